@@ -1,0 +1,127 @@
+"""What an answer costs: formatting, aggregating, looking an episode up, remembering a history.
+
+    python -m benchmarks.answers
+
+Prints figures beside the bounds they are held to (Acode NFR-001..NFR-004); it is no test, because a shared machine
+cannot be timed reliably. Figures are the best of several rounds, in microseconds for one operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from time import monotonic, perf_counter
+from typing import Any
+
+from proxy.core import codes, contract
+from proxy.core.envelope import FORMATS, render
+from proxy.core.model import Attempt, Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
+from proxy.core.sentence import aggregate, compose
+from proxy.state import make_store
+
+CALL = ToolCall("write_file", Document(b"{}", {}), "call_1", Conversation("c-1", Rung.HEADER))
+ROUNDS = 5
+
+
+class WallClock:
+    """The real clock."""
+
+    def now(self) -> float:
+        return monotonic()
+
+    def wall(self) -> float:
+        return monotonic()
+
+
+def refusal(errors: int, value: Any) -> ToolResult:
+    """A refused call with so many errors, each quoting `value`."""
+    found = tuple(
+        Violation(
+            codes.ENUM_MISMATCH,
+            ("items", number, "encoding"),
+            "Invalid enum value 'uft8'",
+            "one of 'utf-8', 'ascii', 'utf-16'",
+            "Did you mean 'utf-8'?",
+            value=value,
+        )
+        for number in range(errors)
+    )
+    failure = Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, sent={"items": value})
+    accepts = "{items: {encoding?: 'utf-8' | 'ascii' | 'utf-16'}[]}"
+    return ToolResult(CALL, failure, Attempt(1, 3), accepts=accepts, example='{"items": [{"encoding": "utf-8"}]}')
+
+
+def best(operation: Callable[[], object], repeat: int) -> float:
+    """Microseconds of one operation, the best of some rounds."""
+    times = []
+    for _ in range(ROUNDS):
+        started = perf_counter()
+        for _ in range(repeat):
+            operation()
+        times.append((perf_counter() - started) / repeat * 1e6)
+    return min(times)
+
+
+def show(what: str, figure: float, unit: str, bound: str) -> None:
+    """One line of the report."""
+    print(f"{what:<58} {figure:>10.1f} {unit:<6} {bound}")
+
+
+async def look_ups(keys: int) -> tuple[float, float]:
+    """Microseconds of one look-up and one failure with so many keys in the store."""
+    store = make_store("memory", WallClock(), 100_000)
+    attempt = contract.remember(refusal(3, "uft8").failure, "digest")
+    for number in range(keys):
+        await store.fail(f"key {number}", attempt, 1800)
+    figures = []
+    for act in (store.look, lambda key: store.fail(key, attempt, 1800)):
+        started = perf_counter()
+        for number in range(20_000):
+            await act(f"key {number % keys}")
+        figures.append((perf_counter() - started) / 20_000 * 1e6)
+    return figures[0], figures[1]
+
+
+def size_of(value: Any, seen: set[int]) -> int:
+    """Bytes of a value and all it holds."""
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    slots = getattr(type(value), "__slots__", ())
+    inner = value if isinstance(value, tuple) else [getattr(value, name) for name in slots]
+    return sys.getsizeof(value) + sum(size_of(item, seen) for item in inner)
+
+
+def largest_history() -> int:
+    """Bytes of a history after 100 attempts with the longest names that can be sent."""
+    recorded = None
+    for number in range(100):
+        broken = Violation(codes.TYPE_MISMATCH, ("𝓀" * 1000, str(number)), "", "", value=1)
+        failure = Failure(codes.INVALID_ARGUMENTS, "", (broken,) * 5)
+        attempt = contract.remember(failure, contract.digest(b"%d" % number, "f"))
+        recorded = contract.add(recorded.episode if recorded else None, attempt)
+    return size_of(recorded.episode if recorded else None, set())
+
+
+def main() -> None:
+    """Prints every figure."""
+    ten, long = refusal(10, "uft8"), refusal(10, "x" * 1_000_000)
+    nested = refusal(10, [{"a": [{"b": "y" * 500}] * 50}] * 50)
+    show("sentence, 10 errors", best(lambda: compose(ten), 200), "us", "< 1000 (NFR-001)")
+    show("sentence, 10 errors quoting 1 MB strings", best(lambda: compose(long), 50), "us", "< 1000")
+    show("sentence, 10 errors quoting large containers", best(lambda: compose(nested), 50), "us", "< 1000")
+    for name in FORMATS:
+        show(f"whole answer as {name}, 10 errors", best(lambda name=name: render(ten, name, "ok"), 100), "us", "")  # type: ignore[misc]
+    show("aggregation, 10 errors", best(lambda: aggregate(ten.failure.violations, 10), 2000), "us", "< 100 (NFR-002)")
+    hundred = refusal(100, "uft8").failure.violations
+    show("aggregation, 100 errors", best(lambda: aggregate(hundred, 10), 200), "us", "")
+    for keys in (1, 1_000, 100_000):
+        looked, failed = asyncio.run(look_ups(keys))
+        show(f"look-up with {keys} keys", looked, "us", "flat (NFR-003)")
+        show(f"recorded failure with {keys} keys", failed, "us", "flat")
+    show("largest history", largest_history(), "bytes", "< 10000 (NFR-004)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What is sent in the proxy benchmark: one tool, its schema, the bodies, and the headers of an agent's call.
+
+The bodies: `clean` fits the schema, `repaired` holds numbers and booleans as text, `refused` has four errors, `large`
+is a clean call with a text of 16 KB, as a tool that writes files gets it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+TOOL_PATH: Final = "/tools/forecast"
+
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "minLength": 1},
+        "latitude": {"type": "number", "minimum": -90, "maximum": 90},
+        "longitude": {"type": "number", "minimum": -180, "maximum": 180},
+        "days": {"type": "integer", "minimum": 1, "maximum": 14},
+        "units": {"enum": ["metric", "imperial"]},
+        "hourly": {"type": "boolean"},
+        "variables": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
+        "note": {"type": "string", "maxLength": 100_000},
+    },
+    "required": ["city", "latitude", "longitude"],
+}
+
+_CLEAN: Final[dict[str, Any]] = {
+    "city": "Berlin", "latitude": 52.52, "longitude": 13.405, "days": 3, "units": "metric", "hourly": False,
+    "variables": ["temperature", "wind"], "note": "leaving on Friday",
+}  # fmt: skip
+_LINE: Final = 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n\n'
+
+BODIES: Final[dict[str, bytes]] = {
+    name: json.dumps(body).encode()
+    for name, body in {
+        "clean": _CLEAN,
+        "repaired": {**_CLEAN, "latitude": "52.52", "longitude": "13.405", "days": "3", "hourly": "false"},
+        "refused": {**_CLEAN, "latitude": "north", "days": 99, "units": "kelvin", "variables": "wind"},
+        "large": {**_CLEAN, "note": _LINE * (16_000 // len(_LINE.replace("\n", "\\n").replace('"', '\\"')))},
+    }.items()
+}
+
+# With Host and Content-Length ten, as an agent's HTTP client sends them. CONVERSATION is another one in each request,
+# so that refusals are first attempts and not the repetition of one.
+CONVERSATION: Final = "{conversation}"
+HEADERS: Final = (
+    ("User-Agent", "python-httpx/0.28.1"),
+    ("Accept", "application/json"),
+    ("Accept-Encoding", "gzip, deflate, br"),
+    ("Content-Type", "application/json"),
+    ("Authorization", "Bearer 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
+    ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+    ("X-Conversation-Id", f"conversation-{CONVERSATION}"),
+    ("X-Tool-Call-Id", "call_yxQv3fCzXm1TnPb0tJ7wUo8K"),
+)
+
+# What the tool answers.
+ANSWER: Final = json.dumps(
+    {"city": "Berlin", "days": [{"date": f"2026-01-0{day}", "min": -2.5, "max": 3.5} for day in (5, 6, 7)]}
+).encode()
+
+
+def request(port: int, body: bytes) -> tuple[bytes, bytes]:
+    """A whole HTTP request as the two parts between which the conversation's number goes."""
+    fields = "".join(f"{name}: {value}\r\n" for name, value in HEADERS)
+    head = f"POST {TOOL_PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
+    before, _, after = head.partition(CONVERSATION)
+    return before.encode(), after.encode() + body
+
+
+def write_schema(folder: Path) -> Path:
+    """The schema as a file, and beside it as an OpenAPI description (`openapi.json`)."""
+    path = folder / "schema.json"
+    path.write_text(json.dumps(SCHEMA))
+    operation = {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}},
+        "responses": {"200": {"description": "The forecast.", "content": {"application/json": {"schema": {}}}}},
+    }
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "bench", "version": "1"},
+        "paths": {TOOL_PATH: {"post": operation}},
+    }
+    (folder / "openapi.json").write_text(json.dumps(document))
+    return path
+
+
+def write_config(folder: Path, name: str, routes: int, upstream: int, listen: int) -> Path:
+    """A config of this proxy with everything on and so many routes; the tool is called through the last one."""
+    tools = {
+        "forecast": {"schema": SCHEMA},
+        **{
+            f"other_{number}": {"schema": {"type": "object", "properties": {f"key_{number}": {"type": "string"}}}}
+            for number in range(routes - 1)
+        },
+    }
+    paths = [{"path": f"/tools/{tool}", "tool": tool, "upstream": "bench"} for tool in (*list(tools)[1:], "forecast")]
+    config = {
+        "version": 1,
+        "listen": f"127.0.0.1:{listen}",
+        "admin": {"listen": "127.0.0.1:0"},
+        "upstreams": {"bench": {"url": f"http://127.0.0.1:{upstream}", "pool": {"idle": "60s"}}},
+        "tools": tools,
+        "routes": paths,
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(config))
+    return path

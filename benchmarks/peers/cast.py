@@ -1,0 +1,180 @@
+"""Who takes part in the proxy benchmark: how each is started, and whether it is there at all.
+
+A peer is a function from a `Stage` (ports, files, folders) to the words of its command line, or to the reason why it
+is left out. All run one process on one core; none is tuned beyond what its own documentation advises.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.calls import ANSWER, write_config
+
+HERE: Final = Path(__file__).parent
+_PACKAGES: Final = {
+    "undici": ("undici", "ajv"),
+    "fastify": ("fastify", "@fastify/http-proxy", "ajv"),
+    "prism": ("@stoplight/prism-cli",),
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a peer plays: its port, the upstream's port, the tool's schema, a folder for files, and where the packages
+    of npm and of Python are (`npm` holds node_modules, `python` is an interpreter, `mitmdump` a command)."""
+
+    port: int
+    upstream: int
+    schema: Path
+    folder: Path
+    npm: Path
+    python: str = sys.executable
+    mitmdump: str = "mitmdump"
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a peer is started. `validates` tells whom ours is compared with."""
+
+    words: list[str]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    validates: bool = True
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why a peer does not take part."""
+
+    reason: str
+
+
+Cue = Callable[[Stage], Command | Missing]
+
+
+def _ours(routes: int) -> Cue:
+    def cue(stage: Stage) -> Command:
+        config = write_config(stage.folder, f"ours-{routes}", routes, stage.upstream, stage.port)
+        return Command([sys.executable, "-m", "proxy", "serve", str(config)])
+
+    return cue
+
+
+def _nginx(stage: Stage) -> Command | Missing:
+    location = (
+        "proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_set_header Host $host;"
+    )
+    upstream = f"upstream up {{ server 127.0.0.1:{stage.upstream}; keepalive 256; keepalive_requests 1000000000; }}"
+    return nginx(stage.folder / "nginx-proxy", stage.port, location, upstream)
+
+
+def nginx(folder: Path, port: int, location: str, upstream: str = "") -> Command | Missing:
+    """One nginx worker that serves `location` for every path."""
+    found = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        return Missing("nginx is not installed (apt install nginx-light)")
+    folder.mkdir(exist_ok=True)
+    paths = " ".join(
+        f"{what}_temp_path {folder}/{what};" for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log crit;\n"
+        "events { worker_connections 4096; }\n"
+        f"http {{ access_log off; keepalive_requests 1000000000; client_body_buffer_size 64k; {paths}\n"
+        f"default_type application/json; {upstream}\n"
+        f"server {{ listen 127.0.0.1:{port} backlog=1024; location / {{ {location} }} }} }}\n"
+    )
+    return Command([found, "-p", str(folder), "-c", str(folder / "nginx.conf")], validates=False)
+
+
+def bare_upstream(folder: Path, port: int) -> Command:
+    """The tool behind all proxies: nginx that answers the same bytes at once, or without nginx a program of ours."""
+    found = nginx(folder / "nginx-upstream", port, f"return 200 '{ANSWER.decode()}';")
+    if isinstance(found, Command):
+        return found
+    return Command([sys.executable, "-m", "benchmarks.peers.tool", str(port)], validates=False)
+
+
+def _node(script: str, packages: str) -> Cue:
+    def cue(stage: Stage) -> Command | Missing:
+        node, modules = shutil.which("node"), stage.npm / "node_modules"
+        if node is None:
+            return Missing("node is not installed")
+        if wanting := [name for name in _PACKAGES[packages] if not (modules / name).is_dir()]:
+            return Missing(f"{modules} has no {', '.join(wanting)} (--install fetches them)")
+        words = [node, str(HERE / script), str(stage.port), str(stage.upstream), str(stage.schema)]
+        return Command(words, {"NODE_PATH": str(modules), "NODE_ENV": "production"})
+
+    return cue
+
+
+def _prism(stage: Stage) -> Command | Missing:
+    found = stage.npm / "node_modules" / ".bin" / "prism"
+    if not found.exists():
+        return Missing(f"{found} is not there (--install fetches it)")
+    description, upstream = str(stage.schema.parent / "openapi.json"), f"http://127.0.0.1:{stage.upstream}"
+    options = ["--errors", "--host", "127.0.0.1", "--port", str(stage.port), "--verboseLevel", "silent"]
+    return Command([str(found), "proxy", description, upstream, *options])
+
+
+def _python(script: str, *modules: str, validates: bool = True) -> Cue:
+    def cue(stage: Stage) -> Command | Missing:
+        if stage.python == sys.executable:
+            wanting = [name for name in modules if importlib.util.find_spec(name) is None]
+            if wanting:
+                return Missing(f"not installed: {', '.join(wanting)} (--python names an interpreter that has them)")
+        words = [stage.python, str(HERE / script), str(stage.port), str(stage.upstream), str(stage.schema)]
+        return Command(words, validates=validates)
+
+    return cue
+
+
+def _mitmproxy(stage: Stage) -> Command | Missing:
+    found = shutil.which(stage.mitmdump)
+    if found is None:
+        return Missing(f"{stage.mitmdump} is not there (--mitmdump names it)")
+    mode = f"reverse:http://127.0.0.1:{stage.upstream}"
+    options = [
+        "--listen-host",
+        "127.0.0.1",
+        "--listen-port",
+        str(stage.port),
+        "--quiet",
+        "-s",
+        str(HERE / "mitm_addon.py"),
+    ]
+    home = f"confdir={stage.folder / 'mitmproxy'}"
+    return Command([found, "--mode", mode, *options, "--set", home], {"SCHEMA_FILE": str(stage.schema)})
+
+
+OURS: Final = "ours"
+MANY: Final = "ours, 10000 routes"
+NGINX: Final = "nginx (no checks)"
+NODE: Final = "node undici + AJV"
+CAST: Final[dict[str, Cue]] = {
+    OURS: _ours(10),
+    MANY: _ours(10_000),
+    NGINX: _nginx,
+    "aiohttp (no checks)": _python("aiohttp_plain.py", "aiohttp", validates=False),
+    NODE: _node("undici_ajv.cjs", "undici"),
+    "fastify + AJV": _node("fastify_ajv.cjs", "fastify"),
+    "Prism": _prism,
+    "mitmproxy + jsonschema": _mitmproxy,
+    "Starlette + httpx": _python("starlette_httpx.py", "starlette", "uvicorn", "httpx", "fastjsonschema"),
+}
+
+
+# Started and timed, but not loaded.
+HUNDRED: Final = "ours, 100 routes"
+TIMED: Final[dict[str, Cue]] = {HUNDRED: _ours(100)}
+
+
+def packages() -> list[str]:
+    """What npm has to install."""
+    return sorted({name for names in _PACKAGES.values() for name in names})

@@ -1,0 +1,141 @@
+"""What the proxy benchmark found, as tables, and held against the goals of docs/performance.md."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.peers.cast import HUNDRED, MANY, NGINX, NODE, OURS
+
+Turn = tuple[str, str, int]  # peer, body, connections
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One turn. CPU in microseconds per call, times in milliseconds; `foreign` is the share of the proxies' core that
+    others had."""
+
+    cpu: float
+    rate: float
+    p50: float
+    p99: float
+    refused: float
+    failed: int
+    foreign: float
+
+
+@dataclass
+class Found:
+    """All of a run. `turns` holds one figure per round; `statuses` what each body is answered with; times to the first
+    answer in seconds, memory in MB: when it serves, and after the load."""
+
+    turns: dict[Turn, list[Figure]] = field(default_factory=dict)
+    statuses: dict[str, dict[str, int]] = field(default_factory=dict)
+    starts: dict[str, list[float]] = field(default_factory=dict)
+    idle: dict[str, float] = field(default_factory=dict)
+    after: dict[str, float] = field(default_factory=dict)
+    validating: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def median(self, turn: Turn, key: str) -> float | None:
+        """The median of the rounds."""
+        figures = self.turns.get(turn)
+        return statistics.median(getattr(one, key) for one in figures) if figures else None
+
+    def ratio(self, turn: Turn, to: Turn, key: str = "cpu") -> float | None:
+        """The median of the rounds' ratios."""
+        ours, theirs = self.turns.get(turn), self.turns.get(to)
+        if not ours or not theirs:
+            return None
+        pairs = zip(ours, theirs, strict=False)
+        found = [getattr(one, key) / getattr(other, key) for one, other in pairs if getattr(other, key)]
+        return statistics.median(found) if found else None
+
+
+def show(found: Found) -> None:
+    """Prints everything."""
+    for body, connections in dict.fromkeys((body, connections) for _, body, connections in found.turns):
+        _show_turns(found, body, connections)
+    _show_sizes(found)
+    for name, reason in found.left_out.items():
+        print(f"left out: {name}: {reason}")
+    print("\ngoals")
+    for goal in GOALS:
+        goal(found)
+
+
+_SHOWN: Final = (("rate", 0), ("p50", 3), ("p99", 2), ("foreign", 2))
+_HEADS: Final = ("status", "CPU us", "x nginx", "x node", "calls/s", "p50 ms", "p99 ms", "others")
+
+
+def _show_turns(found: Found, body: str, connections: int) -> None:
+    print(f"\n{body}, {connections} connection{'s' if connections > 1 else ''}")
+    print(f"{'':26}" + "".join(f"{head:>9}" for head in _HEADS))
+    for name in [name for name, *rest in found.turns if rest == [body, connections]]:
+        turn = (name, body, connections)
+        cells = [str(found.statuses.get(name, {}).get(body, ""))]
+        cells.append(_number(found.median(turn, "cpu"), 1))
+        cells += [_number(found.ratio(turn, (base, body, connections)), 2) for base in (NGINX, NODE)]
+        cells += [_number(found.median(turn, key), digits) for key, digits in _SHOWN]
+        failed = sum(figure.failed for figure in found.turns[turn])
+        print(f"{name:26}" + "".join(f"{cell:>9}" for cell in cells) + (f"  {failed} failed" if failed else ""))
+
+
+def _show_sizes(found: Found) -> None:
+    print(f"\n{'':26}{'first answer s':>15}{'idle MB':>9}{'after MB':>10}{'added ms':>10}")
+    direct = found.median(("direct (no proxy)", "clean", 1), "p50")
+    for name in found.idle:
+        starts, alone = found.starts.get(name), found.median((name, "clean", 1), "p50")
+        first = f"{statistics.median(starts):.3f}" if starts else ""
+        added = f"{alone - direct:.3f}" if alone is not None and direct is not None else ""
+        print(f"{name:26}{first:>15}{found.idle[name]:9.1f}{found.after.get(name, 0.0):10.1f}{added:>10}")
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if not value else f"{value:.{digits}f}"
+
+
+# --- the goals --------------------------------------------------------------------------------------------------------
+def _goal(words: str, figure: float | None, limit: float, unit: str = "x") -> None:
+    if figure is None:
+        print(f"  {'not measured':14}{words}")
+    else:
+        print(f"  {'holds' if figure <= limit else 'MISSED':14}{words}: {figure:.2f} {unit}, at most {limit:g}")
+
+
+def _against(base: str, limit: float) -> Callable[[Found], None]:
+    def goal(found: Found) -> None:
+        clean = ("clean", 32)
+        _goal(f"CPU per small call, to {base}", found.ratio((OURS, *clean), (base, *clean)), limit)
+
+    return goal
+
+
+def _tail(found: Found) -> None:
+    peers = sorted(found.validating - {OURS, MANY})
+    _worst("p99 at 32 connections, to the best peer that checks", peers, found)
+
+
+def _worst(words: str, peers: Iterable[str], found: Found) -> None:
+    ratios = [found.ratio((OURS, "clean", 32), (peer, "clean", 32), "p99") for peer in peers]
+    known = [ratio for ratio in ratios if ratio is not None]
+    _goal(words, max(known) if known else None, 1.0)
+
+
+def _routes(found: Found) -> None:
+    ratio = found.ratio((MANY, "clean", 32), (OURS, "clean", 32))
+    _goal("CPU per call with 10,000 routes, to 10", ratio, 1.05)
+
+
+def _start(found: Found) -> None:
+    starts = found.starts.get(HUNDRED)
+    _goal("first answer with 100 routes", statistics.median(starts) if starts else None, 0.4, "s")
+
+
+def _size(found: Found) -> None:
+    _goal("idle memory", found.idle.get(OURS), 30.0, "MB")
+
+
+GOALS: Final = (_against(NODE, 0.6), _against(NGINX, 3.0), _tail, _routes, _start, _size)

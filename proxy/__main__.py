@@ -1,0 +1,65 @@
+"""`toolcall-proxy` = `python -m proxy`: finds the verb and runs it.
+
+Exit codes: 0 all well, 1 a finding (the call would be refused, the check found a mistake to report), 2 a usage or
+configuration error, 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from proxy import __version__
+
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+
+# The verbs in the order a newcomer needs them; each is a file of the same name under cli/.
+VERBS: Final = ("demo", "check", "serve", "drain", "validate", "replay", "explain")
+
+EPILOG: Final = """\
+first steps:
+  toolcall-proxy demo                          try it: sample tools and the proxy, with calls to paste
+  toolcall-proxy check config.yaml             every mistake of a configuration, with line and remedy
+  toolcall-proxy serve --config config.yaml    stand in front of your own tools
+
+exit codes: 0 all well, 1 a finding, 2 a usage or configuration error
+help on one verb: toolcall-proxy VERB --help
+"""
+
+
+def parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+    """The argument parser with the given verbs registered."""
+    top = argparse.ArgumentParser(
+        prog="toolcall-proxy",
+        description="A validating sidecar in front of LLM tool services: repairs type mistakes in tool calls, refuses "
+        "what it cannot repair with an answer a model can act on, forwards clean calls byte for byte.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb in verbs:
+        import_module(f"proxy.cli.{verb}").register(subparsers)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line (default: the process's own) and gives its exit code. Raises SystemExit on wrong usage."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
+    args = parser(asked).parse_args(words)
+    try:
+        return int(import_module(f"proxy.cli.{args.verb}").run(args))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output (such as head) has seen enough
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

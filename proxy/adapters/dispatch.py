@@ -1,0 +1,146 @@
+"""The dispatch adapter: one route, many tools. The body holds the tool's name and its arguments, each at a pointer.
+
+`{"tool": "weather", "arguments": {...}}` with `/tool` and `/arguments`, or OpenAI's shape with `/function/name` and
+`/function/arguments`, where the arguments are a JSON text inside a string (`arguments_encoding: json_string`): that
+text is decoded, judged, and put back as a string.
+
+What goes on is the client's own body. A repair changes the bytes of the arguments (and of a trimmed tool name) and
+nothing else: they are spliced into the body, and every other member keeps its text. Where the route's `upstream_path`
+holds `{tool}` the upstream serves one tool per path and gets the arguments alone; that is the app's affair, since it
+needs no knowledge of the shape.
+"""
+
+from __future__ import annotations
+
+from proxy.adapters.base import CallShape
+from proxy.adapters.ladder import find_call_id, find_conversation
+from proxy.adapters.plain import NO_ARGUMENTS
+from proxy.core.envelope import render
+from proxy.core.jsonspan import span_at
+from proxy.core.jsontext import at_pointer, dumps, parse
+from proxy.core.model import (
+    ABSENT,
+    Absent,
+    CheckedCall,
+    Document,
+    Failure,
+    HttpReply,
+    JsonProblem,
+    JsonValue,
+    Passthrough,
+    Pointer,
+    RawRequest,
+    ToolCall,
+    ToolResult,
+)
+from proxy.core.textrepair import read_document
+
+_NO_BODY = JsonProblem("the body is empty, but must name a tool", 1, 1)
+
+
+class DispatchAdapter:
+    """Implements `Adapter` for routes whose body names the tool."""
+
+    name = "dispatch"
+
+    def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
+        """The call in a body. A body that cannot be read, or names no tool, is a call of the tool ''."""
+        body = read_document(request.body, shape.text, shape.text_repairs) if request.body.strip() else _NO_BODY
+        if isinstance(body, JsonProblem):
+            call_id = find_call_id(request, None, ABSENT, fresh_id)
+            return ToolCall("", body, call_id, find_conversation(request, shape.ladder), request.body)
+        arguments = _arguments(body, shape)
+        return ToolCall(
+            _tool(request, body.value, shape),
+            arguments,
+            find_call_id(request, shape.call_id_pointer, body.value, fresh_id),
+            find_conversation(request, shape.ladder, body.value),
+            body.text if isinstance(arguments, JsonProblem) else b"",
+        )
+
+    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
+        """The client's body, with repaired arguments and a repaired tool name in their places."""
+        if not checked.enforced:
+            return request.body
+        if not checked.repairs and _names(request.body, shape, checked.call.tool):
+            return request.body
+        body = read_document(request.body, shape.text, shape.text_repairs)
+        if isinstance(body, JsonProblem):  # decode has read it before
+            raise AssertionError("a checked call came from a body that cannot be read")
+        text = body.text
+        if shape.tool_pointer is not None:
+            text = _replaced(text, shape.tool_pointer, dumps(checked.call.tool))
+        if not checked.repairs:
+            return text
+        return _replaced(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
+
+    def encode(self, result: ToolResult, envelope: str, error_status: str, accept: str = "") -> HttpReply:
+        """A failure in the route's envelope."""
+        return render(result, envelope, error_status, accept)
+
+
+def _tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
+    if shape.tool_pointer is None:
+        return shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", "")
+    found = _at(body, shape.tool_pointer)
+    return found if isinstance(found, str) else ""
+
+
+def _arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
+    """The arguments as a document of their own: their exact bytes within the body, or the text inside a string."""
+    pointer = shape.arguments_pointer or ()
+    value = _at(body.value, pointer)
+    if value is ABSENT:
+        return Document(NO_ARGUMENTS.text, NO_ARGUMENTS.value, body.repairs)
+    if shape.arguments_encoding == "json_string" and isinstance(value, str):
+        inner = read_document(value.encode(), shape.text, shape.text_repairs) if value.strip() else NO_ARGUMENTS
+        if isinstance(inner, JsonProblem):
+            return inner
+        return Document(inner.text, inner.value, (*body.repairs, *inner.repairs))
+    start, end = span_at(body.text, pointer)
+    return Document(body.text[start:end], value, body.repairs)
+
+
+def _at(value: JsonValue, path: Pointer) -> JsonValue:
+    try:
+        return at_pointer(value, path)
+    except LookupError:
+        return ABSENT
+
+
+def _names(body: bytes, shape: CallShape, tool: str) -> bool:
+    """Whether the body already calls `tool` by its name."""
+    if shape.tool_pointer is None:
+        return True
+    start, end = span_at(body, shape.tool_pointer)
+    return bool(parse(body[start:end]) == tool)
+
+
+def _encoded(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
+    """Arguments as the body holds them: as they are, or as a string where the client sent a string."""
+    sent = _at(body, shape.arguments_pointer or ())
+    if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):
+        return dumps(arguments.decode())
+    return arguments
+
+
+def _replaced(text: bytes, path: Pointer, new: bytes) -> bytes:
+    """The body with the value at `path` exchanged; a member that is not there is added to its object."""
+    try:
+        start, end = span_at(text, path)
+    except LookupError:
+        return _added(text, path, new)
+    return text[:start] + new + text[end:]
+
+
+def _added(text: bytes, path: Pointer, new: bytes) -> bytes:
+    """The body with a member that it lacks; what stands in the way of it (such as null) makes room."""
+    parents, member = path[:-1], dumps(str(path[-1])) + b":" + new
+    try:
+        start, end = span_at(text, parents)
+    except LookupError:
+        return _added(text, parents, b"{" + member + b"}")
+    if text[start : start + 1] != b"{":
+        return text[:start] + b"{" + member + b"}" + text[end:]
+    rest = text[start + 1 : end]
+    return text[: start + 1] + member + (b"" if rest.strip() == b"}" else b",") + rest + text[end:]

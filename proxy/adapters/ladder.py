@@ -1,0 +1,100 @@
+"""Which conversation a request belongs to, and what its call is named (contract section 4).
+
+The ladder is the route's ordered list of places to look; the first that holds something wins. The last resort is a
+hash of credentials, user agent and address, on the rung `ADDRESS`, where nothing is ever blocked because several
+users may share it. Keys are hashed: neither a session id nor a credential is ever stored as it came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Final
+
+from proxy.adapters.base import ConversationSource
+from proxy.core.jsontext import at_pointer, parse_pointer
+from proxy.core.model import ABSENT, Conversation, JsonValue, Pointer, RawRequest, Rung
+
+# W3C Trace Context section 3.2: version, trace id, parent id, flags. An all-zero trace id is invalid.
+_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+# A call id goes back in answers and logs, so it has to be short and printable.
+_CALL_ID: Final = re.compile(r"[!-~]{1,200}")
+_CALL_ID_HEADER: Final = "x-tool-call-id"
+
+Finder = Callable[[RawRequest, str, JsonValue], str | None]
+
+
+def trace_id(traceparent: str | None) -> str | None:
+    """The trace id of a `traceparent` header, or None where it is missing or malformed."""
+    found = _TRACEPARENT.fullmatch(traceparent or "")
+    return found[1] if found is not None else None
+
+
+def _header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
+    return request.header(name.lower())
+
+
+def _meta(_request: RawRequest, name: str, body: JsonValue) -> str | None:
+    return _text_at(body, ("_meta", name))
+
+
+def _body(_request: RawRequest, name: str, body: JsonValue) -> str | None:
+    return _text_at(body, parse_pointer(name))
+
+
+def _trace(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
+    return trace_id(request.header("traceparent"))
+
+
+def _address(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
+    parts = (request.header("authorization") or "", request.header("user-agent") or "", request.peer)
+    return "\n".join(parts)
+
+
+_FINDERS: Final[dict[str, tuple[Rung, Finder]]] = {
+    "header": (Rung.HEADER, _header),
+    "meta": (Rung.META, _meta),
+    "body": (Rung.BODY, _body),
+    "trace": (Rung.TRACE, _trace),
+    "session": (Rung.SESSION, _header),
+    "address": (Rung.ADDRESS, _address),
+}
+
+_LAST_RESORT: Final = ConversationSource("address")
+
+
+def find_conversation(
+    request: RawRequest, ladder: tuple[ConversationSource, ...], body: JsonValue = ABSENT
+) -> Conversation:
+    """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read."""
+    for source in (*ladder, _LAST_RESORT):
+        rung, find = _FINDERS[source.kind]
+        found = find(request, source.name, body)
+        if found:
+            return Conversation(_hashed(source, found), rung)
+    raise AssertionError("the last resort always finds something")
+
+
+def _hashed(source: ConversationSource, found: str) -> str:
+    named = f"{source.kind}\n{source.name}\n{found}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(named, digest_size=16).hexdigest()
+
+
+def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, fresh_id: str) -> str:
+    """The client's own name of the call: from its header or its body, else `fresh_id`."""
+    found = request.header(_CALL_ID_HEADER)
+    if found is None and pointer is not None:
+        found = _text_at(body, pointer)
+    return found if found is not None and _CALL_ID.fullmatch(found) else fresh_id
+
+
+def _text_at(body: JsonValue, path: Pointer) -> str | None:
+    """The text or integer at a place of the body, as text; None for anything else."""
+    try:
+        found = at_pointer(body, path)
+    except (LookupError, ValueError):
+        return None
+    if isinstance(found, int) and not isinstance(found, bool):
+        return str(found)
+    return found if isinstance(found, str) else None

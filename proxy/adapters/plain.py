@@ -1,0 +1,51 @@
+"""The plain adapter: one route, one tool (or `/tools/{tool}`), and the whole body is the arguments."""
+
+from __future__ import annotations
+
+from proxy.adapters.base import CallShape
+from proxy.adapters.ladder import find_call_id, find_conversation
+from proxy.core.envelope import render
+from proxy.core.model import (
+    ABSENT,
+    CheckedCall,
+    Document,
+    Failure,
+    HttpReply,
+    JsonProblem,
+    Passthrough,
+    RawRequest,
+    ToolCall,
+    ToolResult,
+)
+from proxy.core.textrepair import read_document
+
+# No body at all; whether that may stand for `{}` is for `decide` to say (repair.md section 1).
+NO_ARGUMENTS = Document(b"", None)
+
+
+class PlainAdapter:
+    """Implements `Adapter` for routes whose body is the arguments and nothing else."""
+
+    name = "plain"
+
+    def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
+        """The call in a request. Unreadable arguments are part of the call: `decide` refuses them with their place."""
+        body = request.body
+        arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else NO_ARGUMENTS
+        unread = isinstance(arguments, JsonProblem)
+        value = ABSENT if isinstance(arguments, JsonProblem) else arguments.value
+        return ToolCall(
+            shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", ""),
+            arguments,
+            find_call_id(request, shape.call_id_pointer, value, fresh_id),
+            find_conversation(request, shape.ladder, value),
+            body if unread else b"",
+        )
+
+    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
+        """The body to send: the arguments, which are the client's own bytes when nothing was repaired."""
+        return checked.arguments if checked.enforced else request.body
+
+    def encode(self, result: ToolResult, envelope: str, error_status: str, accept: str = "") -> HttpReply:
+        """A failure in the route's envelope."""
+        return render(result, envelope, error_status, accept)

@@ -1,0 +1,12 @@
+"""The serving side: listeners, one request from head to answer, the admin port, start, reload and stop.
+
+The only room that knows `aiohttp.web`. `serving.py` wires everything and is where a reader begins; `handler.py` tells
+one request; `listener.py`, `body.py`, `headers.py` and `replies.py` know HTTP; `lane.py` knows how a route's requests
+go out; `reload.py` takes over a changed config; `admin.py` is the operator's port; `fleet.py` is several processes
+behind one port.
+"""
+
+from proxy.app.fleet import Fleet
+from proxy.app.serving import Serving
+
+__all__ = ["Fleet", "Serving"]

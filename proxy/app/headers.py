@@ -1,0 +1,148 @@
+"""Which headers cross the proxy, in both directions (RFC 9110 section 7.6, operations.md "HTTP correctness"). Pure.
+
+Hop-by-hop fields end here, those named by `Connection` included. Length and framing are always our own. `Via` names
+this process, so that a request that comes round again is recognised. What a client says about itself in
+`X-Forwarded-*` or `Forwarded` is believed only of trusted hops; of all others it is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Final
+
+from proxy.core.model import Headers
+
+# RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "proxy-authenticate",
+        "proxy-authorization",
+    }
+)
+
+# What this proxy writes itself on the way to the upstream. `expect` was answered here, before the body was read.
+_OWN_REQUEST: Final = frozenset(
+    {
+        "host",
+        "content-length",
+        "expect",
+        "via",
+        "x-request-id",
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-forwarded-host",
+    }
+)
+_OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-repairs", "tool-warnings"})
+
+_NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST
+_NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
+
+Network = IPv4Network | IPv6Network
+
+
+def lower_case(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Header fields as the house keeps those of requests: names in lower case."""
+    return tuple([(name.lower(), value) for name, value in headers])
+
+
+def nominated(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The fields that `Connection` makes hop-by-hop for this message."""
+    return frozenset(
+        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
+    )
+
+
+def reply_headers(headers: Headers) -> list[tuple[str, str]]:
+    """An upstream's headers as they go on to the client, spelling kept."""
+    dropped = _NEVER_RETURNED
+    names = [name.lower() for name, _ in headers]
+    if "connection" in names:
+        dropped = dropped | nominated(headers)
+    return [field for field, name in zip(headers, names, strict=True) if name not in dropped]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a route does to the headers of its requests: `set` replaces, `remove` drops. Names in lower case."""
+
+    set: Headers = ()
+    remove: frozenset[str] = frozenset()
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Every field that does not cross on this route."""
+        return _NEVER_FORWARDED | self.remove | {name for name, _ in self.set}
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """This process as a hop: its pseudonym in `Via`, and the networks whose word about earlier hops is believed."""
+
+    pseudonym: str
+    trusted: tuple[Network, ...] = ()
+    trusts_unix: bool = False
+
+    def trusts(self, address: str) -> bool:
+        """Whether an address belongs to a trusted hop."""
+        if not address:  # a unix socket has none
+            return self.trusts_unix
+        if not self.trusted:  # reading an address costs more than the rest of this together
+            return False
+        try:
+            found = ip_address(address)
+        except ValueError:  # nonsense in a header
+            return False
+        return any(found in network for network in self.trusted)
+
+    def client(self, peer: str, headers: Headers) -> str:
+        """Who really calls: the peer, or the nearest address before the trusted hops."""
+        if not self.trusts(peer):
+            return peer
+        said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
+        return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
+
+    def _known(self, address: str) -> bool:
+        return bool(address) and self.trusts(address)
+
+    def is_loop(self, headers: Headers) -> bool:
+        """Whether this request has passed this very process before."""
+        return any(name == "via" and self.pseudonym in value for name, value in headers)
+
+    def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
+        """`Via` and the `X-Forwarded-*` fields for the upstream."""
+        said = {name: value for name, value in headers if name in ("via", "host")}
+        via = f"{said['via']}, 1.1 {self.pseudonym}" if "via" in said else f"1.1 {self.pseudonym}"
+        if self.trusts(peer):
+            said |= {name: value for name, value in headers if name.startswith("x-forwarded-")}
+        fields = (
+            ("via", via),
+            ("x-forwarded-for", ", ".join(filter(None, (said.get("x-forwarded-for"), peer)))),
+            ("x-forwarded-proto", said.get("x-forwarded-proto", scheme)),
+            ("x-forwarded-host", said.get("x-forwarded-host", said.get("host", ""))),
+        )
+        return tuple(field for field in fields if field[1])  # a unix socket has no address, HTTP/1.0 no Host
+
+
+def request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
+    """A client's headers as they go on to the upstream: without `dropped` and what `Connection` names, with `own`.
+
+    Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such a spelling is dropped too.
+    """
+    names = [name for name, _ in headers]
+    if "connection" in names:
+        dropped = dropped | nominated(headers)
+    kept = [field for field in headers if field[0] not in dropped]
+    if any("_" in name for name in names):
+        kept = [field for field in kept if field[0].replace("_", "-") not in dropped]
+    return (*kept, *own)

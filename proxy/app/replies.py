@@ -1,0 +1,144 @@
+"""Answers on their way to the client: the tool's own, ours as JSON, and streams. Nothing is decided here.
+
+Every answer carries `X-Request-ID`. An answer of ours says in `Proxy-Status` (RFC 9209) what the upstream had to do
+with it. A stream is written as it comes, with the client's pace as back-pressure; if it breaks off, so does the
+client's connection, because a clean end would claim that the answer was whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from proxy.app.headers import reply_headers
+from proxy.core.codes import ErrorCode
+from proxy.core.envelope import render
+from proxy.core.envelope.headers import repair_headers, warning_headers
+from proxy.core.model import (
+    Conversation,
+    Delivered,
+    Document,
+    Failure,
+    HttpReply,
+    Repair,
+    Rung,
+    ToolCall,
+    ToolResult,
+    UpstreamReply,
+    Violation,
+)
+from proxy.interfaces import CallRecord
+from proxy.upstream import ReplyBroken
+from proxy.upstream.stream import close_body
+
+NAME: Final = "toolcall-proxy"
+_SERVER: Final = ("Server", NAME)
+# Where a request keeps the CORS fields of its answer.
+CORS: Final = web.RequestKey("cors", tuple)
+
+
+def ours(reply: HttpReply, record: CallRecord, extra: tuple[tuple[str, str], ...] = ()) -> web.Response:
+    """An answer of our own. Notes status and size in the record."""
+    headers = [
+        *reply.headers,
+        *extra,
+        _SERVER,
+        ("X-Request-ID", record.request_id),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+    if status := _proxy_status(record):
+        headers.append(("Proxy-Status", status))
+    record.status, record.response_bytes = reply.status, len(reply.body)
+    return web.Response(status=reply.status, headers=headers, body=reply.body)
+
+
+def _proxy_status(record: CallRecord) -> str:
+    if record.upstream_error:
+        return f"{NAME}; error={record.upstream_error}"
+    return f"{NAME}; received-status={record.upstream_status}" if record.upstream_status else ""
+
+
+def refusal(code: ErrorCode, message: str, record: CallRecord, status: int | None = None) -> ToolResult:
+    """The result for a request that is no call at all: it has no tool, no conversation and no attempts."""
+    record.outcome, record.code = "refused", code.name
+    nobody = ToolCall("", Document(b"", None), record.request_id, Conversation("", Rung.ADDRESS))
+    return ToolResult(nobody, Failure(code, message or code.meaning, status=status))
+
+
+def refused(
+    code: ErrorCode, message: str, record: CallRecord, accept: str = "", status: int | None = None
+) -> web.Response:
+    """The answer to a request that belongs to no route."""
+    return ours(render(refusal(code, message, record, status), "auto", "category", accept), record)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The tool's answer together with what was done to the call."""
+
+    reply: UpstreamReply
+    repairs: tuple[Repair, ...] = ()
+    warnings: tuple[Violation, ...] = ()
+
+    @classmethod
+    def of(cls, delivered: Delivered) -> Delivery:
+        """The delivery of a call."""
+        return cls(delivered.reply, delivered.repairs, delivered.warnings)
+
+
+async def deliver(
+    delivery: Delivery, request: web.BaseRequest, record: CallRecord, closing: bool
+) -> web.StreamResponse:
+    """The tool's answer as it goes to the client; a stream is written here to its end. `closing`: the connection ends
+    with this answer."""
+    reply = delivery.reply
+    record.status = reply.status
+    headers = reply_headers(reply.headers)
+    headers += repair_headers(delivery.repairs)
+    headers += warning_headers(delivery.warnings)
+    headers.append(("X-Request-ID", record.request_id))
+    if CORS in request:  # what the upstream says of pages is its own view, without our routes
+        headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
+    if not any(name.lower() == "server" for name, _ in headers):
+        headers.append(_SERVER)
+    if request.method == "HEAD":
+        headers += [(name, value) for name, value in reply.headers if name.lower() == "content-length"]
+    if isinstance(reply.body, bytes):
+        record.response_bytes = len(reply.body)
+        body = reply.body if request.method != "HEAD" else None
+        return web.Response(status=reply.status, headers=headers, body=body)
+    response = web.StreamResponse(status=reply.status, headers=[*headers, *request.get(CORS, ())])
+    if closing:
+        response.force_close()
+    await _stream(response, reply, reply.body, request, record)
+    return response
+
+
+async def _stream(
+    response: web.StreamResponse,
+    reply: UpstreamReply,
+    body: AsyncIterator[bytes],
+    request: web.BaseRequest,
+    record: CallRecord,
+) -> None:
+    length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
+    if length.isdecimal() and request.method != "HEAD":
+        response.content_length = int(length)
+    try:
+        await response.prepare(request)
+        async for chunk in body:
+            record.response_bytes += len(chunk)
+            await response.write(chunk)
+        await response.write_eof()
+    except ConnectionResetError as error:  # the client has gone, and its cancellation is still on the way
+        raise asyncio.CancelledError from error
+    except ReplyBroken as broken:
+        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        await close_body(reply)

@@ -1,0 +1,169 @@
+"""WebSockets on passthrough routes (RFC 6455): after `101 Switching Protocols` both ways are bytes, and nobody's HTTP.
+
+    asks_for_websocket     whether a request asks
+    agreed                 whether the upstream's answer belongs to that request (`Sec-WebSocket-Accept`)
+    run                    carries bytes both ways until one side ends, falls silent, or does not read
+
+Nothing is looked into and nothing kept: each side is read no faster than the other one reads. When one side ends, the
+other is closed behind the bytes that were under way, so that a Close frame always arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from base64 import b64encode
+from typing import Final, Protocol, cast
+
+from aiohttp import web
+
+from proxy.app.headers import nominated, reply_headers
+from proxy.app.listener import MAX_HELD, Connection
+from proxy.core.codes import UPSTREAM_BAD_ANSWER
+from proxy.core.model import Executed, Headers, UpstreamFault, UpstreamReply
+from proxy.interfaces import CallRecord
+from proxy.upstream import ReplyBroken
+
+# RFC 6455 section 1.3.
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+# What has to go to the upstream for it to agree; everything else of the handshake is an ordinary header.
+UPGRADE: Final[Headers] = (("upgrade", "websocket"),)
+
+
+NOT_AGREED: Final = UpstreamFault(
+    UPSTREAM_BAD_ANSWER, "http_upgrade_failed", Executed.UNKNOWN, "the upstream switched protocols without proof"
+)
+
+
+class Far(Protocol):
+    """The upstream's end: what comes is iterated over, what goes is sent."""
+
+    def __aiter__(self) -> Far:
+        """Itself."""
+
+    async def __anext__(self) -> bytes:
+        """What came. Raises ReplyBroken."""
+
+    async def send(self, data: bytes) -> None:
+        """Sends, and waits while the upstream does not read. Raises ReplyBroken."""
+
+    async def aclose(self) -> None:
+        """Ends it."""
+
+
+def asks_for_websocket(request: web.BaseRequest) -> bool:
+    """Whether a request is the client's handshake (RFC 6455 section 4.1)."""
+    return (
+        request.method == "GET"
+        and request.version >= (1, 1)
+        and request.headers.get("Upgrade", "").lower() == "websocket"
+        and "upgrade" in nominated(request.headers.items())
+        and "Sec-WebSocket-Key" in request.headers
+    )
+
+
+def agreed(request: web.BaseRequest, reply: UpstreamReply) -> bool:
+    """Whether a 101 is the answer to this handshake: it proves that it read the key (RFC 6455 section 4.2.2)."""
+    key = request.headers["Sec-WebSocket-Key"].strip().encode()
+    proof = b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+    said = [value.strip() for name, value in reply.headers if name.lower() == "sec-websocket-accept"]
+    return said == [proof]
+
+
+class Near:
+    """The client's end: takes what arrives, and stops reading the socket while too much of it waits."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pieces: list[bytes] = []
+        self._came = asyncio.Event()
+        self._paused = False
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that nobody has taken yet."""
+        return self._held
+
+    def feed(self, data: bytes) -> None:
+        """What arrived."""
+        self._pieces.append(data)
+        self._held += len(data)
+        self._came.set()
+        if self._held > MAX_HELD and not self._paused:
+            self._paused = True
+            self._connection.hold()
+
+    async def take(self) -> bytes:
+        """Everything that waits; waits for something."""
+        await self._came.wait()
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._came.clear()
+        self._held = 0
+        if self._paused:
+            self._paused = False
+            self._connection.release()
+        return data
+
+
+async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord) -> web.StreamResponse:
+    """Answers 101 and carries bytes until one side ends. A client that leaves cancels this like any other request."""
+    record.status = reply.status
+    far = cast(Far, reply.body)  # `Upstream.relay`: a 101 has a tunnel as its body
+    headers = [*reply_headers(reply.headers), ("X-Request-ID", record.request_id)]
+    response = web.StreamResponse(status=101, headers=[*headers, ("Connection", "Upgrade"), ("Upgrade", "websocket")])
+    tasks: list[asyncio.Task[None]] = []
+    broken = None
+    try:
+        await response.prepare(request)
+        response.force_close()
+        connection, transport = request.protocol, request.transport
+        if isinstance(connection, Connection) and transport is not None:
+            near = Near(connection)
+            connection.begin_tunnel(near)
+            tasks = [
+                asyncio.create_task(_outward(near, far, record)),
+                asyncio.create_task(_inward(far, connection, transport, record)),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            broken = _break_of(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await far.aclose()
+    if broken is not None:  # it must not look to the client as if it had ended in peace
+        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
+        if request.transport is not None:
+            request.transport.abort()
+    return response
+
+
+async def _outward(near: Near, far: Far, record: CallRecord) -> None:
+    """From the client to the upstream."""
+    while True:
+        data = await near.take()
+        record.request_bytes += len(data)
+        await far.send(data)
+
+
+async def _inward(far: Far, connection: Connection, transport: asyncio.Transport, record: CallRecord) -> None:
+    """From the upstream to the client."""
+    async for data in far:
+        record.response_bytes += len(data)
+        transport.write(data)
+        await connection.drained()
+
+
+def _break_of(tasks: list[asyncio.Task[None]]) -> ReplyBroken | None:
+    """How the upstream broke off, if it did. Raises what is a defect of ours; a client that has gone is none."""
+    for task in tasks:
+        if not task.done() or task.cancelled():
+            continue
+        error = task.exception()
+        if isinstance(error, ReplyBroken):
+            return error
+        if error is not None and not isinstance(error, ConnectionError):
+            raise error
+    return None

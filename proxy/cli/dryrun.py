@@ -1,0 +1,119 @@
+"""A call judged by the very story that serves, with nothing behind it: no network, no tool, no memory between calls.
+
+`validate` and `replay` share this. The route is asked what it would send and answers "nothing" (as a route with
+`upstream: none` does), so a call that may go comes back as the arguments that would have been sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from proxy.adapters import ADAPTERS
+from proxy.adapters.base import CallShape
+from proxy.core.jsontext import format_pointer, parse
+from proxy.core.model import (
+    CheckedCall,
+    Conversation,
+    Delivered,
+    Document,
+    Failure,
+    JsonValue,
+    Passthrough,
+    RawRequest,
+    Repair,
+    Rung,
+    ToolCall,
+    ToolResult,
+)
+from proxy.core.policy import ToolPolicy
+from proxy.interfaces import CallRecord, Services, UpstreamRequest
+from proxy.pipeline import run_call
+from proxy.state import make_store
+
+
+class _NoTime:
+    """A clock that stands still: what is forgotten after each call needs no time, and what is sent nowhere no wait."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def wall(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Does not wait."""
+
+    def chance(self) -> float:
+        return 0.0
+
+    def fresh_key(self) -> str:
+        return "dry-run"
+
+
+@dataclass(frozen=True, slots=True)
+class _NowhereLane:
+    """A route that would call these tools and sends nothing."""
+
+    tools: Mapping[str, ToolPolicy]
+
+    def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """The call may go: the arguments as they would be sent, and the repairs it took."""
+
+    arguments: bytes
+    repairs: tuple[Repair, ...]
+
+
+Verdict = Forwarded | ToolResult
+
+
+class DryRun:
+    """Judges calls one after the other, each as the first of its conversation. A context manager."""
+
+    def __enter__(self) -> Self:
+        self._runner = asyncio.Runner()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.close()
+
+    def judge(self, request: RawRequest, adapter: str, shape: CallShape, tools: Mapping[str, ToolPolicy]) -> Verdict:
+        """What would become of a request: forwarded, or refused with an answer. Not for passthrough routes."""
+        match ADAPTERS[adapter].decode(request, shape, "dry-run"):
+            case ToolCall() as call:
+                return self._runner.run(_judged(call, tools))
+            case Failure() as failure:
+                nobody = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
+                return ToolResult(nobody, failure)
+            case Passthrough():
+                return Forwarded(request.body, ())
+
+
+async def _judged(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
+    clock = _NoTime()
+    services = Services(make_store("memory", clock), clock, {}, clock)
+    outcome = await run_call(call, _NowhereLane(tools), services, CallRecord("dry-run", "dry-run"))
+    if isinstance(outcome, Delivered):
+        body = outcome.reply.body
+        return Forwarded(body if isinstance(body, bytes) else b"", outcome.repairs)
+    return outcome
+
+
+def answer_of(result: ToolResult) -> JsonValue:
+    """The answer a client would get, in the default format (`tool_result`), as a JSON value."""
+    return parse(ADAPTERS["plain"].encode(result, "tool_result", "category").body)
+
+
+def pairs(repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
+    """Each repair as (rule, JSON Pointer)."""
+    return [(repair.rule, format_pointer(repair.path)) for repair in repairs]

@@ -1,0 +1,85 @@
+"""`explain --route R`: what judges and repairs the calls of a route: the generated code, and the rules that are on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.core.policy import ToolPolicy
+
+EPILOG: Final = """\
+examples:
+  toolcall-proxy explain --config config.yaml --route /weather
+  toolcall-proxy explain --config config.yaml --route '/tools/{tool}' --tool weather
+
+The code is what runs. A comment above each part names the place in the schema it was written from, as a JSON Pointer
+behind '#'. Functions A judge a value, R report what is wrong with one, `mend` repairs the obvious cases.
+
+exit codes: 0 all well, 2 the config, the route or the tool is wrong
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "explain",
+        help="the code generated from a tool's schema, and the repair rules that are on",
+        description="Prints, for each tool of a route, the repair rules that are on and the code generated from its "
+        "schema, with the place in the schema above each part.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
+    verb.add_argument("-r", "--route", required=True, metavar="ROUTE", help="the route's name or path")
+    verb.add_argument("-t", "--tool", metavar="TOOL", help="one tool of the route (default: all of them)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explains `args.tool` on `args.route` of `args.config` and gives the exit code."""
+    from proxy.cli.validate import judging_route
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError, did_you_mean
+    from proxy.routing import build_routes
+
+    try:
+        table = build_routes(load(args.config, os.environ).config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = judging_route(table, args.route)
+    if isinstance(found, str):
+        print(f"explain: {found}", file=sys.stderr)
+        return 2
+    route, params = found
+    wanted = args.tool or params.get(route.shape.tool_param or "")
+    if wanted is not None and wanted not in route.tools:
+        told = f"no tool {wanted!r} on route {route.name!r} {did_you_mean(wanted, list(route.tools))}".rstrip()
+        print(f"explain: {told}\ntools: {', '.join(route.tools)}", file=sys.stderr)
+        return 2
+    for name in [wanted] if wanted is not None else route.tools:
+        print(f"# === route {route.name}, tool {name}")
+        for part in _parts(route.tools[name]):
+            print(part)
+    return 0
+
+
+def _parts(policy: ToolPolicy) -> Iterator[str]:
+    """What is to be said of one tool, as comments and code."""
+    if policy.container is not None:
+        yield "# a container: it takes no arguments, so there is nothing to judge"
+        return
+    if policy.check is None:
+        yield "# validation: off: every call goes on as it came"
+        return
+    rules = policy.repair.rules
+    yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
+    if policy.repair.drop_keys:
+        yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
+    yield f"\n# --- judge and report\n{policy.check.source()}"
+    mender = policy.check.mender_source(rules)
+    yield f"# --- mender\n{mender}" if mender else "# --- no mender: the repair engine makes every repair"

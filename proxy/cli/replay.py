@@ -1,0 +1,263 @@
+"""`replay CASES.jsonl`: recorded calls, each judged against its own schema by the code that serves.
+
+Cases are read, judged and written one by one, so the input may be of any length. Equal schemas are compiled once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+if TYPE_CHECKING:
+    from proxy.cli.dryrun import DryRun, Verdict
+    from proxy.config.model import RepairSettings
+    from proxy.core.schema import SchemaError
+    from proxy.routing import Route
+
+LEVELS: Final = ("off", "basic", "standard", "lenient")
+_ON: Final = {"on": True, "off": False}
+_GZIP: Final = b"\x1f\x8b"
+
+EPILOG: Final = """\
+each line of the input is one call:
+  {"id": 1, "schema": {"properties": {"lat": {"type": "number"}}}, "sent": "{\\"lat\\": \\"48.85\\"}"}
+`sent` is the raw text of the arguments, exactly as the model wrote it; `tool` (a name for the answer) may be added.
+
+each line of the output is what became of it:
+  {"id": 1, "decision": "forward", "arguments": {"lat": 48.85},
+   "repairs": [{"rule": "string_to_number", "path": "/lat"}], "errors": [], "content": null}
+or, refused, with `arguments` null, the errors, and in `content` what the model would read.
+
+examples:
+  toolcall-proxy replay calls.jsonl > judged.jsonl
+  toolcall-proxy replay --level lenient --rule yes_no=off calls.jsonl.gz
+  zcat calls.jsonl.gz | toolcall-proxy replay - | grep '"reject"'
+
+exit codes: 0 all lines judged, 2 some line is no case (named on stderr; the others are judged)
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "replay",
+        help="judge recorded calls, one JSON line each",
+        description="Judges recorded calls, each against its own schema, and writes one line of JSON for each.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument("cases", metavar="CASES.jsonl", help="the calls, also gzipped; - for standard input")
+    verb.add_argument("--level", choices=LEVELS, default="standard", help="what may be repaired (default: standard)")
+    verb.add_argument(
+        "--rule",
+        metavar="NAME=on|off",
+        action="append",
+        default=[],
+        help="switch one repair rule on or off, whatever the level says; may be given several times",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judges every case of the input and gives the exit code."""
+    from proxy.cli.dryrun import DryRun
+    from proxy.config.model import RepairSettings
+
+    switches = _switches(args.rule)
+    if isinstance(switches, str):
+        print(f"replay: {switches}", file=sys.stderr)
+        return 2
+    try:
+        source = _open(args.cases)
+    except OSError as error:
+        print(f"replay: cannot read {args.cases}: {error.strerror}", file=sys.stderr)
+        return 2
+    with source, DryRun() as dry:
+        replayer = Replayer(dry, RepairSettings(args.level, switches))
+        return _replay(source, replayer, sys.stdout.buffer)
+
+
+def _switches(words: list[str]) -> dict[str, bool] | str:
+    """The switches that `--rule` words mean, or what is wrong with one of them."""
+    from proxy.config.mistakes import did_you_mean
+    from proxy.core.rules import RULES
+
+    switches = {}
+    for word in words:
+        name, _, state = word.partition("=")
+        if state not in _ON:
+            return f"--rule {word}: write NAME=on or NAME=off"
+        if name not in RULES:
+            return f"--rule {word}: there is no rule {name!r} {did_you_mean(name, RULES)}".rstrip()
+        switches[name] = _ON[state]
+    return switches
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The input: its lines, and where and how long the file behind them is (for the progress bar)."""
+
+    lines: io.BufferedIOBase | BinaryIO
+    raw: BinaryIO
+    size: int | None
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.raw is not sys.stdin.buffer:
+            self.raw.close()
+
+    def position(self) -> int:
+        """How much of the file was read (bytes); 0 where it cannot tell."""
+        return self.raw.tell() if self.size else 0
+
+
+def _open(name: str) -> Source:
+    raw = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 - Source closes it
+    packed = isinstance(raw, io.BufferedReader) and raw.peek(2)[:2] == _GZIP
+    lines = gzip.GzipFile(fileobj=raw) if packed else raw
+    return Source(lines, raw, None if name == "-" else Path(name).stat().st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call to judge. `identity` is the line's `id`, whatever JSON it is."""
+
+    identity: Any
+    schema: Any
+    sent: bytes
+    tool: str
+
+
+def read_case(line: bytes) -> Case | str:
+    """The case a line holds, or why it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"no JSON: {error}"
+    if not isinstance(found, dict):
+        return 'an object is wanted: {"id": ..., "schema": ..., "sent": "..."}'
+    lacking = [key for key in ("id", "schema", "sent") if key not in found]
+    if lacking:
+        return f"{' and '.join(map(repr, lacking))} missing"
+    if not isinstance(found["sent"], str):
+        return "'sent' must be the text of the arguments, as a JSON string"
+    if not isinstance(found.get("tool", ""), str):
+        return "'tool' must be a name"
+    # A lone surrogate, which JSON text can spell, becomes the invalid UTF-8 that the server would refuse.
+    return Case(found["id"], found["schema"], found["sent"].encode("utf-8", "surrogatepass"), found.get("tool", "tool"))
+
+
+def _replay(source: Source, replayer: Replayer, output: BinaryIO) -> int:
+    from proxy.cli.progress import Progress
+    from proxy.core.jsontext import dumps
+
+    progress = Progress(source.size)
+    bad = number = 0
+    for number, line in _numbered(source):
+        if not line.strip():
+            continue
+        case = read_case(line)
+        if isinstance(case, str):
+            bad += 1
+            progress.done()
+            print(f"replay: line {number}: {case}", file=sys.stderr)
+            continue
+        output.write(dumps(replayer.judge(case)) + b"\n")
+        progress.at(number, source.position())
+    progress.done()
+    output.flush()
+    if bad:
+        print(f"replay: {bad} of {number} lines are no cases and were left out", file=sys.stderr)
+    return 2 if bad else 0
+
+
+def _numbered(source: Source) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from enumerate(source.lines, 1)
+    except (OSError, EOFError) as error:  # a broken gzip file
+        raise SystemExit(f"replay: the input breaks off: {error}") from None
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+class Replayer:
+    """Judges cases at one repair level."""
+
+    def __init__(self, dry: DryRun, repair: RepairSettings) -> None:
+        self._dry = dry
+        self._route = lru_cache(maxsize=4096)(lambda schema, tool: _route(json.loads(schema), tool, repair))
+
+    def judge(self, case: Case) -> dict[str, Any]:
+        """What became of a case, as the object its output line holds."""
+        from proxy.core.model import RawRequest
+        from proxy.core.schema import SchemaError
+
+        try:
+            route = self._route(json.dumps(case.schema), case.tool)
+        except SchemaError as error:
+            return _unusable(case, error)
+        headers = (("content-type", "application/json"), ("x-conversation-id", "replay"))
+        request = RawRequest("POST", "/", "", headers, case.sent, {}, "")
+        return _row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
+
+
+def _route(schema: Any, tool: str, repair: RepairSettings) -> Route:
+    """A route that would call one tool. Raises SchemaError for a schema that cannot be used."""
+    from proxy.adapters.base import CallShape
+    from proxy.config.model import Config, Policy, RouteEntry, Tool, ToolSchema
+    from proxy.config.policies import repair_policy
+    from proxy.core.dialects import normalise, with_numeric_bounds
+    from proxy.core.rules import TEXT_RULES
+    from proxy.core.validation import compile_check
+    from proxy.routing import build_routes
+
+    value, _ = with_numeric_bounds(normalise(schema)[0])
+    policy = Policy(repair=repair)
+    served = Tool(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
+    shape = CallShape(tool=tool, text_repairs=repair_policy(repair).rules & frozenset(TEXT_RULES))
+    entry = RouteEntry("replay", "/", ("POST",), "validate", "plain", shape, policy, {tool: served})
+    return build_routes(Config((entry,))).routes[0]
+
+
+def _row(case: Case, verdict: Verdict) -> dict[str, Any]:
+    from proxy.cli.dryrun import Forwarded, answer_of, pairs
+    from proxy.core.jsontext import parse
+
+    if isinstance(verdict, Forwarded):
+        repairs = [{"rule": rule, "path": path} for rule, path in pairs(verdict.repairs)]
+        return _line(case, "forward", arguments=parse(verdict.arguments), repairs=repairs)
+    answer = answer_of(verdict)
+    errors = [{key: error[key] for key in ("code", "path", "message")} for error in answer["error"]["errors"]]
+    return _line(case, "reject", errors=errors, content=answer["content"])
+
+
+def _unusable(case: Case, error: SchemaError) -> dict[str, Any]:
+    from proxy.core.dialects import remedy
+    from proxy.core.jsontext import format_pointer
+
+    path = format_pointer(error.path)
+    where = f" (at {path})" if path else ""
+    hint = remedy(case.schema, error.path)
+    content = f"The schema of tool '{case.tool}' cannot be used{where}: {error.message}{f' ({hint})' if hint else ''}"
+    errors = [{"code": "INVALID_SCHEMA", "path": path, "message": error.message}]
+    return _line(case, "reject", errors=errors, content=content)
+
+
+def _line(case: Case, decision: str, **found: Any) -> dict[str, Any]:
+    return {
+        "id": case.identity,
+        "decision": decision,
+        "arguments": found.get("arguments"),
+        "repairs": found.get("repairs", []),
+        "errors": found.get("errors", []),
+        "content": found.get("content"),
+    }

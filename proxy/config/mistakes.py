@@ -1,0 +1,57 @@
+"""What is wrong with a config: every mistake with its place, its section, what is wrong and what to write instead.
+
+A `Mistake` prints as one line that editors and CI systems can follow: `file:line:col  section  message  (hint)`.
+Values that came out of the environment or a secret file never appear in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing to mend. `line` and `column` count from 1; `where` is the route or section, '' for the whole file."""
+
+    file: str
+    line: int
+    column: int
+    where: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{self.file}:{self.line}:{self.column}", self.where, self.message, self.hint and f"({self.hint})"]
+        return "  ".join(part for part in parts if part)
+
+
+class ConfigError(Exception):
+    """A config that cannot be used. `mistakes` holds all of them, in the order of the files.
+
+    `seen` has the hash of each file that was read, '' where it could not be: a reload waits until one of them changes.
+    """
+
+    def __init__(self, mistakes: Iterable[Mistake], seen: Mapping[Path, str] = MappingProxyType({})) -> None:
+        self.seen = seen
+        self.mistakes: tuple[Mistake, ...] = tuple(
+            sorted(set(mistakes), key=lambda mistake: (mistake.file, mistake.line, mistake.column, mistake.message))
+        )
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+def did_you_mean(written: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the known word most like the written one, or '' where none is near."""
+    by_fold = {word.casefold(): word for word in sorted(known, reverse=True)}
+    nearest = get_close_matches(written.casefold(), by_fold, n=1, cutoff=0.6)
+    return f"did you mean {by_fold[nearest[0]]!r}?" if nearest else ""
+
+
+def one_of(words: Iterable[str]) -> str:
+    """The words in a sentence: `'a', 'b' or 'c'`; at most a dozen of them."""
+    quoted = [repr(word) for word in words]
+    shown = quoted[:12] + [f"{len(quoted) - 12} more"] * (len(quoted) > 12)
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

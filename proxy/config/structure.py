@@ -1,0 +1,255 @@
+"""Holds the config against its published schema and says what is wrong in our own words.
+
+`schemas/config.schema.json` is what editors complete from and what is enforced here: one file, so that the two cannot
+part. It is compiled by the same seam as the tools' schemas; the wording comes from the schema too: `x-expects` says
+what may stand at a place.
+
+What is wrong is left out of the value that goes on (`Structure.entry`), so that the rest of the file is still judged
+and all mistakes are found at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from proxy.config.mistakes import Mistake, did_you_mean, one_of
+from proxy.config.secrets import Secret, as_written, reveal
+from proxy.config.source import Source
+from proxy.config.yaml12 import core_scalar
+from proxy.core.jsontext import dumps, json_type, parse
+from proxy.core.model import JsonProblem, JsonValue, Pointer
+from proxy.core.schema import Node
+from proxy.core.validation import BrokenKeyword, Check, compile_check, quick_judge
+
+SCHEMA_FILE: Final = "config.schema.json"
+
+_SHOWN: Final = 60  # characters of a value that a message shows
+
+
+@cache
+def published_schema() -> JsonValue:
+    """The JSON Schema of the config file, as published. In a wheel it lies in this package, in the repository under
+    `schemas/`."""
+    packaged = Path(__file__).with_name(SCHEMA_FILE)
+    if packaged.is_file():
+        text = packaged.read_bytes()
+    else:
+        text = (Path(__file__).parents[2] / "schemas" / SCHEMA_FILE).read_bytes()
+    value = parse(text)
+    if isinstance(value, JsonProblem):
+        raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
+    return value
+
+
+@cache
+def _judge() -> Callable[[JsonValue], bool]:
+    return quick_judge(published_schema())
+
+
+@cache
+def _check() -> Check:
+    return compile_check(published_schema())
+
+
+def section(value: JsonValue, path: Pointer) -> str:
+    """What a place in the config belongs to, in words: `route '/tools/weather'`, `tool 'add'`, `listen` or ''."""
+    if len(path) >= 2 and path[0] in ("upstreams", "tools"):
+        return f"{str(path[0])[:-1]} {str(path[1])!r}"
+    if len(path) >= 2 and path[0] == "routes":
+        entry = value["routes"][path[1]] if isinstance(value.get("routes"), list | dict) else None
+        named = entry.get("name") or entry.get("path") if isinstance(entry, dict) else None
+        fallback = f"number {path[1] + 1}" if isinstance(path[1], int) else repr(path[1])
+        return f"route {as_written(named)!r}" if isinstance(named, str) else f"route {fallback}"
+    return str(path[0]) if path else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The config's value and the places that are wrong by structure."""
+
+    value: JsonValue
+    bad: frozenset[Pointer]
+
+    def entry(self, *path: str | int) -> JsonValue:
+        """The value at a path without its wrong parts; None where it is not there or wrong itself."""
+        value = self.value
+        for depth, step in enumerate(path):
+            if path[: depth + 1] in self.bad:
+                return None
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return self._without_bad(value, path)
+
+    def is_hurt(self, path: Pointer) -> bool:
+        """Whether something at a path or inside it is wrong, so that its absence must not be reported."""
+        return any(wrong[: len(path)] == path for wrong in self.bad)
+
+    def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:
+        if isinstance(value, dict):
+            return {
+                key: self._without_bad(item, (*path, key))
+                for key, item in value.items()
+                if (*path, key) not in self.bad
+            }
+        if isinstance(value, list):
+            return [
+                self._without_bad(item, (*path, index))
+                for index, item in enumerate(value)
+                if (*path, index) not in self.bad
+            ]
+        return value
+
+
+def check_structure(
+    source: Source, value: JsonValue, unresolved: frozenset[Pointer] = frozenset()
+) -> tuple[Structure, list[Mistake]]:
+    """Holds a config's value, references put in, against the published schema.
+
+    `unresolved`: places where a reference could not be put in, which is reported already.
+    """
+    if not isinstance(value, dict):
+        mistake = source.mistake((), "", "a config is a mapping of keys such as `version` and `routes`")
+        return Structure({}, frozenset()), [mistake]
+    broken = _broken(value)
+    if sum(_read_as_number(value, entry) for entry in broken):
+        broken = _broken(value)
+    mistakes: dict[tuple[Pointer, str], Mistake] = {}
+    bad: set[Pointer] = set(unresolved)
+    for entry in broken:
+        for path, key, message, hint in _findings(value, entry):
+            if path in unresolved:
+                continue
+            bad.add(path)
+            text = "" if entry.keyword in ("required", "additionalProperties") else "value"
+            mistakes.setdefault(
+                (path, text or message), source.mistake(path, section(value, path), message, hint, key=key)
+            )
+    return Structure(value, frozenset(bad)), list(mistakes.values())
+
+
+def _broken(value: JsonValue) -> list[BrokenKeyword]:
+    plain = _revealed(value)
+    if _judge()(plain):  # a right config costs no more than this
+        return []
+    return [inner for entry in _check().broken(plain) for inner in _nearest(entry)]
+
+
+def _revealed(value: JsonValue) -> JsonValue:
+    """A copy for the judge, which takes plain strings only. It never leaves this file."""
+    if isinstance(value, dict):
+        return {key: _revealed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_revealed(item) for item in value]
+    return reveal(value) if isinstance(value, str) else value
+
+
+def _nearest(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
+    """What to say of a union: what the branch misses that takes a value of this type, where there is one."""
+    fitting = [branch for branch in entry.branches if not any(_is_about_whole(part, entry) for part in branch)]
+    if len(fitting) != 1:
+        yield entry
+        return
+    for part in fitting[0]:
+        yield from _nearest(part)
+
+
+def _is_about_whole(part: BrokenKeyword, union: BrokenKeyword) -> bool:
+    return part.path == union.path and part.keyword in ("type", "enum", "const", "not", "pattern", "anyOf")
+
+
+def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
+    """`${MAX}` is text; where a number or a switch is asked, its text is read as YAML would read it."""
+    if not entry.path or entry.keyword not in ("type", "enum"):
+        return False
+    holder = _at(value, entry.path[:-1])
+    written = holder[entry.path[-1]]
+    if not isinstance(written, Secret):
+        return False
+    number = core_scalar(written.reveal())
+    if not isinstance(number, str):
+        holder[entry.path[-1]] = number
+    return not isinstance(number, str)
+
+
+def _at(value: JsonValue, path: Pointer) -> JsonValue:
+    for step in path:
+        value = value[step]
+    return value
+
+
+# --- wording ----------------------------------------------------------------------------------------------------------
+def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
+    """(path, whether the key is meant, message, hint) of one broken keyword."""
+    if entry.keyword == "additionalProperties":
+        known = list(entry.node.properties)
+        for name in entry.detail:
+            if names := entry.node.get("x-names"):
+                yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
+                continue
+            hint = did_you_mean(name, known) or f"known here: {', '.join(known)}"
+            yield (*entry.path, name), True, f"unknown key {name!r}", hint
+    elif entry.keyword == "required":
+        described = (entry.node.reference or entry.node).properties.get(entry.detail)
+        hint = str(described.get("description") or "") if described else ""
+        yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint.rstrip(".")
+    else:
+        subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
+        message = f"{subject} {_expects(entry)}; this is {_shown(_at(value, entry.path))}"
+        yield entry.path, False, message, _hint(value, entry)
+
+
+def _expects(entry: BrokenKeyword) -> str:
+    node = entry.node
+    if words := node.get("x-expects"):
+        return str(words)
+    if node.reference is not None and (words := node.reference.get("x-expects")):
+        return str(words)
+    if node.choices is not None:
+        return one_of(str(choice) for choice in node.choices)
+    bounds = [f"{word} {node.get(keyword)}" for keyword, word in _BOUNDS.items() if node.has(keyword)]
+    kinds = " or ".join(_TYPE_WORDS[kind] for kind in sorted(node.types or ()))
+    return " ".join([kinds or "another value", *bounds])
+
+
+_BOUNDS: Final = {
+    "minimum": "of at least",
+    "maximum": "of at most",
+    "minLength": "of at least",
+    "minItems": "of at least",
+}
+_TYPE_WORDS: Final = {
+    "string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false",
+    "array": "a list", "object": "a mapping", "null": "nothing",
+}  # fmt: skip
+
+
+def _shown(value: JsonValue) -> str:
+    """A value as it is written, cut short; of a mapping or list only what it is."""
+    if isinstance(value, dict | list):
+        return _TYPE_WORDS[json_type(value)]
+    if value is None:
+        return "empty"
+    written = as_written(value)
+    text = json.dumps(written, ensure_ascii=False) if isinstance(written, str) else dumps(written).decode()
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _hint(value: JsonValue, entry: BrokenKeyword) -> str:
+    written = as_written(_at(value, entry.path))
+    return did_you_mean(written, _choices(entry.node)) if isinstance(written, str) else ""
+
+
+def _choices(node: Node) -> Iterator[str]:
+    """The words that may stand at a place, whichever branch names them."""
+    if node.reference is not None:
+        yield from _choices(node.reference)
+    yield from (choice for choice in node.choices or () if isinstance(choice, str))
+    for branch in node.any_of:
+        yield from _choices(branch)

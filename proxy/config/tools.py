@@ -1,0 +1,169 @@
+"""The catalogue, and tools as routes serve them: the layers of their policies, their schemas, their containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.config.context import Context
+from proxy.config.mistakes import did_you_mean
+from proxy.config.model import Tool, ToolSchema
+from proxy.config.policies import TOOL_KEYS, Written, layered, policy_of
+from proxy.config.schemas import Place, Schemas
+from proxy.config.secrets import reveal
+from proxy.config.units import switch
+from proxy.core.model import Container, ContainerFunction, JsonValue, Pointer
+
+# The keys that say what a tool is; the nearest entry that has one counts.
+_WHAT: Final = ("schema", "container", "description")
+
+NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """The tools of the config, and how a tool is put together for a route. `used` collects the names routes serve."""
+
+    context: Context
+    schemas: Schemas
+    defaults: Written
+    used: set[str] = field(default_factory=set)
+    names: tuple[str, ...] = field(init=False)
+    known_to_caps: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Notes once what every tool and route asks for: `names`, every tool of the catalogue, and `known_to_caps`."""
+        self.names = self.context.names("tools")
+        self.known_to_caps = self._known_to_caps()
+
+    def check(self) -> None:
+        """Reports what is wrong with tools whether or not a route serves them."""
+        for name, entry in self.context.entries("tools"):
+            path = ("tools", name)
+            self.contradictions(entry, path)
+            if not says_what(entry) and not self.is_hurt(path):
+                self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
+            if "schema" in entry:
+                self.schema(entry["schema"], path, layered(self.defaults, entry))
+            check_policy(self.context, path, entry, self.known_to_caps)
+
+    def _known_to_caps(self) -> frozenset[str]:
+        """The names a call cap may be for: the catalogue's and those of routes."""
+        routes = self.context.structure.value.get("routes")
+        entries = routes.values() if isinstance(routes, dict) else routes if isinstance(routes, list) else ()
+        fixed = {entry["tool"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("tool"), str)}
+        return frozenset(map(reveal, fixed)) | frozenset(self.names)
+
+    def is_hurt(self, path: Pointer) -> bool:
+        """Whether a key that says what the tool is, is there but wrong."""
+        return any(self.context.structure.is_hurt((*path, key)) for key in (*_WHAT, "validation"))
+
+    def contradictions(self, entry: Written, path: Pointer) -> None:
+        """Reports keys of one entry that cannot both be meant."""
+        off = "validation" in entry and not switch(entry["validation"])
+        if off and "schema" in entry:
+            hint = "drop one of them; `mode: report` judges without refusing"
+            self.context.mistake(
+                (*path, "validation"), "`validation: off` beside a schema, which it would never use", hint, key=True
+            )
+        if "container" in entry and "schema" in entry:
+            hint = "drop one of them"
+            self.context.mistake(
+                (*path, "schema"), "a container takes no parameters, so it has no schema", hint, key=True
+            )
+
+    # --- one tool on one route ----------------------------------------------------------------------------------------
+    def tool(self, name: str, route: Written, route_path: Pointer, provided: frozenset[str]) -> Tool | None:
+        """A tool as a route serves it; None where it cannot be put together (which is reported)."""
+        self.used.add(name)
+        entry = self.context.mapping("tools", name)
+        written = layered(self.defaults, entry, route)
+        path = route_path if "schema" in route else ("tools", name)
+        made = route.get("schema", entry.get("schema"))
+        container = self.container(name, route.get("container", entry.get("container")))
+        schema: ToolSchema | None = None
+        if container is None and switch(written.get("validation", True)):
+            if made is None:
+                return None
+            schema = self.schema(made, path, written)
+            self.schemas.check_parameters(made, self.place(path, route_path), provided)
+            if schema is None:
+                return None
+        if any(self.context.structure.is_hurt(where) for where in (("defaults",), ("tools", name), route_path)):
+            return None
+        described = reveal(route.get("description", entry.get("description", "")))
+        self.note_overrides(name, entry, route, route_path)
+        return Tool(
+            name, described or (schema.description if schema else ""), schema, container, policy_of(written), written
+        )
+
+    def schema(self, made: JsonValue, path: Pointer, written: Written) -> ToolSchema | None:
+        """The compiled schema of an entry."""
+        return self.schemas.load(made, self.place(path, path), formats=switch(written.get("formats", True)))
+
+    def place(self, path: Pointer, shown: Pointer) -> Place:
+        """Where an entry's schema is written, and the section a mistake in it is told under."""
+        return Place(self.context.source, (*path, "schema"), self.context.where(shown))
+
+    def container(self, name: str, value: JsonValue) -> Container | None:
+        """The container an entry describes, with what the catalogue knows of its functions."""
+        if not isinstance(value, dict):
+            return None
+        functions = tuple(self._functions(value.get("functions", ())))
+        made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
+        if "require_expansion" in value:
+            made["require_expansion"] = switch(value["require_expansion"])
+        return Container(reveal(value.get("name", name)), functions=functions, **made)
+
+    def _functions(self, values: JsonValue) -> Iterator[ContainerFunction]:
+        for value in values:
+            written: Written = {"name": value} if isinstance(value, str) else value
+            name = reveal(written.get("name", ""))  # missing only where that is reported
+            entry = self.context.mapping("tools", name)
+            schema = (
+                self.schema(entry["schema"], ("tools", name), layered(self.defaults, entry))
+                if "schema" in entry
+                else None
+            )
+            described = reveal(written.get("description", entry.get("description", "")))
+            known = schema.value if schema is not None and isinstance(schema.value, dict) else None
+            yield ContainerFunction(name, described or (schema.description if schema else ""), known)
+
+    def note_overrides(self, name: str, entry: Written, route: Written, route_path: Pointer) -> None:
+        """Notes where a route says otherwise than the tool it serves."""
+        for key in sorted(TOOL_KEYS & entry.keys() & route.keys()):
+            if entry[key] != route[key]:
+                self.context.notes.append(
+                    f"{self.context.where(route_path)}: its `{key}` overrides that of tool {name!r}"
+                )
+
+
+def says_what(entry: Mapping[str, JsonValue]) -> bool:
+    """Whether an entry says what its tool takes, or that nobody knows."""
+    return "schema" in entry or "container" in entry or not switch(entry.get("validation", True))
+
+
+def check_policy(context: Context, path: Pointer, written: Written, tools: frozenset[str]) -> None:
+    """Reports policy keys that cannot mean what they say."""
+    overrides = written.get("caps", {}).get("overrides", {})
+    for name in overrides:
+        if name not in tools:
+            hint = did_you_mean(name, tools) or "caps are for tools of the catalogue or of a route"
+            context.mistake(
+                (*path, "caps", "overrides", name), f"a call cap for the unknown tool {name!r}", hint, key=True
+            )
+    ladder = written.get("conversation")
+    if written.get("attempts", {}).get("block") == "hard" and ladder == ["address"]:
+        hint = "add a header or trace to `conversation`, or say `block: soft`"
+        message = "`block: hard` has no effect where only the address tells conversations apart"
+        context.mistake((*path, "attempts", "block"), message, hint)
+    repair = written.get("repair")
+    if isinstance(repair, dict) and repair.get("drop_keys") and not _drops(repair):
+        hint = "switch it on: `rules: {drop_unknown: on}`"
+        context.mistake((*path, "repair", "drop_keys"), "`drop_keys` without the rule drop_unknown", hint, key=True)
+
+
+def _drops(repair: Mapping[str, JsonValue]) -> bool:
+    on = repair.get("rules", {}).get("drop_unknown")
+    return switch(on) if on is not None else repair.get("level") == "lenient"

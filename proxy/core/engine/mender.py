@@ -1,0 +1,393 @@
+"""Writes menders: one function per schema that repairs, in one pass, the cases with one obvious answer.
+
+A mender knows places whose schema leaves one type other than free text: numbers and booleans sent as text, numbers
+where text is asked, JSON text of an array or object, enum members in another case, null or nothing at an optional
+key. It goes through objects, arrays, references and unions with a discriminating key, copies what it goes through and
+changes the copy. Everything else it leaves as it is: its result only counts if the judge accepts it, and then what it
+left alone was right. Where it cannot be sure it gives up, and the repair engine (`repair.py`) decides.
+
+What it makes is what the repair engine would make, repairs and their order included. That holds because it only acts
+where one rule alone can give an accepted value: a value is changed where its type is refused for certain, at a place
+every valid value of the root must satisfy (`properties`, `items`, `$ref`, the branch that the discriminator names), by
+the one rule of the first tier that speaks of that value and type (`_TEXT_REMEDIES` says why), and the rules are those
+that are on there. Conditional and combining schemas (`allOf`, `if`, `patternProperties` ...) are never entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from proxy.core.branches import discriminators
+from proxy.core.engine.remedies import LONGEST_PATH, SPACE, At
+from proxy.core.engine.unions import Discriminator, discriminator, kinds
+from proxy.core.model import JsonValue, Pointer, Repair
+from proxy.core.proposals import Site
+from proxy.core.schema import Node, Schemas
+from proxy.core.sites import applies_always, facts
+
+# A generated mender: (value, the repairs it makes, and one item in the second list where an integral float may stand
+# for an integer) -> the mended copy. Raises GiveUp, or KeyError or ValueError for a text it cannot read.
+Mend = Callable[[JsonValue, list[Repair], list[bool]], JsonValue]
+
+# Keywords that lead to other schemas for the value or its parts; the others only judge.
+_LEADING: Final = frozenset(
+    ["$ref", "$dynamicRef", "$recursiveRef", "additionalItems", "additionalProperties", "allOf", "anyOf", "if", "then",
+     "else", "dependencies", "dependentSchemas", "items", "oneOf", "patternProperties", "prefixItems", "properties",
+     "unevaluatedItems", "unevaluatedProperties"]
+)  # fmt: skip
+_REFERENCES: Final = frozenset(["$ref", "$dynamicRef", "$recursiveRef"])
+_UNIONS: Final = (frozenset(["anyOf"]), frozenset(["oneOf"]))
+_PARTS: Final = frozenset(["additionalItems", "additionalProperties", "items", "properties"])
+# Rules that speak of a whole array or object, and so may make one of a union's other branches possible.
+_OF_CONTAINERS: Final = frozenset(["first_of_one", "schema_shaped"])
+
+# How text becomes a value of the one type a place leaves beside null. No other rule of the first tier speaks of such a
+# text: the other readers ask for another type, `null_text` for texts that none of these reads, `enum_case` gives text.
+_TEXT_REMEDIES: Final[dict[frozenset[str], tuple[str, str]]] = {
+    frozenset(["integer"]): ("string_to_integer", "int({x}) if {x}.isdecimal() and {x}.isascii() else whole({x})"),
+    frozenset(["integer", "number"]): (
+        "string_to_number", "int({x}) if {x}.isdecimal() and {x}.isascii() else number({x})",
+    ),
+    frozenset(["boolean"]): ("string_to_boolean", "BOOLEANS[{x}]"),
+}  # fmt: skip
+_CONTAINERS: Final = frozenset(["array", "object"])
+# Variables of this name hold the index of an array's item.
+_INDEX: Final = "i"
+# Deeper than this a part becomes a function of its own: CPython allows 20 nested loops.
+_MAX_LEVEL: Final = 10
+
+
+Step = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the text being written stands: `x` holds the value, `store` assigns another, `remove` takes it out (''
+    where it may not be) if `present`. `steps` is its path, each as source and as value (None: only known in a run).
+    `rules` are on here."""
+
+    x: str
+    store: str
+    steps: tuple[Step, ...]
+    rules: frozenset[str]
+    remove: str = ""
+    present: str = ""
+    # The key that named the branch of a union, whose value is right.
+    settled: str = ""
+
+
+class Menders:
+    """The menders of one schema under one set of rules."""
+
+    def __init__(self, schemas: Schemas, rules: frozenset[str]) -> None:
+        self.rules = rules
+        self._space: dict[str, Any] = dict(SPACE)
+        self._names: dict[Hashable, str] = {}
+        self._pending: list[tuple[str, Node, frozenset[str]]] = []
+        self._acts = False
+        parts = [self._entry(schemas.root)]
+        while self._pending:
+            parts.append(self._function(*self._pending.pop()))
+        self._text = "\n\n".join(parts)
+
+    def mend(self) -> Mend | None:
+        """The compiled mender of the root, or None where it could never repair anything."""
+        if not self._acts:
+            return None
+        # Written from a schema by our own writer: names are numbered, every literal goes through repr().
+        exec(compile(self._text, "<mender>", "exec"), self._space)  # noqa: S102
+        made: Mend = self._space["mend"]
+        return made
+
+    def source(self) -> str:
+        """The generated code, with the place in the schema above each part, as comments."""
+        return self._text
+
+    def _entry(self, root: Node) -> str:
+        writer = _Writer(self, base="")
+        writer.all(["r = v", "add = out.append"])
+        writer.value(root, _Place("v", "r = {}", (), self.rules))
+        return "def mend(v, out, late):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
+
+    def _function(self, name: str, node: Node, rules: frozenset[str]) -> str:
+        writer = _Writer(self, base="p")
+        with writer.block(f"if len(p) > {LONGEST_PATH}:"):
+            writer.line("raise GiveUp")
+        writer.all(["r = v", "add = out.append"])
+        writer.parts(node, _Place("v", "r = {}", (), rules))
+        return f"def {name}(v, p, out, late):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
+
+    # --- what writers ask for ---------------------------------------------------------------------------------------
+    def function(self, node: Node, rules: frozenset[str]) -> str:
+        """The name of the function that mends the parts of a container at a node."""
+        name = self._names.get((node, rules))
+        if name is None:
+            name = self._names[node, rules] = f"m{len(self._names)}"
+            self._pending.append((name, node, rules))
+        return name
+
+    def constant(self, prefix: str, value: object) -> str:
+        """A global name for a value."""
+        name = f"{prefix}_{len(self._space)}"
+        self._space[name] = value
+        return name
+
+    def repair(self, rule: str, base: str, steps: tuple[Step, ...]) -> str:
+        """The expression of a repair at a path: made once where the path is known, kept by index within one array."""
+        self._acts = True
+        running = [number for number, (_, value) in enumerate(steps) if value is None]
+        known: Pointer = tuple(value for _, value in steps if value is not None)
+        if not base and not running:
+            return self.constant("repair", Repair(rule, known))
+        if not base and len(running) == 1 and steps[running[0]][0].startswith(_INDEX):
+            at = At(rule, known[: running[0]], known[running[0] :])
+            return f"{self.constant('at', at)}[{steps[running[0]][0]}]"
+        return f"Repair({rule!r}, {_path(base, steps)})"
+
+
+def _path(base: str, steps: tuple[Step, ...]) -> str:
+    written = f"({', '.join(step for step, _ in steps)},)" if steps else ""
+    return " + ".join(filter(None, (base, written))) or "()"
+
+
+class _Writer:
+    """The text of one function."""
+
+    def __init__(self, menders: Menders, *, base: str) -> None:
+        self.menders = menders
+        self.lines: list[str] = []
+        self._base = base
+        self._level = 1
+        self._count = 0
+
+    def line(self, text: str) -> None:
+        """Adds one line at the present indentation."""
+        self.lines.append("    " * self._level + text)
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """An indented block; one in which nothing was written leaves no trace."""
+        start = len(self.lines)
+        self.line(header)
+        self._level += 1
+        yield
+        self._level -= 1
+        if self._silent(start + 1):
+            del self.lines[start:]
+
+    def _silent(self, start: int) -> bool:
+        return all(line.lstrip().startswith("#") for line in self.lines[start:])
+
+    def _name(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    # --- one value --------------------------------------------------------------------------------------------------
+    def value(self, node: Node, place: _Place) -> None:
+        """Writes what becomes of the value at a place: the value itself, then its parts."""
+        start = len(self.lines)
+        self.line(f"# {node.uri}")
+        place, site = _under(place, node), facts(node).site
+        word = "if"
+        for test, lines in self._cases(site, place):
+            with self.block(f"{word} {test}:"):
+                self.all(lines)
+            word = "elif"
+        self._number_as_text(site, place, word)
+        if site.types & _CONTAINERS:
+            self.parts(node, place)
+        if self._silent(start):
+            del self.lines[start:]
+
+    def all(self, lines: list[str]) -> None:
+        """Adds lines at the present indentation."""
+        for line in lines:
+            self.line(line)
+
+    def _cases(self, site: Site, place: _Place) -> Iterator[tuple[str, list[str]]]:
+        """What is done with a value by its type: (test, lines). Every other value stays as it is."""
+        x, sole = place.x, site.types - {"null"}
+        text = self._text(site, place)
+        if text:
+            yield f"type({x}) is str", text
+        elif _listed(site) and "enum_case" in place.rules:
+            among, rule = self.menders.constant("among", frozenset(_texts(site))), self.menders.constant("site", site)
+            yield f"type({x}) is str and {x} not in {among}", self._change(f"member({x}, {rule})", "enum_case", place)
+        if sole == {"integer"} and "integral_float" in self.menders.rules:
+            yield f"type({x}) is LosslessFloat", ["late.append(True)"]
+        if place.remove and "null" not in site.types and "drop_null_optional" in place.rules:
+            yield f"{x} is None and {place.present}", self._removal("drop_null_optional", place)
+
+    def _number_as_text(self, site: Site, place: _Place, word: str) -> None:
+        if site.types - {"null"} != {"string"} or "number_to_string" not in place.rules:
+            return
+        x = place.x
+        with self.block(f"{word} type({x}) is not str:"):
+            for test, text in (
+                (f"if type({x}) is int:", f"str({x})"),
+                (f"elif type({x}) is LosslessFloat:", f"own_text({x})"),
+            ):
+                with self.block(test):
+                    self.all(self._change(text, "number_to_string", place))
+
+    def _text(self, site: Site, place: _Place) -> list[str]:
+        """What is done with text where no text is legal."""
+        sole, x, lines = site.types - {"null"}, place.x, list[str]()
+        if "string" in site.types:
+            return []
+        rule, reading = _TEXT_REMEDIES.get(sole, ("", ""))
+        if rule in place.rules:
+            lines = self._change(reading.format(x=x), rule, place)
+        elif sole & _CONTAINERS and "parse_json_string" in place.rules:
+            kinds = ", ".join(name for kind, name in (("array", "list"), ("object", "dict")) if kind in sole)
+            lines = [f"{x} = inside({x}, ({kinds},))", *self._change(x, "parse_json_string", place)]
+        if place.remove and "null" not in site.types and "empty_optional" in place.rules:
+            removal = [f"if not {x}:", *map(_indented, self._removal("empty_optional", place))]
+            return [*removal, "else:", *map(_indented, lines)] if lines else removal
+        return lines
+
+    def _change(self, expression: str, rule: str, place: _Place) -> list[str]:
+        return [place.store.format(expression), self._append(rule, place)]
+
+    def _removal(self, rule: str, place: _Place) -> list[str]:
+        return [place.remove, self._append(rule, place)]
+
+    def _append(self, rule: str, place: _Place) -> str:
+        return f"add({self.menders.repair(rule, self._base, place.steps)})"
+
+    # --- its parts --------------------------------------------------------------------------------------------------
+    def parts(self, node: Node, place: _Place) -> None:
+        """Writes what becomes of the parts of an array or object at a node."""
+        leading, x = _LEADING & node.keywords.keys(), place.x
+        if leading in _UNIONS:
+            self._union(node, place)
+        elif leading and leading <= _REFERENCES and node.reference is not None:
+            self._call(node.reference, place)
+        elif self._level > _MAX_LEVEL:
+            self._call(node, place)
+        elif leading <= _PARTS and not node.prefix_items:
+            self._object(node, place)
+            self._array(node, place)
+        elif "integral_float" in self.menders.rules:
+            self.line(f"loose({x}, late)")
+
+    def _call(self, node: Node, place: _Place) -> None:
+        with self.block(f"if type({place.x}) is dict or type({place.x}) is list:"):
+            name = self.menders.function(node, _under(place, node).rules)
+            self.line(place.store.format(f"{name}({place.x}, {_path(self._base, place.steps)}, out, late)"))
+
+    def _object(self, node: Node, place: _Place) -> None:
+        x, w, start, rest = place.x, self._name("w"), self._name("s"), node.additional
+        of_any_key = rest is not None and rest.keywords and not node.properties and "drop_unknown" not in place.rules
+        with self.block(f"if type({x}) is dict:"):
+            first = len(self.lines)
+            self.all([f"{w} = {x}.copy()", place.store.format(w), f"{start} = len(out)"])
+            head, places = len(self.lines), 0
+            for key, inner in node.properties.items():
+                if key == place.settled:
+                    continue
+                places += self._property(inner, key, w, node, place)
+            if rest is not None and of_any_key:
+                self._any_key(rest, w, node, place)
+            elif rest is not None and rest.keywords and "integral_float" in self.menders.rules:
+                self.line(f"loose({x}, late)")
+            if self._silent(head):
+                del self.lines[first:]
+            elif places > 1:
+                keys = self.menders.constant("keys", list(node.properties))
+                depth = " + ".join(filter(None, ("len(p)" if self._base else "", str(len(place.steps)))))
+                with self.block(f"if len(out) - {start} > 1 and [*{x}] != {keys}:"):
+                    self.line(f"reorder(out, {start}, {x}, {depth})")
+
+    def _property(self, inner: Node, key: str, w: str, node: Node, place: _Place) -> bool:
+        """Writes one declared key; whether anything can become of it."""
+        x, start = self._name("x"), len(self.lines)
+        removable = key not in node.required
+        # Without a key that is required nothing is right, and KeyError ends the attempt.
+        self.line(f"{x} = {place.x}.get({key!r})" if removable else f"{x} = {place.x}[{key!r}]")
+        member = _Place(
+            x, f"{w}[{_braced(key)}] = {{}}", (*place.steps, (repr(key), key)), place.rules,
+            f"del {w}[{key!r}]" if removable else "", f"{key!r} in {place.x}",
+        )  # fmt: skip
+        self.value(inner, member)
+        if self._silent(start + 1):
+            del self.lines[start:]
+        return len(self.lines) > start
+
+    def _any_key(self, rest: Node, w: str, node: Node, place: _Place) -> None:
+        x, key = self._name("x"), self._name("k")
+        remove = "" if node.required else f"del {w}[{key}]"
+        with self.block(f"for {key}, {x} in {place.x}.items():"):
+            self.value(rest, _Place(x, f"{w}[{key}] = {{}}", (*place.steps, (key, None)), place.rules, remove, "True"))
+
+    def _array(self, node: Node, place: _Place) -> None:
+        if node.items is None:
+            return
+        w, x, index = self._name("w"), self._name("x"), self._name(_INDEX)
+        with self.block(f"if type({place.x}) is list:"):
+            first = len(self.lines)
+            self.all([f"{w} = {place.x}.copy()", place.store.format(w)])
+            with self.block(f"for {index}, {x} in enumerate({place.x}):"):
+                self.value(node.items, _Place(x, f"{w}[{index}] = {{}}", (*place.steps, (index, None)), place.rules))
+            if self._silent(first + 2):
+                del self.lines[first:]
+
+    def _union(self, node: Node, place: _Place) -> None:
+        """The branch that the discriminator names, or the only one beside null."""
+        branches, x = node.any_of or node.one_of, place.x
+        found = _sole_discriminator(branches)
+        if found is None:
+            inner = _beside_null(branches)
+            if inner is not None and not place.rules & _OF_CONTAINERS:
+                self.parts(inner, _under(place, inner))
+            return
+        tag = self._name("t")
+        with self.block(f"if type({x}) is dict:"):
+            start = len(self.lines)
+            self.line(f"{tag} = {x}.get({found.key!r})")
+            for pin in found.pins:
+                word = "if" if self._silent(start + 1) else "elif"
+                with self.block(f"{word} {' or '.join(f'{tag} == {text!r}' for text in pin.texts)}:"):
+                    self.parts(pin.branch, replace(_under(place, pin.branch), settled=found.key))
+            if self._silent(start + 1):
+                del self.lines[start:]
+
+
+def _under(place: _Place, node: Node) -> _Place:
+    """The place with the rules that `x-repair` leaves on at a node."""
+    allowed = facts(node).allowed
+    return place if allowed is None else replace(place, rules=place.rules & allowed)
+
+
+def _listed(site: Site) -> bool:
+    return site.types == {"string"} and not site.free_text and bool(_texts(site))
+
+
+def _texts(site: Site) -> list[str]:
+    return [choice for choice in site.choices or () if isinstance(choice, str)]
+
+
+def _indented(line: str) -> str:
+    return "    " + line
+
+
+def _braced(key: str) -> str:
+    """A key as source within a format string."""
+    return repr(key).replace("{", "{{").replace("}", "}}")
+
+
+def _sole_discriminator(branches: tuple[Node, ...]) -> Discriminator | None:
+    """The key that names a branch, if no other key of the value could name one for the repair engine."""
+    found = discriminator(branches)
+    if found is None:
+        return None
+    names = {key: "" for part in applies_always(branches[0]) for key in part.properties}
+    return found if [key for key, _ in discriminators(branches, names)] == [found.key] else None
+
+
+def _beside_null(branches: tuple[Node, ...]) -> Node | None:
+    others = [branch for branch in branches if kinds(branch) != {"null"}]
+    return others[0] if len(others) == 1 and len(branches) == 2 else None

@@ -1,0 +1,42 @@
+"""The formats of model vendors' tool messages, and RFC 9457 problem details for plain HTTP clients."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from proxy.core.envelope import parts
+from proxy.core.model import JsonValue, ToolResult
+from proxy.core.sentence import compose
+
+
+def openai(result: ToolResult) -> JsonValue:
+    """An OpenAI tool message; that API refuses keys it does not know, so there is no machine part."""
+    return {"role": "tool", "tool_call_id": result.call.call_id, "content": compose(result)}
+
+
+def anthropic(result: ToolResult) -> JsonValue:
+    """An Anthropic `tool_result` content block."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": result.call.call_id,
+        "content": compose(result),
+        "is_error": True,
+    }
+
+
+def problem(result: ToolResult) -> dict[str, JsonValue]:
+    """RFC 9457 problem details: `detail` is the sentence, everything for machines is an extension member."""
+    failure, attempt = result.failure, result.attempt
+    return {
+        "type": "urn:toolcall-proxy:error:" + failure.code.name.lower().replace("_", "-"),
+        "title": failure.code.meaning.rstrip("."),
+        "status": HTTPStatus.OK.value,
+        "detail": compose(result),
+        "code": failure.code.name,
+        "error_type": failure.code.error_type.value,
+        "category": failure.code.category.value,
+        "retryable": failure.may_retry,
+        "errors": parts.errors(result),
+        "attempt": attempt.number if attempt else None,
+        "max_attempts": attempt.limit if attempt else None,
+    }

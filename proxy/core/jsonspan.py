@@ -1,0 +1,70 @@
+"""Where a value stands in a JSON text: what lets an adapter cut arguments out of a body, or put repaired ones back,
+without touching a byte around them.
+
+Only for texts that `jsontext.parse` has accepted: this scanner checks nothing, and relies on unique keys.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core.jsontext import format_pointer, parse
+from proxy.core.model import Pointer
+
+_SPACE: Final = re.compile(rb"[ \t\n\r]*")
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SCALAR: Final = re.compile(rb"[^ \t\n\r,\]}]+")
+_MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+
+
+def span_at(text: bytes, path: Pointer) -> tuple[int, int]:
+    """The first byte of the value at `path` and the one after its last. Raises LookupError where there is none."""
+    start = _skip(text, 0)
+    for step in path:
+        start = _child(text, start, step, path)
+    return start, _end(text, start)
+
+
+def _skip(text: bytes, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _end(text: bytes, at: int) -> int:
+    """Where the value that begins at `at` ends."""
+    opening = text[at : at + 1]
+    if opening not in (b"{", b"["):
+        found = (_STRING if opening == b'"' else _SCALAR).match(text, at)
+        return at if found is None else found.end()
+    depth = 0
+    for mark in _MARK.finditer(text, at):
+        if mark[0] in (b"{", b"["):
+            depth += 1
+        elif mark[0] in (b"}", b"]"):
+            depth -= 1
+            if depth == 0:
+                return mark.end()
+    return len(text)
+
+
+def _child(text: bytes, at: int, step: str | int, path: Pointer) -> int:
+    """Where the member or item `step` of the container at `at` begins."""
+    kind = text[at : at + 1]
+    if kind not in (b"{", b"["):
+        raise LookupError(format_pointer(path))
+    at = _skip(text, at + 1)
+    index = 0
+    while text[at : at + 1] not in (b"}", b"]", b""):
+        name: object = str(index)
+        if kind == b"{":
+            key_end = _end(text, at)
+            name = parse(text[at:key_end])
+            at = _skip(text, _skip(text, key_end) + 1)  # over the colon
+        if name == str(step):
+            return at
+        at = _skip(text, _end(text, at))
+        if text[at : at + 1] == b",":
+            at = _skip(text, at + 1)
+        index += 1
+    raise LookupError(format_pointer(path))

@@ -1,0 +1,44 @@
+"""The short way to a repair: the mender generated for a schema (core/engine/mender.py), asked before the repair engine.
+
+It knows the damage that is by far the most common, numbers and booleans sent as text, and a few more rules with one
+obvious answer. What it makes counts only if the judge accepts it, and is what the repair engine would make, repairs and
+their order included (tests/core/test_mending.py holds the two together). `None` means: ask the repair engine.
+"""
+
+from __future__ import annotations
+
+from proxy.core.engine.remedies import GiveUp
+from proxy.core.model import JsonValue, Repair
+from proxy.core.policy import RepairPolicy
+from proxy.core.respell import respell_integers
+from proxy.core.validation import Check
+
+
+def mended(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[JsonValue, tuple[Repair, ...]] | None:
+    """The refused value as the schema takes it and the repairs made, or None where it takes more than the obvious.
+
+    Never changes `value`; never raises. It looks at each part once, so it needs no limit of its own.
+    """
+    mend = check.mender(policy.rules)
+    if mend is None or ("unwrap_arguments" in policy.rules and _wraps(value, policy)):
+        return None
+    made: list[Repair] = []
+    late: list[bool] = []
+    try:
+        candidate = mend(value, made, late)
+    except (GiveUp, KeyError, ValueError, RecursionError):
+        return None
+    if not made or not check.accepts(candidate):
+        return None
+    if late:
+        candidate, respelt = respell_integers(check, candidate, policy)
+        made += respelt
+    return candidate, tuple(made)
+
+
+def _wraps(value: JsonValue, policy: RepairPolicy) -> bool:
+    """Whether the arguments may be a wrapper around the real ones, which the repair engine tells."""
+    if not isinstance(value, dict):
+        return False
+    others = [key for key in value if key not in policy.drop_keys]
+    return len(others) == 1 and isinstance(value[others[0]], dict)

@@ -1,0 +1,81 @@
+"""Names that are almost right: which known name a wrong one was meant to be, and what to say of an unknown tool.
+
+Nearness is judged on folded names (case, `-`, `_`, `.` and spaces do not count) by difflib's ratio, which is the share
+of characters two words have in common, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import Final
+
+from proxy.core import codes
+from proxy.core.model import Failure
+from proxy.core.preview import preview, shown_text
+
+# Below this two names share too little to be offered as a correction; difflib's own `get_close_matches` takes 0.6,
+# which offers `get_time` for `get_item`.
+_NEAR: Final = 0.7
+# Names looked at and names listed: an answer has to stay small and quick with ten thousand tools.
+_LOOKED_AT: Final = 2000
+_LISTED: Final = 8
+_LONGEST_NAME: Final = 100
+
+
+def fold(name: str) -> str:
+    """A name without case and word separators: `getWeather`, `get-weather` and `get_weather` fold to the same."""
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one known name that `name` was most likely meant to be, or None. Equal candidates: the first known wins."""
+    wanted = fold(name[:_LONGEST_NAME])
+    best, best_ratio = None, _NEAR
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted)
+    for index, candidate in enumerate(known):
+        if index == _LOOKED_AT:
+            break
+        folded = fold(candidate)
+        if folded == wanted:
+            return candidate
+        matcher.set_seq1(folded)
+        if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio:
+            ratio = matcher.ratio()
+            if ratio > best_ratio:
+                best, best_ratio = candidate, ratio
+    return best or _contained(wanted, known)
+
+
+def _contained(wanted: str, known: Iterable[str]) -> str | None:
+    """The only known name that holds `wanted` or is held by it (`weather` for `get_weather`)."""
+    if len(wanted) < 4:
+        return None
+    found = [name for _, name in zip(range(_LOOKED_AT), known, strict=False) if _holds(fold(name), wanted)]
+    return found[0] if len(found) == 1 else None
+
+
+def _holds(folded: str, wanted: str) -> bool:
+    return len(folded) >= 4 and (wanted in folded or folded in wanted)
+
+
+def unknown_tool(name: str, known: Iterable[str]) -> Failure:
+    """The failure for a call of a tool nobody knows: names the nearest known tool, or lists some of them."""
+    names = list(known)
+    meant = nearest(name, names)
+    message = f"Unknown tool {quoted(name)}."
+    if meant is not None:
+        hint = f"Did you mean '{meant}'? Call it by exactly this name."
+        details = {"did_you_mean": meant}
+    else:
+        more = f" (+{len(names) - _LISTED} more)" if len(names) > _LISTED else ""
+        listed = ", ".join(f"'{known_name}'" for known_name in sorted(names)[:_LISTED])
+        hint = f"Known tools: {listed}{more}." if names else ""
+        details = {}
+    return Failure(codes.UNKNOWN_TOOL, message, hint=hint, details=details)
+
+
+def quoted(name: str) -> str:
+    """A name as it stands in a sentence: in single quotes, on one line, cut short, without credentials."""
+    return "'" + preview(shown_text(name, _LONGEST_NAME))[1:-1].replace('\\"', '"') + "'"

@@ -1,0 +1,321 @@
+"""How a value is shown to a model or an operator: short, on one line, and without secrets. Every answer of ours that
+quotes an argument goes through here.
+
+`preview` gives JSON-like text of at most `limits.max_preview` code points: long strings end in `...` (Acode FR-051),
+long arrays show their first and last items (FR-053), objects stop at a depth (FR-054). `sanitise` gives a JSON value
+for machine-readable parts, cut down by the same rules. Order matters: mask secrets, shorten file paths, cut, escape;
+a cut credential would no longer be recognised. Neither raises, whatever it is given (NFR-005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from proxy.core.filepaths import shorten_paths
+from proxy.core.graphemes import cut, encodable, escape
+from proxy.core.jsontext import LosslessFloat
+from proxy.core.model import Absent, FeedbackLimits, JsonValue, Pointer
+from proxy.core.secrets import MASK, is_secret_name, mask
+
+__all__ = [
+    "MASK",
+    "Hider",
+    "hide",
+    "hider",
+    "is_secret_name",
+    "is_secret_path",
+    "preview",
+    "sanitise",
+    "shown_text",
+]
+
+# Tries at showing a container, generous first: (depth, entries of one container, code points of one string).
+_SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
+# Tries at a value for machine-readable parts, where a reader can take more: (depth, entries of one container). The
+# size lets about 200 values through; strings have a bound of their own.
+_MACHINE_SHAPES: Final = ((5, 20), (4, 12), (3, 8), (2, 8))
+_MACHINE_LAST: Final = (1, 8)
+_MACHINE_SIZE: Final = 800
+# An integer longer than this is no figure a reader compares; its length says more.
+_LONGEST_NUMBER: Final = 64
+# How much of a value is looked at for texts that a message may quote: messages quote scalars and short containers.
+_HIDDEN_ENTRIES: Final = 8
+_HIDDEN_VALUES: Final = 32
+# The beginning of a secret that is looked for where the whole of it does not stand; and what is too short to hide,
+# because it stands in ordinary words as well.
+_SHOWN_BEGINNING: Final = 8
+_TOO_SHORT: Final = 3
+
+_DEFAULT: Final = FeedbackLimits()
+
+
+def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
+    """Whether any step of a path names a secret, by its own name or because the schema marks it."""
+    return any(isinstance(step, str) and _secret(step, limits) for step in path)
+
+
+def _secret(name: str, limits: FeedbackLimits) -> bool:
+    return name in limits.secret_names or is_secret_name(name)
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+def preview(value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False) -> str:
+    """`value` as JSON-like text of at most `limits.max_preview` code points.
+
+    `path` is where it was sent; a secret name in it, or `sensitive`, masks the whole value. '' for `ABSENT`.
+    """
+    budget = max(limits.max_preview, 0)
+    if isinstance(value, Absent):
+        return ""
+    if value is not None and (sensitive or is_secret_path(path, limits)):
+        return cut(f'"{MASK}"', budget)
+    if not isinstance(value, dict | list | tuple):
+        return _scalar(value, budget, limits)
+    for depth, entries, width in _SHAPES:
+        if _fits(value, depth, entries, width, budget):
+            text = _show(value, depth, entries, width, limits)
+            if len(text) <= budget:
+                return text
+    return cut("{...}" if isinstance(value, dict) else "[...]", budget)
+
+
+def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
+    """Whether a container shown so may take at most `most` code points: a quick look before the work of showing it."""
+    length, stack = 0, [(value, depth)]
+    while stack:
+        item, left = stack.pop()
+        length += min(len(item), width) + 4 if isinstance(item, str) else 2
+        if length > most:
+            return False
+        if left and isinstance(item, dict):
+            for key, inner in _first(item, entries):
+                length += min(len(key), width) + 4
+                stack.append((inner, left - 1))
+        elif left and isinstance(item, list | tuple):
+            stack += [(inner, left - 1) for inner in item[:entries]]
+    return True
+
+
+def _show(value: JsonValue, depth: int, entries: int, width: int, limits: FeedbackLimits) -> str:
+    if isinstance(value, dict):
+        return _show_object(value, depth, entries, width, limits)
+    if isinstance(value, list | tuple):
+        return _show_array(value, depth, entries, width, limits)
+    return _scalar(value, width, limits)
+
+
+def _show_object(value: dict[str, JsonValue], depth: int, entries: int, width: int, limits: FeedbackLimits) -> str:
+    if not value:
+        return "{}"
+    if depth == 0:
+        return "{...}"
+    parts = []
+    for key, item in _first(value, entries):
+        shown = f'"{MASK}"' if item is not None and _secret(key, limits) else None
+        parts.append(_quoted(key, width, limits) + ": " + (shown or _show(item, depth - 1, entries, width, limits)))
+    if len(value) > entries:
+        parts.append(f"... (+{len(value) - entries} more)")
+    return "{" + ", ".join(parts) + "}"
+
+
+def _show_array(
+    value: list[JsonValue] | tuple[JsonValue, ...], depth: int, entries: int, width: int, limits: FeedbackLimits
+) -> str:
+    if not value:
+        return "[]"
+    if depth == 0:
+        return "[...]"
+    head, left_out, tail = _ends(value, entries)
+    parts = [_show(item, depth - 1, entries, width, limits) for item in head]
+    if left_out:
+        parts.append(f"... (+{left_out} more)")
+    parts += [_show(item, depth - 1, entries, width, limits) for item in tail]
+    return "[" + ", ".join(parts) + "]"
+
+
+def _ends(value: list[JsonValue] | tuple[JsonValue, ...], entries: int) -> tuple[list[JsonValue], int, list[JsonValue]]:
+    """The first and last items of a long array and how many lie between (Acode FR-053)."""
+    if len(value) <= max(entries, 2):
+        return list(value), 0, []
+    first = max(entries - 1, 1)
+    return list(value[:first]), len(value) - first - 1, [value[-1]]
+
+
+def _first(value: dict[JsonValue, JsonValue], entries: int) -> Iterator[tuple[str, JsonValue]]:
+    for index, (key, item) in enumerate(value.items()):
+        if index == entries:
+            return
+        yield key if isinstance(key, str) else type(key).__name__, item
+
+
+def _scalar(value: JsonValue, width: int, limits: FeedbackLimits) -> str:
+    if value is None:
+        return cut("null", width)
+    if isinstance(value, bool):
+        return cut("true" if value else "false", width)
+    if isinstance(value, str):
+        return _quoted(value, width, limits)
+    return cut(_number(value), width)
+
+
+def _number(value: JsonValue) -> str:
+    if isinstance(value, int):
+        # About 3.32 bits make a digit; str() of a huge integer is slow, and refused beyond 4,300 digits.
+        if value.bit_length() > _LONGEST_NUMBER * 3.32:
+            return f"(an integer of about {round(value.bit_length() / 3.32193)} digits)"
+        return str(value)
+    if isinstance(value, LosslessFloat):
+        return bytes(value)[: _LONGEST_NUMBER + 1].decode("ascii", "replace")
+    if isinstance(value, float | Decimal):
+        return str(value)
+    return f"({type(value).__name__})"
+
+
+def _quoted(text: str, width: int, limits: FeedbackLimits) -> str:
+    """A JSON string of at most `width` code points, quotes included. Escapes count, and are never cut in half."""
+    room = width - 2
+    if room < 4:
+        return cut('""' if not text else '"..."', width)
+    clean = shown_text(text, room, limits)
+    escaped = escape(clean, quotes=True)
+    kept = len(clean)
+    while len(escaped) > room:
+        kept = min(kept - 1, max(kept - (len(escaped) - room) // 6, 0))
+        clean = cut(clean, kept)
+        escaped = escape(clean, quotes=True)
+    return f'"{escaped}"'
+
+
+def shown_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
+    """At most `limit` code points of `text`, credentials masked and file paths shortened; not escaped."""
+    start = encodable(text[: limit + 2 * _PATH_ROOM])
+    if "/" not in start and "\\" not in start:
+        return cut(mask(start, limit), limit)
+    return cut(shorten_paths(mask(start, limit + _PATH_ROOM), limits.path_roots), limit)
+
+
+# A path is shortened before the cut, so a long one must be seen whole (PATH_MAX of Linux).
+_PATH_ROOM: Final = 4096
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+def sanitise(
+    value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> JsonValue:
+    """`value` as a small JSON value that may be shown: secrets masked, strings cut to `limits.max_preview`, at most 20
+    entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
+    if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
+        return MASK
+    shapes = (shape for shape in _MACHINE_SHAPES if _fits(value, *shape, 0, _MACHINE_SIZE))
+    depth, entries = next(shapes, _MACHINE_LAST)
+    return _sanitised(value, depth, entries, limits)
+
+
+def _sanitised(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    if value is None or isinstance(value, bool | Absent):
+        return None if isinstance(value, Absent) else value
+    if isinstance(value, str):
+        return shown_text(value, max(limits.max_preview, 0), limits)
+    if isinstance(value, dict):
+        return _sanitised_object(value, depth, entries, limits)
+    if isinstance(value, list | tuple):
+        return _sanitised_array(value, depth, entries, limits)
+    return _sanitised_number(value)
+
+
+def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    if value and depth == 0:
+        return "{...}"
+    shown: dict[str, JsonValue] = {}
+    for key, item in _first(value, entries):
+        name = shown_text(key, max(limits.max_preview, 8), limits)
+        hidden = item is not None and _secret(key, limits)
+        shown[name] = MASK if hidden else _sanitised(item, depth - 1, entries, limits)
+    if len(value) > entries:
+        shown["..."] = f"(+{len(value) - entries} more)"
+    return shown
+
+
+def _sanitised_array(
+    value: list[JsonValue] | tuple[JsonValue, ...], depth: int, entries: int, limits: FeedbackLimits
+) -> JsonValue:
+    if value and depth == 0:
+        return "[...]"
+    head, left_out, tail = _ends(value, entries)
+    shown = [_sanitised(item, depth - 1, entries, limits) for item in head]
+    if left_out:
+        shown.append(f"... (+{left_out} more)")
+    return shown + [_sanitised(item, depth - 1, entries, limits) for item in tail]
+
+
+def _sanitised_number(value: JsonValue) -> JsonValue:
+    text = _number(value)
+    if isinstance(value, float) and not -1e308 < value < 1e308:
+        return text
+    return value if isinstance(value, int | float | LosslessFloat) and len(text) <= _LONGEST_NUMBER else text
+
+
+# --- words about a value ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Hider:
+    """Takes out of texts that may quote one value whatever must not be shown of it."""
+
+    leaves: tuple[tuple[str, bool], ...] = field(repr=False)
+    roots: tuple[str, ...]
+
+    def hide(self, text: str) -> str:
+        """`text` with secrets masked and file paths shortened as in the value's own preview."""
+        for raw, secret in self.leaves:
+            if secret:
+                text = _without_beginning(text.replace(raw, MASK), raw)
+            elif raw in text:
+                text = text.replace(raw, shorten_paths(mask(raw), self.roots))
+        return mask(text)
+
+
+def hider(value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False) -> Hider:
+    """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
+    secret = sensitive or is_secret_path(path, limits)
+    return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+
+
+def hide(
+    text: str, value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> str:
+    """`text`, which may quote `value`, with whatever must not be shown of the value taken out of it."""
+    return hider(value, limits, path=path, sensitive=sensitive).hide(text)
+
+
+def _without_beginning(text: str, raw: str) -> str:
+    """`text` without a secret of which it shows only the beginning (a message may have cut it short)."""
+    at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
+    if at < 0:
+        return text
+    end = at
+    while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
+        end += 1
+    return text[:at] + MASK + text[end:]
+
+
+def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
+    """Texts inside a value and whether each is a secret, longest first so that no part of one survives another."""
+    if isinstance(value, Absent):
+        return []
+    found: list[tuple[str, bool]] = []
+    stack: list[tuple[JsonValue, bool]] = [(value, secret)]
+    looked_at = 0
+    while stack and looked_at < _HIDDEN_VALUES:
+        item, hidden = stack.pop()
+        looked_at += 1
+        if isinstance(item, dict):
+            stack += [(inner, hidden or _secret(key, limits)) for key, inner in _first(item, _HIDDEN_ENTRIES)]
+        elif isinstance(item, list | tuple):
+            stack += [(inner, hidden) for inner in item[:_HIDDEN_ENTRIES]]
+        elif isinstance(item, str):
+            found.append((item, hidden))
+        elif hidden and item is not None and not isinstance(item, bool):
+            found.append((_number(item), True))
+    return sorted((leaf for leaf in found if len(leaf[0]) >= _TOO_SHORT), key=lambda leaf: -len(leaf[0]))

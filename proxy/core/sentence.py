@@ -1,0 +1,305 @@
+"""The sentence: what a model reads when its call failed (contract section 3). All wording of answers lives here.
+
+The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
+next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
+accepts, and ends with what to do. Layout, in this order; parts without content are left out:
+
+    opening       one line, with attempt n/max; at the last attempt the escalation (history, what to do)
+    Errors:       errors before warnings, then by path; each with hint, Expected and Actual
+    notes         the hint of the whole call, container guidance, whether the tool ran, its own words
+    Accepts:, Example of valid arguments:, the closing line
+
+Budget (`FeedbackLimits`): opening and closing first, then errors, which leave a share to Accepts and Example. Errors
+are shown briefly before one is left out, and what is left out is counted (`(+N more)`). Never raises (NFR-005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from proxy.core import codes, container
+from proxy.core.codes import ErrorType, Severity
+from proxy.core.graphemes import cut, encodable, escape
+from proxy.core.jsontext import format_pointer
+from proxy.core.marks import marked
+from proxy.core.model import Absent, Failure, FeedbackLimits, Pointer, ToolResult, Violation
+from proxy.core.names import quoted
+from proxy.core.preview import Hider, hider, preview, shown_text
+from proxy.core.secrets import mask
+
+_SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+# Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
+_MESSAGE: Final = 320
+_HINT: Final = 320
+_EXPECTED: Final = 240
+# How long a message may be where not all errors fit in full; the longest at which all of them fit is taken.
+_BRIEF: Final = (120, 80, 40)
+_PATH: Final = 120
+_NOTE: Final = 480
+_HISTORY: Final = 10
+# Shares of the room (in tenths) that errors leave to Accepts and Example where they need it.
+_ACCEPTS_SHARE: Final = 3
+_EXAMPLE_SHARE: Final = 2
+
+_ESCALATED: Final = "The model was unable to provide valid arguments. Please intervene or provide guidance."
+_RESENT: Final = (
+    "you sent exactly the same arguments again. They were refused before and will be refused every time: "
+    "change them before you call this tool again"
+)
+
+
+def compose(result: ToolResult, limits: FeedbackLimits | None = None) -> str:
+    """The sentence for a failed call: valid Unicode of at most `limits.max_chars` code points (FR-025)."""
+    limits = result.limits if limits is None else limits
+    size = max(limits.max_chars, 0)
+    opening, closing = _opening(result, limits), _closing(result)
+    room = size - len(opening) - len(closing) - 4
+    accepts = f"Accepts: {_line(result.accepts, size)}" if result.accepts else ""
+    kind = "Example" if result.example_complete else "Shape"
+    example = f"{kind} of valid arguments: {_line(result.example, size)}" if _wants_example(result) else ""
+    reserved = min(len(accepts), room * _ACCEPTS_SHARE // 10) + min(len(example), room * _EXAMPLE_SHARE // 10)
+    errors = _errors(result.failure.violations, limits, room - max(reserved, 0))
+    room -= len(errors) + 2
+    notes = _notes(result, limits, room)
+    room -= len(notes) + 2
+    accepts = cut(accepts, room) if room > len("Accepts: ...") else ""
+    room -= len(accepts) + 1
+    example = example if len(example) <= room else ""
+    room -= len(example) + 2
+    picture = marked(result.failure, limits, room) if limits.marks else ""
+    last = "\n".join(part for part in (accepts, example, closing) if part)
+    return cut(encodable("\n\n".join(part for part in (opening, errors, picture, notes, last) if part)), size)
+
+
+def _wants_example(result: ToolResult) -> bool:
+    return bool(result.example) and not result.escalated
+
+
+def _line(text: str, size: int) -> str:
+    """A text on one line, without credentials, of at most `size` code points."""
+    return cut(escape(mask(text, size)), size)
+
+
+# --- opening and closing --------------------------------------------------------------------------------------------
+def _opening(result: ToolResult, limits: FeedbackLimits) -> str:
+    if result.escalated:
+        return _escalation(result, limits)
+    failure, tool = result.failure, quoted(result.call.tool)
+    message = cut(escape(shown_text(failure.message, _NOTE, limits)), _NOTE)
+    tries = _tries(result)
+    if result.repeated:
+        return f"Validation failed for tool {tool}{tries}: {_RESENT}."
+    if failure.code is codes.UNKNOWN_TOOL:
+        return f"{message.rstrip('.')}{tries}."
+    match failure.code.error_type:
+        case ErrorType.VALIDATION | ErrorType.CONTAINER | ErrorType.ESCALATION:
+            said = f" {message}" if message and not _says_nothing_new(failure) else ""
+            return f"Validation failed for tool {tool}{tries}:{said}"
+        case ErrorType.BUDGET:
+            return message
+        case ErrorType.TOOL:
+            return f"Tool {tool} failed{tries} ({failure.code}): {message}" if result.call.tool else message
+
+
+def _tries(result: ToolResult) -> str:
+    return f" (attempt {result.attempt.number}/{result.attempt.limit})" if result.attempt else ""
+
+
+def _says_nothing_new(failure: Failure) -> bool:
+    """Whether the errors below say all that the failure's own message says."""
+    return failure.code is codes.INVALID_ARGUMENTS and bool(failure.violations)
+
+
+def _escalation(result: ToolResult, limits: FeedbackLimits) -> str:
+    """The seed's escalation message, line for line (Acode, "Escalation Message"), then the original call (FR-043)."""
+    lines = [_line(line, _MESSAGE) for line in result.history]
+    if len(lines) > _HISTORY:
+        lines = [lines[0], f"... (+{len(lines) - _HISTORY} more)", *lines[1 - _HISTORY :]]
+    bound = max(limits.max_chars // 2, 0)
+    call = original_call(result, limits)
+    said = f"The last call was: {call}" if call else ""
+    return "\n\n".join(part for part in (summary(result), cut("\n".join(lines), bound), _ESCALATED, said) if part)
+
+
+def summary(result: ToolResult) -> str:
+    """The first line of an escalation (Acode FR-044)."""
+    number = result.attempt.number if result.attempt else 0
+    return f"Tool {quoted(result.call.tool)} validation failed after {number} attempt{'' if number == 1 else 's'}."
+
+
+def original_call(result: ToolResult, limits: FeedbackLimits) -> str:
+    """The call as the model made it, sanitised; '' where its arguments could not be read."""
+    sent = result.failure.sent
+    if isinstance(sent, Absent):
+        return ""
+    return f"{quoted(result.call.tool)[1:-1]}({preview(sent, limits)})"
+
+
+def _closing(result: ToolResult) -> str:
+    """The last line; the guidance of a container already says what to do."""
+    return "" if result.failure.container and not result.escalated else remedy(result)
+
+
+def remedy(result: ToolResult) -> str:
+    """What to do next, in one line."""
+    failure = result.failure
+    if result.escalated:
+        return (
+            f"Do not call {quoted(result.call.tool)} with guessed arguments again: "
+            "tell the user what is missing and ask for it."
+        )
+    if failure.may_retry == failure.code.retryable:
+        return failure.code.remedy
+    return "You may call the tool again." if failure.may_retry else "Do not repeat this call; tell the user."
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+def aggregate(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
+    """The violations to show and how many are left out: each once, errors first, then by path (Acode FR-031..035)."""
+    seen = {(violation.code.name, violation.path, violation.message): violation for violation in violations}
+    ordered = sorted(seen.values(), key=_order)
+    shown = tuple(ordered[: max(max_errors, 0)])
+    return shown, len(ordered) - len(shown)
+
+
+def _order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str, str]:
+    return (_SEVERITIES[violation.severity], _path_order(violation.path), violation.code.name, violation.message)
+
+
+def _path_order(path: Pointer) -> list[tuple[bool, int, str]]:
+    """Indexes compare as numbers: `/items/2` comes before `/items/10`."""
+    return [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in path]
+
+
+def _errors(violations: tuple[Violation, ...], limits: FeedbackLimits, room: int) -> str:
+    shown, left_out = aggregate(violations, limits.max_errors)
+    if not shown and not left_out:
+        return ""
+    room -= len("Errors:\n") + len(_more(len(violations)))
+    hiders = [hider_of(violation, limits) for violation in shown]
+    full = [_full(violation, hiding, limits) for violation, hiding in zip(shown, hiders, strict=True)]
+    if _length(full) > room:
+        full = _fitting(shown, hiders, full, room)
+    left_out += len(shown) - len(full)
+    if left_out:
+        full.append(_more(left_out))
+    return "\n".join(("Errors:", *full))
+
+
+def _fitting(shown: tuple[Violation, ...], hiders: list[Hider], full: list[str], room: int) -> list[str]:
+    """As many errors as fit, in brief; then in full from the first on, as far as the room goes."""
+    texts: list[str] = []
+    for size in _BRIEF:
+        texts = [
+            _bullet(violation, hidden(violation.message, hiding, size))
+            for violation, hiding in zip(shown, hiders, strict=True)
+        ]
+        if _length(texts) <= room:
+            break
+    while texts and _length(texts) > room:
+        texts.pop()
+    room -= _length(texts)
+    for index, text in enumerate(texts):
+        if len(full[index]) - len(text) <= room:
+            room -= len(full[index]) - len(text)
+            texts[index] = full[index]
+    return texts
+
+
+def _length(texts: list[str]) -> int:
+    return sum(len(text) + 1 for text in texts)
+
+
+def _more(number: int) -> str:
+    return f"(+{number} more)"
+
+
+def _full(violation: Violation, hiding: Hider, limits: FeedbackLimits) -> str:
+    lines = [_bullet(violation, told(violation, hiding))]
+    if violation.expected:
+        lines.append(f"  Expected: {hidden(violation.expected, hiding, _EXPECTED)}")
+    actual = actual_of(violation, limits)
+    if actual is not None:
+        lines.append(f"  Actual: {actual}")
+    return "\n".join(lines)
+
+
+def _bullet(violation: Violation, text: str) -> str:
+    severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
+    return f"• {shown_path(violation.path) or 'arguments'} ({violation.code}{severity}): {text}"
+
+
+def told(violation: Violation, hiding: Hider) -> str:
+    """Message and hint of one violation, without what must not be shown."""
+    message = hidden(violation.message, hiding, _MESSAGE)
+    if not violation.hint:
+        return message
+    return f"{message.rstrip('.')}. {hidden(violation.hint, hiding, _HINT)}"
+
+
+def shown_path(path: Pointer) -> str:
+    """A path as RFC 6901 text on one line, cut short; '' for the root."""
+    return cut(escape(mask(encodable(format_pointer(path[:64])), _PATH)), _PATH)
+
+
+def actual_of(violation: Violation, limits: FeedbackLimits) -> str | None:
+    """What was sent there, as text; None where nothing was."""
+    if isinstance(violation.value, Absent):
+        return None
+    return preview(violation.value, limits, path=violation.path, sensitive=violation.sensitive)
+
+
+def hider_of(violation: Violation, limits: FeedbackLimits) -> Hider:
+    """What takes the value of a violation out of the texts about it, where it must not be shown."""
+    return hider(violation.value, limits, path=violation.path, sensitive=violation.sensitive)
+
+
+def hidden(text: str, hiding: Hider, size: int = _HINT) -> str:
+    """A text about one violation as it may be shown: on one line, cut short."""
+    return cut(escape(hiding.hide(text[:4096])), size)
+
+
+# --- notes ----------------------------------------------------------------------------------------------------------
+# What a detail means in words. `{value}` is the detail's text.
+_NOTES: Final = {
+    ("executed", "no"): "The tool did not run.",
+    (
+        "executed",
+        "unknown",
+    ): "It is not known whether the tool ran: make sure before you repeat what must not happen twice.",
+    ("blocked", "every call"): "Every further call of this tool is refused in this conversation.",
+    ("blocked", "these arguments"): "These very arguments were refused before and are refused without another look.",
+}
+_OPEN_NOTES: Final = {
+    "original_error": "The tool's own words: {value}",
+    "retry_after": "Wait {value} before the next call.",
+}
+
+
+def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
+    failure = result.failure
+    notes = [container.guidance(failure.container.container)] if failure.container and not result.escalated else []
+    notes.append(failure.hint)
+    for key, value in failure.details.items():
+        if (key, value) in _NOTES:
+            notes.append(_NOTES[key, value])
+        elif key in _OPEN_NOTES:
+            notes.append(_OPEN_NOTES[key].format(value=_unit(key, value)))
+    notes += result.extra
+    lines: list[str] = []
+    for note in notes:
+        line = cut(escape(shown_text(note, _NOTE, limits)), _NOTE)
+        if line and len(line) + 1 <= room:
+            lines.append(line)
+            room -= len(line) + 1
+    return "\n".join(lines)
+
+
+def _unit(key: str, value: str) -> str:
+    if key != "retry_after":
+        return value
+    return (
+        f"{value} seconds" if value.replace(".", "", 1).isdecimal() else f"until {value}" if "GMT" in value else value
+    )

@@ -1,0 +1,293 @@
+"""Config -> RouteTable: the compiled, immutable picture of what is served.
+
+`match(method, path)` costs the same with one route or ten thousand: a dict for exact paths, a trie over path segments
+for templates. An exact path goes before a template; the path chooses the route, and only then the method is looked at
+(405), so that a call never falls through to another route.
+
+Paths are percent-decoded once, segment by segment. What could mean one thing here and another at the upstream is no
+path of ours: an escaped slash, backslash or control character, `.` and `..`, invalid escapes, anything but UTF-8.
+`Route.target` escapes parameters again, so that a parameter can never become two segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+from urllib.parse import quote, unquote_to_bytes
+
+from proxy.adapters.base import CallShape
+from proxy.config.model import Auth, Config, Cors, HeaderChanges, Policy, RouteEntry, Tool, Upstream, default_of
+from proxy.config.policies import fingerprint_parts, repair_policy
+from proxy.config.schemas import fingerprint
+from proxy.config.secrets import reveal
+from proxy.core.model import Container, FeedbackLimits, Headers
+from proxy.core.policy import ToolPolicy
+from proxy.core.secrets import sensitive_names
+from proxy.core.validation import Check
+
+# RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~".
+_SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One configured route, compiled. `tools` holds the policy of every tool that may be called through it.
+
+    `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
+    `passthrough` relays everything. `upstream_path` may hold `{tool}` and the route's own path parameters.
+    `tool_timeouts` holds the tools that may take another time than `timeout` (seconds).
+    """
+
+    name: str
+    path: str
+    methods: frozenset[str]
+    kind: Literal["call", "validate", "passthrough"]
+    adapter: str = "plain"
+    shape: CallShape = field(default_factory=CallShape)
+    tools: Mapping[str, ToolPolicy] = field(default_factory=dict)
+    upstream: str = ""
+    upstream_path: str = ""
+    envelope: str = default_of(Policy, "envelope")
+    error_status: Literal["category", "ok"] = default_of(Policy, "error_status")
+    max_body: int = default_of(Policy, "max_body")
+    timeout: float = 30.0
+    tool_timeouts: Mapping[str, float] = field(default_factory=dict)
+    headers_set: Headers = field(default=(), repr=False)
+    headers_remove: frozenset[str] = frozenset()
+    auth: Auth | None = None
+    cors: Cors | None = None
+    websocket: bool = False
+    idle_timeout: float = default_of(Upstream, "idle_timeout")
+
+    def timeout_for(self, tool: str) -> float:
+        """How long the upstream may take to answer a call of `tool`, in seconds."""
+        return self.tool_timeouts.get(tool, self.timeout)
+
+    def target(self, params: Mapping[str, str], tool: str = "") -> str:
+        """The path to send upstream, each parameter escaped into one segment.
+
+        Takes the decoded path parameters of the match and the tool's name. Raises ValueError for a value that no
+        segment can hold: '', '.' and '..' would change the path.
+        """
+        values = {**params, "tool": tool} if tool else params
+        return "/".join(_filled(segment, values) for segment in self.upstream_path.split("/"))
+
+
+def _filled(segment: str, values: Mapping[str, str]) -> str:
+    if not segment.startswith("{"):
+        return segment
+    value = values[segment[1:-1]]
+    if value in ("", ".", ".."):
+        raise ValueError(f"{value!r} cannot stand in a path")
+    return quote(value, safe=_SEGMENT_SAFE)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The route of a request and its path parameters, decoded."""
+
+    route: Route
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """A known path, but no route for the method. `methods` is what the `Allow` header lists, sorted."""
+
+    methods: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Node:
+    """A place in the trie: the children by literal segment, the child of any segment, and what ends here."""
+
+    literal: dict[str, _Node] = field(default_factory=dict)
+    any_segment: _Node | None = None
+    ends: list[tuple[Route, tuple[str, ...]]] = field(default_factory=list)
+
+
+class RouteTable:
+    """All routes. Immutable once made: a reload makes a new one and swaps the reference."""
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        self.routes = routes
+        self._exact: dict[str, list[Route]] = {}
+        self._root = _Node()
+        for route in routes:
+            if "{" in route.path:
+                _insert(self._root, route)
+            else:
+                self._exact.setdefault(route.path, []).append(route)
+
+    def match(self, method: str, path: str) -> Match | NotAllowed | None:
+        """The route of a request, by method and the path as it was sent (no query). None: no route has this path."""
+        if (exact := self._exact.get(path)) is not None:
+            return _choose(method, [(route, ()) for route in exact], ())
+        segments = _segments(path)
+        if segments is None:
+            return None
+        if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
+            return _choose(method, [(route, ()) for route in exact], ())
+        for node, values in walk(self._root, segments):
+            if node.ends:
+                return _choose(method, node.ends, values)
+        return None
+
+
+def walk(
+    node: _Node, segments: tuple[str, ...], values: tuple[str, ...] = ()
+) -> Iterator[tuple[_Node, tuple[str, ...]]]:
+    """Every place in the trie where the segments end, literal ones before parameters, with the parameters' values."""
+    if not segments:
+        yield node, values
+        return
+    first, rest = segments[0], segments[1:]
+    if (child := node.literal.get(first)) is not None:
+        yield from walk(child, rest, values)
+    if node.any_segment is not None and first:
+        yield from walk(node.any_segment, rest, (*values, first))
+
+
+def _insert(root: _Node, route: Route) -> None:
+    node, names = root, []
+    for segment in route.path.split("/")[1:]:
+        if segment.startswith("{"):
+            names.append(segment[1:-1])
+            node.any_segment = node.any_segment or _Node()
+            node = node.any_segment
+        else:
+            node = node.literal.setdefault(segment, _Node())
+    node.ends.append((route, tuple(names)))
+
+
+def _choose(method: str, ends: list[tuple[Route, tuple[str, ...]]], values: tuple[str, ...]) -> Match | NotAllowed:
+    for route, names in ends:
+        if method in route.methods:
+            return Match(route, dict(zip(names, values, strict=True)))
+    return NotAllowed(tuple(sorted({allowed for route, _ in ends for allowed in route.methods})))
+
+
+def _segments(path: str) -> tuple[str, ...] | None:
+    """The decoded segments of a path, or None where it is not one that everybody reads the same way."""
+    if not path.startswith("/"):
+        return None
+    decoded = tuple(_decoded(segment) for segment in path.split("/")[1:])
+    return None if None in decoded else tuple(segment for segment in decoded if segment is not None)
+
+
+def _decoded(segment: str) -> str | None:
+    if "%" not in segment:
+        text = segment
+    elif any(not _is_escape(part) for part in segment.split("%")[1:]):
+        return None
+    else:
+        try:
+            text = unquote_to_bytes(segment).decode()
+        except UnicodeDecodeError:
+            return None
+    if text in (".", "..") or any(character in "/\\\x7f" or character < " " for character in text):
+        return None
+    return text
+
+
+def _is_escape(part: str) -> bool:
+    return len(part) >= 2 and all(digit in "0123456789abcdefABCDEF" for digit in part[:2])
+
+
+# --- Config -> Route --------------------------------------------------------------------------------------------------
+def build_routes(config: Config) -> RouteTable:
+    """Compiles a loaded config. Does not fail: what could be wrong, `config.load` has reported."""
+    containers = _members(config)
+    return RouteTable(tuple(_route(entry, config, containers) for entry in config.routes))
+
+
+def _members(config: Config) -> dict[str, Container]:
+    """Function name -> the container that wants to be expanded before it is called."""
+    found: dict[str, Container] = {}
+    for entry in config.routes:
+        for tool in entry.tools.values():
+            if tool.container is not None and tool.container.require_expansion:
+                found |= {function.name: tool.container for function in tool.container.functions}
+    return found
+
+
+def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
+    upstream = config.upstreams.get(entry.upstream)
+    inherited = upstream.headers if upstream else HeaderChanges()
+    own = entry.policy.headers
+    changed = {**dict(inherited.set), **dict(own.set)}
+    timeout = entry.policy.timeout
+    if timeout is None:
+        timeout = upstream.response_timeout if upstream else default_of(Route, "timeout")
+    return Route(
+        name=entry.name,
+        path=entry.path,
+        methods=frozenset(entry.methods),
+        kind=entry.kind,
+        adapter=entry.adapter,
+        shape=entry.shape,
+        tools={name: _policy(tool, containers.get(name)) for name, tool in entry.tools.items()},
+        upstream=entry.upstream,
+        upstream_path=entry.upstream_path,
+        envelope=entry.policy.envelope,
+        error_status=entry.policy.error_status,
+        max_body=entry.policy.max_body,
+        timeout=timeout,
+        tool_timeouts={
+            name: tool.policy.timeout
+            for name, tool in entry.tools.items()
+            if tool.policy.timeout not in (None, timeout)
+        },
+        headers_set=tuple((name, reveal(value)) for name, value in changed.items()),
+        headers_remove=inherited.remove | own.remove,
+        auth=entry.policy.auth,
+        cors=entry.policy.cors,
+        websocket=entry.websocket and entry.kind == "passthrough",
+        idle_timeout=upstream.idle_timeout if upstream else default_of(Route, "idle_timeout"),
+    )
+
+
+def _tool_timeouts(entry: RouteEntry, timeout: float) -> dict[str, float]:
+    own = {name: tool.policy.timeout for name, tool in entry.tools.items()}
+    return {name: seconds for name, seconds in own.items() if seconds is not None and seconds != timeout}
+
+
+def _policy(tool: Tool, member_of: Container | None) -> ToolPolicy:
+    policy = tool.policy
+    schema = tool.schema
+    return ToolPolicy(
+        tool=tool.name,
+        check=schema.check if schema else None,
+        fingerprint=_fingerprint(tool),
+        schema_id=schema.schema_id if schema else "",
+        description=tool.description,
+        mode=policy.mode,
+        unknown_keys=policy.unknown_keys,
+        repair=repair_policy(policy.repair),
+        text=policy.text,
+        feedback=_feedback(policy.feedback, schema.check if schema else None),
+        attempts=policy.attempts,
+        cap=policy.caps.of(tool.name),
+        container=tool.container,
+        member_of=member_of,
+        resend=policy.resend,
+        upstream_errors=policy.upstream_errors,
+        wrap_success=policy.wrap_success,
+    )
+
+
+def _feedback(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
+    """The bounds of answers, with the names that the schema marks as secret."""
+    return limits if check is None else replace(limits, secret_names=sensitive_names(check.schemas))
+
+
+def _fingerprint(tool: Tool) -> str:
+    """A hash of all that decides a call of this tool: the policy as written, the schema, the container."""
+    return fingerprint(
+        {
+            "policy": fingerprint_parts(tool.written),
+            "schema": tool.schema.schema_id if tool.schema else None,
+            "container": repr(tool.container),
+        }
+    )

@@ -1,0 +1,72 @@
+"""`currency`: converts an amount between currencies by a shipped table of rates (rates.csv, units for one euro).
+
+The rates are fixed, so that the same call has the same answer on every day. Amounts are decimals throughout.
+"""
+
+from __future__ import annotations
+
+import csv
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from proxy.samples.answer import Answer, Fault, refusal, success
+from proxy.samples.request import Field, read
+
+FIELDS: Final = {"amount": Field("float64"), "from": Field("string"), "to": Field("string")}
+
+
+def answer(body: bytes) -> Answer:
+    """The amount in the other currency, rounded to cents."""
+    request = read("CurrencyRequest", FIELDS, body)
+    if isinstance(request, Fault):
+        return refusal(request)
+    amount = Decimal(str(request["amount"]))
+    if amount <= 0:
+        return refusal(Fault("INVALID_REQUEST", "amount must be greater than 0", details={"field": "amount"}))
+    for key in ("from", "to"):
+        if request[key] not in rates():
+            return refusal(_unknown(key, request[key]))
+    rate = rates()[request["to"]] / rates()[request["from"]]
+    return success(
+        {
+            "amount": float(amount),
+            "from": request["from"],
+            "to": request["to"],
+            "rate": float(round(rate, 6)),
+            "result": float(round(amount * rate, 2)),
+        }
+    )
+
+
+def _unknown(key: str, currency: str) -> Fault:
+    """GoMind's own example: `currency not found (due to "Euro" instead of "EUR")`."""
+    meant = get_close_matches(currency.upper(), list(rates()) + list(names()), n=1, cutoff=0.6)
+    code = names().get(meant[0], meant[0]) if meant else "EUR"
+    hint = f"Use a three-letter code; did you mean '{code}'?" if meant else f"Use a three-letter code such as '{code}'."
+    return Fault(
+        "SYMBOL_NOT_FOUND",
+        f"currency not found: {currency}",
+        category="NOT_FOUND",
+        details={"field": key, "original_currency": currency, "hint": hint},
+    )
+
+
+@cache
+def _rows() -> tuple[tuple[str, str, str], ...]:
+    with files("proxy.samples").joinpath("rates.csv").open(encoding="utf-8") as table:
+        return tuple((code, name, units) for code, name, units in list(csv.reader(table))[1:])
+
+
+@cache
+def rates() -> dict[str, Decimal]:
+    """Currency code -> units for one euro."""
+    return {code: Decimal(units) for code, _, units in _rows()}
+
+
+@cache
+def names() -> dict[str, str]:
+    """A currency's name in capitals -> its code."""
+    return {name.upper(): code for code, name, _ in _rows()}

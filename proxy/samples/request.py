@@ -1,0 +1,73 @@
+"""Reads a JSON body into a typed request, as strictly and in the same words as Go's encoding/json does.
+
+That is the point of these tools: a service written in Go answers `"48.85"` for a float64 with `json: cannot unmarshal
+string into Go struct field WeatherRequest.lat of type float64`, and so do they. As in Go, unknown keys are ignored,
+null leaves a field unset, and the first wrong field ends the reading.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.samples.answer import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a request: its Go type (float64, int or string) and whether it must be there."""
+
+    go_type: str
+    required: bool = True
+
+
+_JSON_NAME: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+def read(name: str, fields: Mapping[str, Field], body: bytes) -> dict[str, Any] | Fault:
+    """The fields of the request type `name` that were sent, or the fault that Go and a careful tool would name."""
+    try:
+        sent = json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return _unreadable("unexpected end of JSON input" if not body.strip() else f"invalid JSON: {error}")
+    if not isinstance(sent, dict):
+        return _unreadable(f"json: cannot unmarshal {_json_name(sent)} into Go value of type main.{name}")
+    found: dict[str, Any] = {}
+    for key, field in fields.items():
+        value = sent.get(key)
+        if value is None:
+            continue
+        if not _fits(value, field.go_type):
+            seen = f"number {value}" if _json_name(value) == "number" else _json_name(value)
+            return _unreadable(
+                f"json: cannot unmarshal {seen} into Go struct field {name}.{key} of type {field.go_type}"
+            )
+        found[key] = value
+    missing = [key for key, field in fields.items() if field.required and key not in found]
+    if missing:
+        return Fault("MISSING_REQUIRED_FIELD", f"{missing[0]} is required", details={"field": missing[0]})
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"invalid character {name[0]!r} looking for beginning of value")
+
+
+def _json_name(value: object) -> str:
+    return _JSON_NAME.get(type(value), "null")
+
+
+def _fits(value: Any, go_type: str) -> bool:
+    kind = type(value)  # not isinstance: True is an int for Python, never a number for Go
+    if go_type == "string":
+        return kind is str
+    if go_type == "int":
+        return kind is int and -(2**63) <= value < 2**63
+    return kind in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _unreadable(reason: str) -> Fault:
+    return Fault("INVALID_REQUEST", f"Failed to parse request body: {reason}", retryable=False)

@@ -1,0 +1,157 @@
+"""Connections to Redis or Valkey: opened by topology, given up whole at the first trouble, and never the caller's.
+
+`Connections.run` sends a batch of script calls as one pipeline: one round trip (a second one for scripts the server
+does not know yet). Whatever goes wrong becomes `Unreachable`, and the client is thrown away with all it believed about
+addresses, roles and slots, so that the next try begins afresh. The library's own retries are off: who waits for an
+answer here is a call, and `FallbackStore` knows better what to do meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError
+
+from proxy.state.redis.operations import Operation
+from proxy.state.remote import Unreachable
+from proxy.state.settings import RedisSettings
+
+# What a client that is given up may take to close its sockets, in seconds.
+_CLOSING: Final = 0.5
+# A page of SCAN, and how long going through all pages may take in seconds: it is for the operator, no call waits.
+_PAGE: Final = 500
+_SCANNING: Final = 10.0
+
+
+class Connections:
+    """Opens connections when they are needed. One batch at a time; a scan may run beside it."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._settings = settings
+        self._client: Any = None
+        self._sentinels: tuple[Any, ...] = ()
+
+    async def run(self, batch: Sequence[Operation[Any]]) -> list[Any]:
+        """The server's reply to each operation, in order; Unreachable in place of a refused one. Raises Unreachable."""
+        async with self._connected() as client:
+            limit = self._settings.connect_timeout + self._settings.operation_timeout
+            async with asyncio.timeout(limit):
+                replies = await _pipeline(client, "EVALSHA", batch)
+                unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+                if unknown:
+                    again = await _pipeline(client, "EVAL", [batch[index] for index in unknown])
+                    for index, reply in zip(unknown, again, strict=True):
+                        replies[index] = reply
+        if any(isinstance(one, Exception) for one in replies):
+            await self.close()  # such as READONLY: whoever we talk to is not, or no longer, the one to talk to
+        return [Unreachable(_reason(one), sent=False) if isinstance(one, Exception) else one for one in replies]
+
+    async def scan(self, pattern: bytes, most: int) -> list[bytes]:
+        """Names of keys that match, each once, at most so many. Raises Unreachable."""
+        found: dict[bytes, None] = {}
+        async with self._connected() as client, asyncio.timeout(_SCANNING):
+            async for name in client.scan_iter(match=pattern, count=_PAGE):
+                found[name] = None
+                if len(found) >= most:
+                    break
+        return list(found)
+
+    async def close(self) -> None:
+        """Closes all connections; the next use opens new ones."""
+        clients, self._client, self._sentinels = (self._client, *self._sentinels), None, ()
+        for client in clients:
+            if client is not None:
+                with suppress(Exception):
+                    async with asyncio.timeout(_CLOSING):
+                        await client.aclose()
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        """The client for the time of one use. This is the border: what the library raises ends here."""
+        sent = False
+        try:
+            if self._client is None:
+                async with asyncio.timeout(self._settings.connect_timeout * (len(self._settings.hosts) + 1)):
+                    self._client = self._open()
+                    await self._client.initialize()
+                    if self._settings.topology != "cluster":
+                        await self._client.ping()
+            sent = True
+            yield self._client
+        except Exception as error:  # noqa: BLE001 - whatever the library raises, no call may fail for it
+            await self.close()
+            raise Unreachable(_reason(error), sent) from None  # the library's words may quote a credential
+        except BaseException:
+            await self.close()  # cancelled halfway: what is still on the wire belongs to nobody
+            raise
+
+    def _open(self) -> Any:
+        settings, options = self._settings, _options(self._settings)
+        if settings.topology == "cluster":
+            nodes = [ClusterNode(host, port) for host, port in settings.hosts]
+            return RedisCluster(startup_nodes=nodes, **options)
+        if settings.topology == "sentinel":
+            own = options | _credentials(settings.sentinel_username, settings.sentinel_password)
+            known = Sentinel(settings.hosts, sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
+            self._sentinels = tuple(known.sentinels)
+            return known.master_for(settings.service, db=settings.database)
+        if settings.unix_socket:
+            return Redis(unix_socket_path=settings.unix_socket, db=settings.database, **options)
+        host, port = settings.hosts[0]
+        return Redis(host=host, port=port, db=settings.database, **options)
+
+
+def _options(settings: RedisSettings) -> dict[str, Any]:
+    """What every connection is opened with."""
+    options: dict[str, Any] = {
+        **_credentials(settings.username, settings.password),
+        "socket_connect_timeout": settings.connect_timeout,
+        "socket_timeout": settings.operation_timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,  # RESP3 brings nothing here, and costs a handshake that older servers refuse
+        "client_name": "toolcall-proxy",
+    }
+    if settings.tls is not None:
+        tls = settings.tls
+        options |= {"ssl": True, "ssl_ca_certs": tls.ca or None}
+        options |= {"ssl_certfile": tls.cert or None, "ssl_keyfile": tls.key or tls.cert or None}
+    return options
+
+
+def _credentials(username: str, password: str) -> dict[str, str | None]:
+    return {"username": username or None, "password": password or None}
+
+
+async def _pipeline(client: Any, command: str, batch: Sequence[Operation[Any]]) -> list[Any]:
+    """One round trip: EVALSHA or EVAL of each operation. Refusals stand in the list, as exceptions."""
+    # A cluster's pipeline knows no `transaction=False`: it never is one unless asked.
+    made = client.pipeline() if isinstance(client, RedisCluster) else client.pipeline(transaction=False)
+    async with made as pipeline:
+        for one in batch:
+            script = one.script.sha if command == "EVALSHA" else one.script.text
+            pipeline.execute_command(command, script, 1, one.key, *one.arguments)
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        return replies
+
+
+_CODE: Final = re.compile(r"[A-Z]{3,20}\b")
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong in words that hold no credential: the exception's name, the system's or the server's own code."""
+    name = type(error).__name__
+    cause = error.__cause__ or error.__context__
+    for known in (error, cause):
+        if isinstance(known, OSError) and known.strerror:
+            return f"{name}: {known.strerror}"
+    code = _CODE.match(str(error))
+    return f"{name}: {code[0]}" if code is not None else name

@@ -1,0 +1,69 @@
+"""One page of metrics out of those of several workers, as if one process had counted.
+
+Counters and histograms are summed. A worker that died has its last page counted on: a sum that fell would look to
+Prometheus like a restart, and `rate` would count everything again. Gauges are summed too, except those that tell a
+state, which the worst worker tells for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import prometheus_client
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+Merge = Callable[[Iterable[float]], float]
+
+# What is no sum, by sample name.
+_STATES: Final[Mapping[str, Merge]] = {
+    "toolproxy_config_last_reload_successful": min,
+    "toolproxy_config_last_reload_success_timestamp_seconds": min,
+    "toolproxy_config_restart_needed": max,
+    "toolproxy_draining": max,
+    "toolproxy_state_backend_up": min,
+    "toolproxy_upstream_breaker_state": max,
+    "toolproxy_event_loop_lag_seconds": max,
+    "process_start_time_seconds": min,
+    "process_max_fds": min,
+}
+_INFO: Final = "_info"
+_LASTING: Final = frozenset({"counter", "histogram", "summary"})
+
+
+def merged(living: Iterable[bytes], gone: Iterable[bytes] = ()) -> tuple[str, bytes]:
+    """Content type and text of the page that tells of all workers. Takes their own pages; `gone` are the last ones of
+    workers that live no more, of which only what is counted still matters."""
+    found = _Merged()
+    for text in living:
+        found.add(text, lambda _: True)
+    for text in gone:
+        found.add(text, lambda metric: metric.type in _LASTING and not metric.name.startswith("process_"))
+    return prometheus_client.CONTENT_TYPE_LATEST, generate_latest(found)
+
+
+class _Merged:
+    """A collector: metrics in order of first sight, samples by name and labels."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, Metric] = {}
+        self._values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
+
+    def add(self, text: bytes, wanted: Callable[[Metric], bool]) -> None:
+        for metric in text_string_to_metric_families(text.decode()):
+            if not wanted(metric):
+                continue
+            self._metrics.setdefault(metric.name, metric)
+            values = self._values.setdefault(metric.name, {})
+            for sample in metric.samples:
+                values.setdefault((sample.name, tuple(sample.labels.items())), []).append(sample.value)
+
+    def collect(self) -> Iterable[Metric]:
+        for name, metric in self._metrics.items():
+            whole: Any = Metric(metric.name, metric.documentation, metric.type)
+            for (sample, labels), values in self._values[name].items():
+                merge: Merge = max if sample.endswith(_INFO) else _STATES.get(sample, sum)
+                whole.add_sample(sample, dict(labels), merge(values))
+            yield whole

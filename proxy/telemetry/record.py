@@ -1,0 +1,35 @@
+"""How the story writes itself down: the fields of a `CallRecord` that come from the nouns of the core.
+
+Names, codes, paths and numbers only; no argument value ever gets into a record.
+"""
+
+from __future__ import annotations
+
+from proxy.core.model import CheckedCall, ToolCall, ToolResult
+from proxy.core.policy import ToolPolicy
+from proxy.interfaces import CallRecord
+
+
+def note_call(record: CallRecord, call: ToolCall, policy: ToolPolicy | None) -> None:
+    """Who calls what, and under which policy."""
+    record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
+    if policy is not None:
+        record.mode, record.schema_id = policy.mode.value, policy.schema_id
+        record.container = policy.container.name if policy.container is not None else ""
+
+
+def note_checked(record: CallRecord, checked: CheckedCall) -> None:
+    """What the check found in a call that may go on; on a report-only route, what it would have refused."""
+    record.repairs = (*record.repairs, *checked.repairs)
+    record.would_refuse = checked.would is not None
+    record.violations = checked.warnings if checked.would is None else checked.would.violations
+    record.code = "" if checked.would is None else checked.would.code.name
+
+
+def note_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
+    """What the model is told of a failed call."""
+    record.outcome, record.code = outcome, result.failure.code.name
+    record.violations = result.failure.violations
+    record.repeated, record.escalated = result.repeated, result.escalated
+    if result.attempt is not None:
+        record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit

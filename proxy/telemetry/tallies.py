@@ -1,0 +1,70 @@
+"""Counters and histograms that cost a call next to nothing: a number in a slot, added to without a lock.
+
+Only the event loop's thread counts here, so there is nobody to lock out. What a scrape shows is worked out when
+somebody scrapes (`metrics.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+
+class Count:
+    """One series of a counter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self) -> None:
+        """Counts one."""
+        self.value += 1.0
+
+
+class Spread:
+    """One series of a histogram. `bounds` in ascending order; a value belongs to the first bound not below it, and
+    what is above all of them to one bucket more."""
+
+    __slots__ = ("bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts one value."""
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[int]:
+        """How many values were at most each bound, and how many there were (OpenMetrics, "Histogram")."""
+        found, sum_ = [], 0
+        for count in self.buckets:
+            sum_ += count
+            found.append(sum_)
+        return found
+
+
+S = TypeVar("S", Count, Spread)
+
+
+class Family(Generic[S]):
+    """All series of one metric, by their labels' values in the order of `labels`."""
+
+    __slots__ = ("_make", "labels", "meaning", "name", "series")
+
+    def __init__(self, name: str, meaning: str, labels: tuple[str, ...], make: Callable[[], S]) -> None:
+        self.name, self.meaning, self.labels = name, meaning, labels
+        self.series: dict[tuple[str, ...], S] = {}
+        self._make: Callable[[], S] = make
+
+    def of(self, *labels: str) -> S:
+        """The series of these labels' values; a new one where there is none yet."""
+        found = self.series.get(labels)
+        if found is None:
+            found = self.series[labels] = self._make()
+        return found

@@ -1,0 +1,160 @@
+"""A guard in front of any `Upstream`: circuit breaker, bound of concurrency, budget of resends (contract section 7).
+
+What it refuses was never sent, so its faults say `executed: no`, and when to come back. The rules are
+`core/guard.py`'s and `core/backoff.py`'s; here they meet the clock and the waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.backoff import Budget
+from proxy.core.codes import CIRCUIT_OPEN, OVERLOADED, ErrorCode
+from proxy.core.guard import SHOWN_AS, Breaker, Closed, GuardPolicy, admit, has_failed, refuses, settle
+from proxy.core.model import CheckedCall, Executed, UpstreamFault, UpstreamReply
+from proxy.interfaces import Upstream, UpstreamRequest
+from proxy.upstream.turnstile import Turnstile
+
+Answer = UpstreamReply | UpstreamFault
+
+# Seconds after which a place is likely to be free again.
+_SOON: Final = 1
+
+
+class Guarded:
+    """Implements `GuardedUpstream` around another upstream. `now` is a monotonic clock in seconds.
+
+    A call holds its place until its whole answer is through, a relayed request until its answer begins.
+    """
+
+    def __init__(self, inner: Upstream, name: str, policy: GuardPolicy, now: Callable[[], float]) -> None:
+        self._inner = inner
+        self._name = name
+        self._policy = policy
+        self._now = now
+        self._breaker: Breaker = Closed(begun=now())
+        self._budget = Budget.of(policy.budget, now())
+        bound = policy.concurrency
+        self._unguarded = policy.breaker is None and bound is None
+        self._turnstile = Turnstile(bound.limit, bound.most_waiting) if bound is not None else None
+
+    @property
+    def breaker_state(self) -> int | None:
+        """0 closed, 1 half-open, 2 open; None without a breaker."""
+        return SHOWN_AS[type(self._breaker)] if self._policy.breaker is not None else None
+
+    def grants_resend(self) -> bool:
+        """Takes one resend out of the budget; False where there is none left."""
+        drawn = self._budget.drawn(self._now())
+        if drawn is None:
+            return False
+        self._budget = drawn
+        return True
+
+    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
+        """Sends a checked call once, unless the guard refuses it."""
+        if not request.resend:
+            self._budget = self._budget.paid_in(self._now())
+        if self._unguarded:
+            return await self._inner.send(checked, request)
+        entered = await self._enter(request)
+        if isinstance(entered, UpstreamFault):
+            return entered
+        answer: Answer | None = None
+        try:
+            answer = await self._judged(lambda: self._inner.send(checked, entered))
+        finally:
+            streams = isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes)
+            if self._turnstile is not None and not streams:
+                self._turnstile.leave()
+        if self._turnstile is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
+            return replace(answer, body=_Held(answer.body, self._turnstile.leave))
+        return answer
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
+        """Sends what is not a call, unless the guard refuses it."""
+        entered = await self._enter(request)
+        if isinstance(entered, UpstreamFault):
+            return entered
+        try:
+            return await self._judged(lambda: self._inner.relay(entered, body))
+        finally:
+            if self._turnstile is not None:
+                self._turnstile.leave()
+
+    async def close(self) -> None:
+        """Closes the upstream."""
+        await self._inner.close()
+
+    async def _enter(self, request: UpstreamRequest) -> UpstreamRequest | UpstreamFault:
+        """The request with the time that is left to it once it has its place; the caller leaves that place."""
+        bound, turnstile = self._policy.concurrency, self._turnstile
+        if bound is None or turnstile is None or turnstile.pass_at_once():
+            return request
+        if (refused := self._refused()) is not None:  # nobody waits for what is shut
+            return refused
+        began = self._now()
+        if not await turnstile.enter(min(bound.wait, request.timeout)):
+            return self._fault(OVERLOADED, "connection_limit_reached", "too many calls are under way", _SOON)
+        return replace(request, timeout=request.timeout - (self._now() - began))
+
+    async def _judged(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Sends what the breaker admits, and tells it how that went."""
+        now = self._now()
+        policy = self._policy.breaker
+        if policy is None:
+            return await send()
+        admitted = admit(self._breaker, now, policy)
+        if admitted is None:
+            return self._refused() or self._shut(_SOON)
+        self._breaker, epoch = admitted, admitted.epoch
+        failed: bool | None = None
+        try:
+            answer = await send()
+            failed = has_failed(answer)
+            return answer
+        finally:
+            self._breaker = settle(self._breaker, epoch, failed, self._now(), policy)
+
+    def _refused(self) -> UpstreamFault | None:
+        policy = self._policy.breaker
+        wait = refuses(self._breaker, self._now(), policy) if policy is not None else None
+        return None if wait is None else self._shut(wait)
+
+    def _shut(self, wait: int) -> UpstreamFault:
+        # RFC 9209 section 2.3.3: "the intermediary considers the next hop to be unavailable".
+        return self._fault(CIRCUIT_OPEN, "destination_unavailable", "it failed repeatedly", wait)
+
+    def _fault(self, code: ErrorCode, token: str, message: str, wait: int) -> UpstreamFault:
+        return UpstreamFault(code, token, Executed.NO, f"upstream '{self._name}': {message}", wait)
+
+
+class _Held:
+    """The body of an answer that holds its place until it ends, however it ends."""
+
+    def __init__(self, body: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
+        self._body = body
+        self._leave: Callable[[], None] | None = leave
+
+    def __aiter__(self) -> _Held:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._body)
+        except BaseException:
+            self._end()
+            raise
+
+    async def aclose(self) -> None:
+        self._end()
+        close = getattr(self._body, "aclose", None)
+        if close is not None:
+            await close()
+
+    def _end(self) -> None:
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()

@@ -1,0 +1,54 @@
+"""One timer per connection that is cheap to set, because it is set twice per call and almost never rings.
+
+A later due time leaves the running timer alone: it finds on ringing that it is early, and sets itself again. So a
+busy connection makes a timer every few seconds instead of two per call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls `ring` once at the due time, on the loop's clock in seconds. Never early."""
+
+    __slots__ = ("_due", "_handle", "_loop", "_ring", "_set_for")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._ring = ring
+        self._due = math.inf
+        self._set_for = math.inf
+        self._handle: asyncio.TimerHandle | None = None
+
+    def at(self, due: float) -> None:
+        """Sets the due time, in place of the one before; `math.inf` is never."""
+        self._due = due
+        if due < self._set_for:
+            self._start(due)
+
+    def off(self) -> None:
+        """Ends it for good."""
+        self._due = math.inf
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _start(self, due: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._set_for = due
+        self._handle = self._loop.call_at(due, self._wake)
+
+    def _wake(self) -> None:
+        self._handle = None
+        self._set_for = math.inf
+        if self._due == math.inf:
+            return
+        if self._loop.time() < self._due:
+            self._start(self._due)
+            return
+        self._due = math.inf
+        self._ring()

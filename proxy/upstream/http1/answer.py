@@ -1,0 +1,304 @@
+"""One answer, from bytes to status, headers and body. Knows no socket and no clock.
+
+llhttp (through `httptools`) reads the head and the chunks, and is strict about both: Content-Length with
+Transfer-Encoding, a second length, obs-fold, a bare CR or LF and odd chunk sizes are errors. What it lets pass is
+refused here: other protocols and versions, line breaks before the answer, a NUL in the reason, transfer codings other
+than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), statuses outside 100..599 (RFC 9110 section 15).
+
+The head is fed up to its empty line and not a byte further, so the bytes of the body are counted here: whatever
+follows the end of an answer is seen, also where llhttp would begin a next message or skip a line break. A parser
+serves one answer and is dropped with it, which keeps a pause or an error of one from reaching the next, and breaks
+the reference cycle between parser and reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from proxy.upstream.http1.faults import (
+    ENDLESS_INTERIM,
+    HEAD_TOO_LARGE,
+    NOT_HTTP,
+    SURPLUS,
+    TRANSFER_CODING,
+    UNASKED_UPGRADE,
+    Broken,
+)
+
+_END: Final = b"\r\n\r\n"
+_STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_START_LENGTH: Final = 9
+_BLANK: Final = b" \t"
+_KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"content-type", b"keep-alive"])
+# Bytes of framing per byte of body that a chunked answer may spend: a chunk of one byte costs five. More is a trick to
+# make us read without end for nothing.
+_CHUNK_OVERHEAD: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """How much an upstream may send before its answer begins.
+
+    `head` is the bytes of a status line with its headers, also of the trailers; `fields` their number; `interim` the
+    number of 1xx answers before the real one.
+    """
+
+    head: int = 32 * 1024
+    fields: int = 128
+    interim: int = 16
+
+
+class AnswerReader:
+    """Feed it the bytes of one answer; every method raises Broken where they are not that.
+
+    `status` and `headers` count from `has_head` on; `complete` is the end of the answer. `size` is the length of the
+    body waiting to be taken. `length` is the Content-Length where the answer is framed by one.
+    """
+
+    __slots__ = (
+        "_again",
+        "_chunked",
+        "_coding",
+        "_fields",
+        "_interim",
+        "_left",
+        "_limits",
+        "_method",
+        "_old",
+        "_overhead",
+        "_parser",
+        "_parts",
+        "_seen",
+        "_start",
+        "_tail",
+        "_upgrade",
+        "begun",
+        "complete",
+        "has_head",
+        "headers",
+        "idle_hint",
+        "keep_alive",
+        "length",
+        "media_type",
+        "size",
+        "status",
+        "switched",
+    )
+
+    def __init__(self, method: str, limits: AnswerLimits, upgrade: bool = False) -> None:
+        self._method = method
+        self._limits = limits
+        self._upgrade = upgrade
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self._interim = 0
+        self._start = self._tail = b""
+        self._again = self._chunked = self._old = False
+        self._left: int | None = None
+        self._overhead = 0
+        self._parts: list[bytes] = []
+        self.begun = self.has_head = self.complete = self.keep_alive = self.switched = False
+        self.size = 0
+        self._new_head()
+
+    def _new_head(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self._fields: list[tuple[bytes, bytes]] = []
+        self.length: int | None = None
+        self.media_type = self.idle_hint = b""
+        self._coding: bytes | None = None
+        self._seen = 0
+
+    # --- bytes in -----------------------------------------------------------------------------------------------------
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes from the upstream."""
+        if self.complete:
+            raise Broken(SURPLUS)
+        self.begun = True
+        while not self.has_head and data:
+            data = self._read_head(data)
+        if data:
+            self._read_body(data)
+
+    def eof(self, clean: bool) -> bool:
+        """The upstream has closed: whether that ends the answer. `clean` is False for a connection that broke."""
+        if self.has_head and not self._chunked and self._left is None:
+            self.complete = clean
+        return self.complete
+
+    def take(self) -> bytes:
+        """The body that has come since the last time."""
+        parts, self._parts, self.size = self._parts, [], 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def drop(self) -> None:
+        """Ends the cycle of references with the parser, for an answer that will not be read to its end."""
+        self._parser = None
+
+    # --- the head -----------------------------------------------------------------------------------------------------
+    def _read_head(self, data: bytes) -> bytes:
+        """Reads on in the head; gives what lies behind its empty line, if that is among `data`."""
+        if self._seen < _START_LENGTH and (self._seen or not data.startswith(_STARTS[0])):
+            self._check_start(data)
+        tail = self._tail
+        end = (tail + data).find(_END) + 4 - len(tail) if tail else data.find(_END) + 4
+        ended = end > 3 - len(tail)
+        piece, rest = (data[:end], data[end:]) if ended else (data, b"")
+        self._seen += len(piece)
+        if self._seen > self._limits.head:
+            raise Broken(HEAD_TOO_LARGE)
+        if b"\0" in piece:
+            raise Broken(NOT_HTTP)
+        self._parse(piece)
+        if not ended:
+            self._tail = (tail + data)[-3:]
+            return b""
+        self._tail = b""
+        self._end_head()
+        return rest
+
+    def _check_start(self, data: bytes) -> None:
+        """llhttp skips line breaks before an answer, and reads RTSP and ICE, and HTTP/0.9 and 2.0."""
+        start = self._start + data[: _START_LENGTH - len(self._start)]
+        if not start.startswith(_STARTS) and not any(known.startswith(start) for known in _STARTS):
+            raise Broken(NOT_HTTP)
+        self._old = start.startswith(_STARTS[1])
+        self._start = start
+
+    def _parse(self, data: bytes) -> None:
+        parser = self._parser
+        if parser is None:
+            raise Broken(SURPLUS)
+        try:
+            parser.feed_data(data)
+        except HttpParserUpgrade:
+            pass  # 101 with its Upgrade header: `_end_head` decides
+        except HttpParserError as error:
+            if self.status != 101:  # llhttp stops at a 101 that names no protocol as well
+                raise Broken(NOT_HTTP) from error
+
+    def _end_head(self) -> None:
+        status = self.status
+        if len(self._fields) > self._limits.fields:
+            raise Broken(HEAD_TOO_LARGE)
+        self._read_fields()
+        if not 100 <= status <= 599:
+            raise Broken(NOT_HTTP)
+        if status == 101:
+            if not self._upgrade or not any(name.lower() == "upgrade" for name, _ in self.headers):
+                raise Broken(UNASKED_UPGRADE)
+            self.switched = True
+        elif status < 200:
+            self._skip_interim()
+            return
+        self.has_head = True
+        self._frame()
+
+    def _read_fields(self) -> None:
+        fields, self._fields = self._fields, []
+        for name, value in fields:
+            known = name.lower()
+            if known in _KNOWN:
+                self._note(known, value.strip(_BLANK))
+        try:  # llhttp leaves the blanks between a value and its line break
+            self.headers = [(name.decode(), value.rstrip(_BLANK).decode()) for name, value in fields]
+        except UnicodeDecodeError:  # not UTF-8: a character for each byte
+            self.headers = [(name.decode(), _text(value.rstrip(_BLANK))) for name, value in fields]
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if name == b"content-length":
+            self.length = int(value)
+        elif name == b"transfer-encoding":
+            self._coding = value.lower() if self._coding is None else b"more than one"
+        elif name == b"content-type":
+            self.media_type = value
+        else:
+            self.idle_hint = value
+
+    def _skip_interim(self) -> None:
+        """RFC 9110 section 15.2: a client parses any number of 1xx answers; ours has patience for a few."""
+        self._interim += 1
+        if self._interim > self._limits.interim:
+            raise Broken(ENDLESS_INTERIM)
+        self._start = b""
+        self._parser = HttpResponseParser(self)
+        self._new_head()
+
+    def _frame(self) -> None:
+        """How the body ends (RFC 9112 section 6.3)."""
+        if self.switched:
+            self.keep_alive = False
+        elif self._method == "HEAD" or self.status in (204, 304):
+            self._left = 0
+        elif self._coding is not None:
+            if self._coding != b"chunked" or self._old:
+                raise Broken(TRANSFER_CODING)
+            self._chunked = True
+            return
+        else:
+            self._left = self.length
+            self.keep_alive = self.keep_alive and self.length is not None
+        self._parser = None
+        self.complete = self._left == 0
+
+    # --- the body -----------------------------------------------------------------------------------------------------
+    def _read_body(self, data: bytes) -> None:
+        if self._chunked:
+            self._read_chunks(data)
+            return
+        if self._left is not None:
+            if len(data) > self._left:
+                raise Broken(SURPLUS)
+            self._left -= len(data)
+            self.complete = self._left == 0
+        self._parts.append(data)
+        self.size += len(data)
+
+    def _read_chunks(self, data: bytes) -> None:
+        self._overhead += len(data)  # `on_body` takes off what is body, and more
+        self._parse(data)
+        if self._again:
+            raise Broken(SURPLUS)
+        if self._overhead > self._limits.head:
+            raise Broken(HEAD_TOO_LARGE)
+        self._tail = (self._tail + data[-5:])[-5:]
+        if self.complete:
+            self._parser = None
+            # An answer ends in exactly one empty line; llhttp would skip further line breaks.
+            if not self._tail.endswith(_END) or self._tail.startswith(b"\n"):
+                raise Broken(SURPLUS)
+
+    # --- what llhttp calls --------------------------------------------------------------------------------------------
+    def on_message_begin(self) -> None:
+        """A second message in what should be one answer."""
+        self._again = self.complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head, or of the trailers: those nobody looks at (RFC 9110 section 6.5.1)."""
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Only within the callbacks does llhttp say whether the connection may be used again."""
+        if self._parser is not None:
+            self.status = self._parser.get_status_code()
+            self.keep_alive = self._parser.should_keep_alive()
+
+    def on_body(self, data: bytes) -> None:
+        """The content of a chunk, or a part of it."""
+        self._overhead = max(self._overhead - len(data) * (1 + _CHUNK_OVERHEAD), -self._limits.head)
+        self._parts.append(data)
+        self.size += len(data)
+
+    def on_message_complete(self) -> None:
+        """The end of a chunked body; the other framings end by our own count."""
+        self.complete = self._chunked
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

@@ -1,0 +1,147 @@
+"""`Upstream` over connections of our own: HTTP/1.1, one pool per upstream.
+
+    send / relay        one exchange; the border where Broken becomes an UpstreamFault
+      Pool.take         an idle connection, a new one, or a place in the queue
+      Connection.begin  writes the request; says so when the connection was dead and nothing went out
+      Connection.ready  the answer: whole, or as a stream
+      Pool.give_back    the connection is free again
+
+Nothing is sent twice: another connection is taken only where `begin` has written nothing. Whether a failed call may
+be sent again is decided above, by the rules of contract section 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+from proxy.core.model import CheckedCall, UpstreamFault, UpstreamReply
+from proxy.interfaces import UpstreamRequest
+from proxy.upstream.client import UpstreamSettings
+from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
+from proxy.upstream.http1.connection import Connection
+from proxy.upstream.http1.dial import Dialer
+from proxy.upstream.http1.faults import UNAVAILABLE, Broken
+from proxy.upstream.http1.origin import read_origin
+from proxy.upstream.http1.pool import Pool
+from proxy.upstream.http1.stream import AnswerStream, Tunnel
+from proxy.upstream.http1.upload import Upload
+from proxy.upstream.http1.wire import CHUNKED, request_head, upgrade_asked
+
+_AT_ONCE: Final = -1  # of `Connection.begin`: hand the answer on as it comes
+_LIMITS: Final = AnswerLimits()
+_TIMEOUT_HINT: Final = re.compile(rb"(?:^|[,;\s])timeout=(\d{1,9})\b", re.IGNORECASE)
+
+
+class Http1Upstream:
+    """Implements `Upstream`. Made inside a running event loop; `close` it.
+
+    A call (`send`) has `request.timeout` seconds for the connection, the request and an answer that is kept in memory
+    or the head of one that streams. A relayed request has them for the head of the answer, from the end of its body
+    on; its answer is never gathered first, unless it came whole. `server_name` is what the upstream's certificate has
+    to carry where that is not the URL's host.
+    """
+
+    def __init__(
+        self, settings: UpstreamSettings, limits: AnswerLimits = _LIMITS, server_name: str | None = None
+    ) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._origin = read_origin(settings.url, settings.socket)
+        dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
+        self._pool = Pool(self._loop, dialer.dial, settings.connections, settings.keepalive)
+
+    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
+        """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
+        try:
+            origin = self._origin
+            target = origin.prefix + request.target
+            head = request_head(request.method, target, origin.authority, request.headers, len(request.body))
+            due = self._loop.time() + request.timeout
+            reader = AnswerReader(request.method, self._limits)
+            connection = await self._begin(reader, head, request.body, self._settings.buffer, due)
+            return await self._reply(connection)
+        except Broken as broken:
+            return broken.fault.of(self._settings.name)
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply | UpstreamFault:
+        """Sends what is not a call, streaming both ways; `request.body` is used if `body` is None.
+
+        An `upgrade` among the request's headers asks for that protocol; where the upstream agrees, the answer is 101
+        with a `Tunnel` as its body. What `body` raises before the answer begins is raised here.
+        """
+        try:
+            origin = self._origin
+            upgrade = upgrade_asked(request.headers)
+            length = CHUNKED if body is not None else len(request.body)
+            target = origin.prefix + request.target
+            head = request_head(request.method, target, origin.authority, request.headers, length, upgrade)
+            due = self._loop.time() + request.timeout
+            reader = AnswerReader(request.method, self._limits, bool(upgrade))
+            if body is None:
+                connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
+                return await self._reply(connection)
+            connection = await self._begin(reader, head, b"", _AT_ONCE, due)
+            return await self._uploading(connection, body, request)
+        except Broken as broken:
+            return broken.fault.of(self._settings.name)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._pool.close()
+
+    async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> Connection:
+        """Writes the request to a connection that is alive."""
+        while True:
+            connection = self._pool.idle()
+            if connection is None:
+                within = min(self._settings.connect_timeout, due - self._loop.time())
+                connection = await self._pool.take(within)
+            if connection.begin(reader, head, body, keep, due):
+                return connection
+            if connection.first:
+                raise Broken(connection.fault or UNAVAILABLE)
+
+    async def _reply(self, connection: Connection) -> UpstreamReply:
+        """The answer of the exchange under way."""
+        try:
+            await connection.ready()
+        except BaseException:
+            connection.abort()
+            raise
+        reader = connection.reader
+        if reader.complete and reader.size <= self._settings.buffer:
+            body = reader.take()
+            self._give_back(connection)
+            return UpstreamReply(reader.status, tuple(reader.headers), body)
+        connection.set_due(math.inf)
+        kind = Tunnel if reader.switched else AnswerStream
+        stream = kind(connection, self._settings.name, self._settings.idle_timeout, self._give_back)
+        return UpstreamReply(reader.status, tuple(reader.headers), stream)
+
+    async def _uploading(
+        self, connection: Connection, body: AsyncIterator[bytes], request: UpstreamRequest
+    ) -> UpstreamReply:
+        """The answer of a request whose body is still on its way."""
+        connection.set_due(math.inf)
+        upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
+        try:
+            return await self._reply(connection)
+        except Broken:
+            if upload.error is not None:
+                raise upload.error from None
+            raise
+
+    def _give_back(self, connection: Connection) -> None:
+        hint = connection.reader.idle_hint
+        self._pool.give_back(connection, _hinted(hint) if hint else None)
+
+
+def _hinted(field: bytes) -> float | None:
+    """How long to keep a connection whose upstream says `Keep-Alive: timeout=N`: well below N, in seconds."""
+    found = _TIMEOUT_HINT.search(field)
+    return None if found is None else max(int(found[1]) - 1.0, int(found[1]) / 2)

@@ -1,0 +1,312 @@
+"""One connection to an upstream: an asyncio protocol that carries one exchange at a time.
+
+An exchange begins with `begin`, which writes the request; `ready` waits until as much of the answer is there as the
+caller asked for, `more` gives a body piece by piece. What the upstream sends outside an exchange, and any breach of
+HTTP within one, ends the connection. So does cancelling: a connection whose exchange did not come to its end is never
+used again.
+
+Reading stops when more is waiting than the caller keeps, writing waits when the upstream does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import select
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, cast
+
+from proxy.core.model import Executed
+from proxy.upstream.http1.alarm import Alarm
+from proxy.upstream.http1.answer import AnswerReader
+from proxy.upstream.http1.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, Broken, Fault, lost_fault
+
+# Bytes of a streamed body held for a caller that reads slowly.
+_HIGH_WATER: Final = 64 * 1024
+# Bodies up to this go out in one piece with their head: one system call, and one packet where it fits.
+_ONE_WRITE: Final = 64 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """Made by the pool. `gone` is called once, as soon as it can carry no further exchange."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[Connection], None]) -> None:
+        self._loop = loop
+        self._gone: Callable[[Connection], None] | None = gone
+        self._alarm = Alarm(loop, self._ring)
+        self._transport: asyncio.Transport | None = None
+        self._poll: select.poll | None = None
+        self._reader: AnswerReader | None = None
+        self._fault: Fault | None = None
+        self._keep = 0
+        self._streamed = False
+        self._exchanges = 0
+        self._reading = True
+        self._waiter: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._lost = loop.create_future()
+        self._clean = False
+        self._stop_upload: Callable[[], object] | None = None
+
+    # --- an exchange --------------------------------------------------------------------------------------------------
+    def begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> bool:
+        """Writes a request; False where the connection was found dead with nothing written.
+
+        `keep` is the length of the body that `ready` waits for; a longer or endless one is streamed, with -1 any.
+        `due` is when, on the loop's clock, all this has to be there.
+        """
+        transport = self._transport
+        if transport is None or self._gone is None or transport.is_closing() or self._stale():
+            self.abort()
+            return False
+        self._exchanges += 1
+        self._reader, self._keep, self._streamed = reader, keep, keep < 0
+        self._alarm.at(due)
+        if len(body) <= _ONE_WRITE:
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            transport.write(body)
+        return True
+
+    async def ready(self) -> None:
+        """Waits until the answer is complete, or streams. Raises Broken."""
+        reader = self.reader
+        while self._fault is None and not reader.complete and not (reader.has_head and reader.size > self._keep):
+            await self._wait()
+        if self._fault is not None:
+            raise Broken(self._fault)
+
+    async def more(self, idle_timeout: float) -> bytes:
+        """The next piece of a streamed body, b'' at its end. Raises Broken, after what came before the break."""
+        reader = self.reader
+        if self._awaits_more(reader):
+            self._alarm.at(self._loop.time() + idle_timeout)
+            while self._awaits_more(reader):
+                await self._wait()
+            self._alarm.at(math.inf)
+        if reader.size:
+            data = reader.take()
+            if not self._reading and self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+                self._reading = True
+            return data
+        if self._fault is not None:
+            raise Broken(self._fault)
+        return b""
+
+    def _awaits_more(self, reader: AnswerReader) -> bool:
+        return not reader.size and not reader.complete and self._fault is None
+
+    def write(self, data: bytes) -> None:
+        """Sends more of a request's body, or of a tunnel. Raises Broken where the connection is gone."""
+        if self._fault is not None or self._transport is None or self._transport.is_closing():
+            raise Broken(self._fault or lost_fault(None, self.reader.begun, first=False))
+        self._transport.write(data)
+
+    async def drain(self, idle_timeout: float) -> None:
+        """Waits while the upstream does not read. Raises Broken(RESPONSE_TIMEOUT) when it does not for too long."""
+        if self._drained is None:
+            return
+        try:
+            async with asyncio.timeout(idle_timeout):
+                await asyncio.shield(self._drained)
+        except TimeoutError:
+            self.fail(RESPONSE_TIMEOUT)
+            raise Broken(RESPONSE_TIMEOUT) from None
+
+    def uploading(self, stop: Callable[[], object] | None) -> None:
+        """The request's body is still on its way; `stop` ends that with the connection. None: it is out."""
+        self._stop_upload = stop
+
+    def set_due(self, due: float) -> None:
+        """When the answer has to be there, on the loop's clock."""
+        self._alarm.at(due)
+
+    @property
+    def reader(self) -> AnswerReader:
+        """The answer of the exchange under way."""
+        if self._reader is None:
+            raise RuntimeError("no exchange is under way")
+        return self._reader
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it lives on."""
+        return self._loop
+
+    @property
+    def fault(self) -> Fault | None:
+        """What ended the connection."""
+        return self._fault
+
+    @property
+    def first(self) -> bool:
+        """Whether it has carried no exchange yet."""
+        return self._exchanges == 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has told the pool that it is gone."""
+        return self._gone is None
+
+    # --- between exchanges --------------------------------------------------------------------------------------------
+    def finish(self) -> bool:
+        """Ends the exchange; whether the connection may carry another (RFC 9112 section 9.3)."""
+        reader, transport = self.reader, self._transport
+        if (
+            transport is None
+            or self._fault is not None
+            or not reader.complete
+            or not reader.keep_alive
+            or transport.is_closing()
+            or self._stop_upload is not None  # it answered before it had read the request
+            or transport.get_write_buffer_size()
+        ):
+            self.abort()
+            return False
+        self._reader = None
+        self._alarm.at(math.inf)
+        if not self._reading:
+            transport.resume_reading()
+            self._reading = True
+        return True
+
+    def rest(self, until: float) -> None:
+        """Lies idle, at most until then on the loop's clock."""
+        self._alarm.at(until)
+
+    def _stale(self) -> bool:
+        """Whether an idle socket has something to tell that the loop has not heard yet: an end, or unasked bytes."""
+        if self._exchanges == 0 or self._poll is None:
+            return False
+        return bool(self._poll.poll(0))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+    def fail(self, fault: Fault) -> None:
+        """Ends the connection and tells whoever waits why."""
+        if self._fault is None:
+            self._fault = fault
+        self.abort()
+
+    def abort(self) -> None:
+        """Closes at once, whatever is under way."""
+        self._leave()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def retire(self) -> None:
+        """Closes an idle connection in peace: TLS says goodbye."""
+        self._leave()
+        if self._transport is not None:
+            self._transport.close()
+
+    async def closed(self) -> None:
+        """Waits until the socket is closed."""
+        await self._lost
+
+    def _leave(self) -> None:
+        self._alarm.off()
+        self._wake()
+        if self._reader is not None:
+            self._reader.drop()
+        if self._stop_upload is not None:
+            self._stop_upload()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if self._gone is not None:
+            gone, self._gone = self._gone, None
+            gone(self)
+
+    # --- what the loop calls ------------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(sock.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
+
+    def data_received(self, data: bytes) -> None:
+        if self._gone is None:
+            return
+        reader = self._reader
+        if reader is None:
+            self.fail(SPOKE_FIRST if self.first else replace(SURPLUS, executed=Executed.NO))
+            return
+        try:
+            reader.feed(data)
+        except Broken as broken:
+            self.fail(broken.fault)
+            return
+        if reader.complete:
+            self._wake()
+        elif reader.has_head:
+            self._came(reader)
+
+    def _came(self, reader: AnswerReader) -> None:
+        """A part of the body is there, and not the end."""
+        if not self._streamed:
+            endless = reader.media_type.lower().startswith(b"text/event-stream")
+            if endless or (reader.length or 0) > self._keep or reader.size > self._keep:
+                self._keep, self._streamed = -1, True
+        if self._streamed:
+            self._wake()
+            if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
+                self._transport.pause_reading()
+                self._reading = False
+
+    def eof_received(self) -> None:
+        self._clean = self._said_goodbye()
+        reader = self._reader
+        if reader is None:
+            self.retire()
+        elif reader.eof(self._clean):
+            self._wake()
+        else:  # at once: an answer cannot come any more, and the rest of the request need not go out
+            self.fail(lost_fault(None, reader.begun, self._exchanges == 1))
+
+    def _said_goodbye(self) -> bool:
+        """Without TLS's close_notify the end may have been cut in by somebody on the way (RFC 9112 section 9.8)."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            return True
+        try:
+            return bool(tls.read(1) == b"")  # after close_notify; else OpenSSL would want more bytes
+        except ssl.SSLError:
+            return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reader = self._reader
+        if reader is not None and self._fault is None and not reader.eof(self._clean and exc is None):
+            self._fault = lost_fault(exc, reader.begun, self._exchanges == 1)
+        self._leave()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _ring(self) -> None:
+        if self._reader is None:
+            self.retire()
+        else:
+            self.fail(RESPONSE_TIMEOUT)

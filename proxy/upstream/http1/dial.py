@@ -1,0 +1,66 @@
+"""Making a connection: TCP, unix socket, TLS over either. Every failure is Broken with a row that says `no`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from proxy.upstream.http1.connection import Connection
+from proxy.upstream.http1.faults import CONNECT_ERRORS, Broken, connect_fault
+from proxy.upstream.http1.origin import Origin
+
+# Seconds for the peer's goodbye when TLS is closed in peace; nobody waits for it.
+_TLS_GOODBYE: Final = 1.0
+
+Factory = Callable[[], Connection]
+Address = tuple[str, int]
+
+
+class Dialer:
+    """Connects to one origin. `tls` is used for https; `server_name` is the name the certificate has to carry."""
+
+    def __init__(self, origin: Origin, tls: ssl.SSLContext | None, server_name: str | None = None) -> None:
+        self._origin = origin
+        self._options: dict[str, Any] = {}
+        if origin.tls:
+            self._options = {
+                "ssl": tls or ssl.create_default_context(),
+                "server_hostname": server_name or origin.host,
+                "ssl_shutdown_timeout": _TLS_GOODBYE,
+            }
+
+    async def dial(self, make: Factory, within: float) -> Connection:
+        """A new connection, in at most so many seconds. Raises Broken."""
+        try:
+            async with asyncio.timeout(within):
+                return await self._connect(make, within)
+        except CONNECT_ERRORS as error:
+            raise Broken(connect_fault(error, self._origin.tls)) from error
+
+    async def _connect(self, make: Factory, within: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        if self._origin.socket is not None:
+            return (await loop.create_unix_connection(make, self._origin.socket, **self._options))[1]
+        addresses = await self._addresses(loop)
+        refused: Exception | None = None
+        for at, (host, port) in enumerate(addresses):
+            try:
+                # The first of several addresses must not use up the time of the others.
+                async with asyncio.timeout(within / 2 if at < len(addresses) - 1 else None):
+                    return (await loop.create_connection(make, host, port, **self._options))[1]
+            except ssl.SSLError:
+                raise  # somebody answered there: it is not the network
+            except OSError as error:
+                refused = refused or error
+        raise refused or OSError("its name has no address")
+
+    async def _addresses(self, loop: asyncio.AbstractEventLoop) -> list[Address]:
+        """Looked up for each connection: a service's address changes when its pod moves."""
+        origin = self._origin
+        if origin.literal:
+            return [(origin.host, origin.port)]
+        found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys((str(address[0]), origin.port) for *_, address in found))

@@ -1,0 +1,72 @@
+"""The body of an answer that is handed on piece by piece, and the tunnel that a switched protocol is.
+
+Nothing is read ahead beyond the connection's high-water mark. A stream has no total timeout, only one between two
+pieces, which runs while somebody waits for the next (operations.md, HTTP correctness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.upstream.http1.connection import Connection
+from proxy.upstream.http1.faults import Broken
+from proxy.upstream.stream import ReplyBroken
+
+
+class AnswerStream:
+    """An asynchronous iterator over an answer's body. Raises ReplyBroken; whoever stops early calls `aclose`.
+
+    `done` is called with the connection when the body was read to its end.
+    """
+
+    def __init__(
+        self, connection: Connection, upstream: str, idle_timeout: float, done: Callable[[Connection], None]
+    ) -> None:
+        self._connection = connection
+        self._upstream = upstream
+        self._idle_timeout = idle_timeout
+        self._done = done
+        self._ended = False
+
+    def __aiter__(self) -> AnswerStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._ended:
+            raise StopAsyncIteration
+        try:
+            data = await self._connection.more(self._idle_timeout)
+        except Broken as broken:
+            self._ended = True
+            raise ReplyBroken(broken.fault.of(self._upstream)) from broken
+        except BaseException:
+            await self.aclose()
+            raise
+        if not data:
+            self._ended = True
+            self._done(self._connection)
+            raise StopAsyncIteration
+        return data
+
+    async def aclose(self) -> None:
+        """Ends the answer. A body that was not read to its end costs the connection."""
+        if not self._ended:
+            self._ended = True
+            self._connection.abort()
+
+    def __del__(self) -> None:
+        # A caller that forgets `aclose` must not cost the pool a connection for ever.
+        if not self._ended and not self._connection.loop.is_closed():
+            self._connection.abort()
+
+
+class Tunnel(AnswerStream):
+    """The connection after `101 Switching Protocols`: what comes is iterated over, what goes is sent."""
+
+    async def send(self, data: bytes) -> None:
+        """Sends bytes, and waits while the upstream does not read. Raises ReplyBroken."""
+        try:
+            self._connection.write(data)
+            await self._connection.drain(self._idle_timeout)
+        except Broken as broken:
+            raise ReplyBroken(broken.fault.of(self._upstream)) from broken

@@ -1,0 +1,231 @@
+"""Layers of policy, and what they mean when they are compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from proxy.adapters.base import DEFAULT_LADDER, ConversationSource
+from proxy.config.load import load
+from proxy.config.model import Policy
+from proxy.config.policies import layered, policy_of, repair_policy
+from proxy.config.units import seconds, size
+from proxy.core.jsontext import LosslessFloat, TextLimits
+from proxy.core.model import FeedbackLimits
+from proxy.core.policy import AttemptsPolicy, Block, CallCap, Mode, ToolPolicy, UnknownKeys
+from proxy.core.rules import PLUMBING_KEYS, rules_for
+from proxy.routing import Route, build_routes
+
+
+def routes(tmp_path: Path, text: str) -> dict[str, Route]:
+    (tmp_path / "c.yaml").write_text(text)
+    return {route.path: route for route in build_routes(load(tmp_path / "c.yaml", {}).config).routes}
+
+
+def test_nothing_written_means_the_defaults() -> None:
+    assert Policy() == policy_of({})
+    assert (ToolPolicy("x", None, "").mode, DEFAULT_LADDER) == (policy_of({}).mode, policy_of({}).ladder)
+
+
+def test_the_nearer_layer_wins_key_by_key() -> None:
+    merged = layered(
+        {"mode": "report", "attempts": {"max": 2, "ttl": "1m"}, "repair": "lenient"},
+        {"attempts": {"max": 5}, "repair": {"rules": {"yes_no": False}}},
+        {"repair": {"rules": {"wrap_single": False}}, "path": "/no/policy/key"},
+    )
+    assert {
+        "mode": "report",
+        "attempts": {"max": 5, "ttl": "1m"},
+        "repair": {"level": "lenient", "rules": {"yes_no": False, "wrap_single": False}},
+    } == merged
+
+
+def test_lists_replace_and_header_names_have_one_case() -> None:
+    merged = layered(
+        {"conversation": ["trace"], "headers": {"set": {"X-A": "1", "X-B": "1"}}},
+        {"conversation": ["address"], "headers": {"set": {"x-a": "2"}}},
+    )
+    assert {"conversation": ["address"], "headers": {"set": {"x-a": "2", "x-b": "1"}}} == merged
+
+
+def test_every_policy_key_is_compiled() -> None:
+    policy = policy_of(
+        {
+            "mode": "report", "unknown_keys": "refuse", "envelope": "hpd", "error_status": "ok", "formats": "off",
+            "attempts": {"max": 2, "ttl": "1m", "address_ttl": 9, "block": "hard"}, "timeout": "500ms",
+            "caps": {"default": 3, "overrides": {"a": 5}, "ttl": "2h"},
+            "limits": {"body": "1kB", "depth": 5, "nodes": 7},
+            "feedback": {"max_errors": 1, "max_chars": 300, "max_preview": 20, "path_roots": ["/srv"], "marks": True},
+            "conversation": ["trace", {"header": "X-C"}, {"body": "/a/B"}, {"session": "X-S"}, "address"],
+            "headers": {"set": {"X-A": "v"}, "remove": ["Cookie"]},
+            "repair": {"level": "basic", "rules": {"enum_case": "on"}, "drop_keys": ["id"]},
+        }
+    )  # fmt: skip
+    assert (Mode.REPORT, UnknownKeys.REFUSE, "hpd", "ok", False, 0.5, 1000, TextLimits(5, 7)) == (
+        policy.mode, policy.unknown_keys, policy.envelope, policy.error_status, policy.formats, policy.timeout,
+        policy.max_body, policy.text,
+    )  # fmt: skip
+    assert AttemptsPolicy(2, 60.0, 9.0, Block.HARD) == policy.attempts
+    assert FeedbackLimits(1, 300, 20, ("/srv",), True) == policy.feedback
+    assert [CallCap(5, 7200.0), CallCap(3, 7200.0)] == [policy.caps.of("a"), policy.caps.of("b")]
+    assert (
+        ConversationSource("trace"), ConversationSource("header", "x-c"), ConversationSource("body", "/a/B"),
+        ConversationSource("session", "x-s"), ConversationSource("address"),
+    ) == policy.ladder  # fmt: skip
+    assert ((("x-a", "v"),), frozenset({"cookie"})) == (policy.headers.set, policy.headers.remove)
+    repair = repair_policy(policy.repair)
+    assert (rules_for("basic", {"enum_case": True}), frozenset({"id"})) == (repair.rules, repair.drop_keys)
+
+
+def test_lenient_may_drop_the_known_plumbing_keys_unless_others_are_named() -> None:
+    settings = policy_of({"repair": {"level": "lenient"}}).repair
+    assert PLUMBING_KEYS == repair_policy(settings).drop_keys
+    assert frozenset() == repair_policy(replace(settings, drop_keys=frozenset())).drop_keys
+    assert frozenset() == repair_policy(policy_of({"repair": {"level": "standard"}}).repair).drop_keys
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("500ms", 0.5),
+        ("30s", 30.0),
+        ("5m", 300.0),
+        ("2h", 7200.0),
+        ("1.5s", 1.5),
+        (3, 3.0),
+        (LosslessFloat(b"0.25"), 0.25),
+    ],
+)
+def test_times_are_seconds(written: object, expected: float) -> None:
+    assert expected == seconds(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("64B", 64), ("1kB", 1000), ("1KiB", 1024), ("2MiB", 2097152), ("1GB", 10**9), (9, 9)]
+)
+def test_sizes_are_bytes(written: object, expected: int) -> None:
+    assert expected == size(written)
+
+
+def test_defaults_then_the_tool_then_the_route(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+upstreams: {u: {url: http://h, timeouts: {response: 7s}}}
+defaults: {attempts: {max: 2}, caps: {default: 9}, envelope: hpd}
+tools:
+  a: {schema: {}, attempts: {max: 4}, timeout: 3s}
+  b: {schema: {}}
+routes:
+  - {path: /a, upstream: u, tool: a}
+  - {path: /a5, upstream: u, tool: a, attempts: {max: 5}, timeout: 1s, envelope: auto}
+  - {path: '/{tool}', upstream: u}
+""",
+    )
+    assert [4, 5, 4, 2] == [
+        served[path].tools[name].attempts.max_attempts
+        for path, name in (("/a", "a"), ("/a5", "a"), ("/{tool}", "a"), ("/{tool}", "b"))
+    ]
+    assert [3.0, 1.0, 3.0, 7.0] == [
+        served[path].timeout_for(name) for path, name in (("/a", "a"), ("/a5", "a"), ("/{tool}", "a"), ("/{tool}", "b"))
+    ]
+    assert [9, 9] == [policy.cap.limit for policy in served["/{tool}"].tools.values()]
+    assert ["hpd", "auto", "hpd"] == [route.envelope for route in served.values()]
+
+
+def test_text_is_repaired_only_as_far_as_every_tool_allows(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+tools: {a: {schema: {}, repair: lenient}, b: {schema: {}}, c: {schema: {}, repair: off}}
+routes:
+  - {path: /a, upstream: none, tool: a}
+  - {path: '/ab/{tool}', upstream: none, tools: [a, b]}
+  - {path: '/abc/{tool}', upstream: none}
+""",
+    )
+    assert "trailing_commas" in served["/a"].shape.text_repairs
+    assert {"code_fence", "control_characters", "repeated_body"} == set(served["/ab/{tool}"].shape.text_repairs)
+    assert frozenset() == served["/abc/{tool}"].shape.text_repairs
+
+
+def test_headers_are_laid_over_one_another(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+upstreams: {u: {url: http://h, headers: {set: {X-A: upstream, X-B: upstream, X-C: upstream}, remove: [Cookie]}}}
+defaults: {headers: {set: {X-B: defaults, X-C: defaults}, remove: [Referer]}}
+routes: [{path: /a, upstream: u, tool: x, schema: {}, headers: {set: {X-C: route}}}]
+""",
+    )
+    assert {"x-a": "upstream", "x-b": "defaults", "x-c": "route"} == dict(served["/a"].headers_set)
+    assert {"cookie", "referer"} == served["/a"].headers_remove
+
+
+def test_the_fingerprint_follows_what_decides_a_call_and_nothing_else(tmp_path: Path) -> None:
+    def fingerprint(**keys: object) -> str:
+        route = {"path": "/a", "upstream": "none", "tool": "x", "schema": {}, **keys}
+        text = yaml.safe_dump({"version": 1, "routes": [route]})
+        return routes(tmp_path, text)["/a"].tools["x"].fingerprint
+
+    plain = fingerprint()
+    assert 64 == len(plain)
+    assert plain == fingerprint(name="other", headers={"set": {"a": "b"}}, envelope="hpd")
+    different = [fingerprint(schema={"type": "object"}), fingerprint(repair="off"), fingerprint(attempts={"max": 2})]
+    assert 4 == len({plain, *different})
+
+
+def test_a_container_knows_its_functions_from_the_catalogue(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+tools:
+  Add: {schema: {type: object, required: [a]}, description: Adds.}
+  Math: {container: {source: mcp, functions: [Add, {name: Sub, description: Subtracts.}], require_expansion: on}}
+routes: [{path: '/{tool}', upstream: none}]
+""",
+    )
+    policies = served["/{tool}"].tools
+    container = policies["Math"].container
+    assert container is not None
+    assert ("Math", "mcp", True, None) == (
+        container.name,
+        container.source,
+        container.require_expansion,
+        policies["Math"].check,
+    )
+    assert [("Add", "Adds.", {"type": "object", "required": ["a"]}), ("Sub", "Subtracts.", None)] == [
+        (function.name, function.description, function.schema) for function in container.functions
+    ]
+    assert (container, None) == (policies["Add"].member_of, policies["Math"].member_of)
+
+
+def test_where_the_call_stands_in_the_request(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+tools: {a: {schema: {}}}
+routes:
+  - {path: /a, upstream: none, tool: a}
+  - {path: '/t/{tool}', upstream: none}
+  - path: /d
+    upstream: none
+    dispatch: {tool: /f/name, arguments: /f/arguments, call_id: /id, arguments_encoding: json_string}
+""",
+    )
+    shapes = [(route.adapter, route.shape) for route in served.values()]
+    assert [("plain", "a", None), ("plain", None, "tool"), ("dispatch", None, None)] == [
+        (adapter, shape.tool, shape.tool_param) for adapter, shape in shapes
+    ]
+    dispatch = served["/d"].shape
+    assert (("f", "name"), ("f", "arguments"), ("id",), "json_string") == (
+        dispatch.tool_pointer, dispatch.arguments_pointer, dispatch.call_id_pointer, dispatch.arguments_encoding,
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+"""The published schema is closed and described, its defaults are the model's, and docs/config.md has every key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.config.load import load
+from proxy.config.model import Config, Upstream, default_of
+from proxy.config.policies import policy_of
+from proxy.config.structure import published_schema
+from proxy.config.units import seconds, size, switch
+from proxy.core.envelope import AUTO, FORMATS
+from proxy.core.jsontext import walk
+from proxy.core.model import Container, JsonValue
+from proxy.core.rules import LEVELS, RULES
+from proxy.state import MAX_KEYS, STORES
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "schemas/config.schema.json").read_text())
+DOCS = (ROOT / "docs/config.md").read_text()
+ROWS = dict(re.findall(r"^\| `([^`]+)` \| (–|`[^`]*`|`''`) \|", DOCS, re.MULTILINE))
+
+POLICY_KEYS = {*SCHEMA["properties"]["defaults"]["properties"], "validation"}
+
+
+def resolved(schema: JsonValue) -> JsonValue:
+    """A schema with what its `$ref` leads to; its own annotations win."""
+    if "$ref" not in schema:
+        return schema
+    return {**resolved(SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]]), **schema, "$ref": None}
+
+
+def objects(schema: JsonValue) -> Iterator[JsonValue]:
+    schema = resolved(schema)
+    if "properties" in schema:
+        yield schema
+    for branch in schema.get("anyOf", ()):
+        yield from objects(branch)
+
+
+def keys(schema: JsonValue, prefix: str, skip: frozenset[str] = frozenset()) -> Iterator[tuple[str, JsonValue]]:
+    """(dotted key, its schema) of everything below a schema."""
+    for holder in objects(schema):
+        for key, value in holder["properties"].items():
+            if key in skip:
+                continue
+            inner = resolved(value)
+            yield prefix + key, inner
+            if key in ("schema", "rules") or prefix + key == "routes[].container":
+                continue  # data of the user, rules (docs/repair.md), and what tools.NAME.container says already
+            yield from keys(value, f"{prefix}{key}.")
+            if inner.get("type") == "array":
+                yield from keys(inner["items"], f"{prefix}{key}[].")
+
+
+def all_keys() -> dict[str, JsonValue]:
+    own = frozenset(POLICY_KEYS - {"validation"})
+    return {
+        **dict(keys(SCHEMA, "", frozenset({"upstreams", "defaults", "tools", "routes"}))),
+        **dict(keys(SCHEMA["$defs"]["upstream"], "upstreams.NAME.")),
+        **dict(keys(SCHEMA["properties"]["defaults"], "")),
+        **dict(keys(SCHEMA["$defs"]["tool"], "tools.NAME.", own)),
+        **dict(keys(SCHEMA["$defs"]["route"], "routes[].", own)),
+    }
+
+
+def shown(default: JsonValue) -> str:
+    return (
+        f"`{default}`"
+        if isinstance(default, str) and default
+        else "`''`"
+        if default == ""
+        else f"`{json.dumps(default)}`"
+    )
+
+
+@pytest.mark.parametrize("key", all_keys())
+def test_every_key_is_documented_with_its_default(key: str) -> None:
+    schema = all_keys()[key]
+    assert (shown(schema["default"]) if "default" in schema else "–") == ROWS[key]
+
+
+def test_the_docs_name_no_key_that_is_not_there() -> None:
+    assert set() == set(ROWS) - set(all_keys())
+
+
+def test_every_key_has_a_description() -> None:
+    assert [] == [key for key, schema in all_keys().items() if not schema.get("description")]
+
+
+def test_the_schema_is_closed() -> None:
+    open_ones = [
+        holder["properties"].keys()
+        for holder in walk(SCHEMA)
+        if isinstance(holder, dict)
+        and isinstance(holder.get("properties"), dict)
+        and "type" in holder
+        and holder.get("additionalProperties") is not False
+    ]
+    assert [] == [sorted(keys) for keys in open_ones if set(keys) != {"openapi"}]
+
+
+def test_the_package_reads_the_published_file() -> None:
+    assert SCHEMA == published_schema()
+
+
+def test_levels_rules_and_backends_are_those_of_the_code() -> None:
+    repair = SCHEMA["$defs"]["repair"]["anyOf"][1]["properties"]
+    assert (list(LEVELS), list(RULES), list(STORES)) == (
+        SCHEMA["$defs"]["level"]["enum"],
+        list(repair["rules"]["properties"]),
+        SCHEMA["properties"]["state"]["properties"]["backend"]["enum"],
+    )
+
+
+def test_the_envelopes_are_those_of_the_code() -> None:
+    assert {AUTO, *FORMATS} == set(SCHEMA["properties"]["defaults"]["properties"]["envelope"]["enum"])
+
+
+def default(key: str) -> JsonValue:
+    return all_keys()[key]["default"]
+
+
+def test_the_defaults_are_those_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("version: 1\nroutes: {/a: {upstream: none, tool: x, schema: {}}}")
+    config = load(tmp_path / "c.yaml", {}).config
+    assert isinstance(config, Config)
+    assert config.admin is not None
+    assert {
+        "listen": str(config.listen), "admin.listen": str(config.admin.listen), "drain": config.drain,
+        "state.backend": config.state.backend, "state.max_keys": config.state.max_keys,
+        "telemetry.log.format": config.telemetry.log_format, "telemetry.log.level": config.telemetry.log_level,
+        "routes[].methods": list(config.routes[0].methods),
+    } == {
+        "listen": default("listen"), "admin.listen": default("admin.listen"), "drain": seconds(default("drain")),
+        "state.backend": default("state.backend"), "state.max_keys": default("state.max_keys"),
+        "telemetry.log.format": default("telemetry.log.format"), "telemetry.log.level": default("telemetry.log.level"),
+        "routes[].methods": default("routes[].methods"),
+    }  # fmt: skip
+    assert MAX_KEYS == config.state.max_keys
+
+
+def test_the_defaults_of_an_upstream_are_those_of_the_model() -> None:
+    made = Upstream("u", "http://h")
+    assert [made.connect_timeout, made.response_timeout, made.idle_timeout, made.pool_idle] == [
+        seconds(default(f"upstreams.NAME.{key}"))
+        for key in ("timeouts.connect", "timeouts.response", "timeouts.idle", "pool.idle")
+    ]
+    assert made.pool_connections == default("upstreams.NAME.pool.connections")
+
+
+def test_the_defaults_of_a_policy_are_those_of_the_model() -> None:
+    """A policy that writes out every documented default is the policy that writes nothing."""
+    written: dict[str, JsonValue] = {}
+    for key, schema in keys(SCHEMA["properties"]["defaults"], ""):
+        first, _, rest = key.partition(".")
+        if "default" in schema and first not in ("headers", "repair", "auth", "cors"):
+            if rest:
+                written.setdefault(first, {})[rest] = schema["default"]
+            else:
+                written[first] = schema["default"]
+    written["repair"] = {"level": default("repair")}
+    assert policy_of({}) == policy_of(written)
+    assert {
+        "mode",
+        "attempts",
+        "caps",
+        "feedback",
+        "limits",
+        "formats",
+        "envelope",
+        "error_status",
+        "unknown_keys",
+    } <= written.keys()
+    assert (default("limits.body"), size(default("limits.body"))) == ("1MiB", policy_of({}).max_body)
+
+
+def test_the_defaults_of_a_container_are_those_of_the_model() -> None:
+    at = "tools.NAME.container."
+    assert [default(at + key) for key in ("source", "expand", "auto_expand")] == [
+        default_of(Container, name) for name in ("source", "expand", "auto_expand")
+    ]
+    assert switch(default(at + "require_expansion")) == default_of(Container, "require_expansion")
+
+
+def test_the_example_names_every_section() -> None:
+    example = (ROOT / "config.example.yaml").read_text()
+    for word in (
+        "version:",
+        "listen:",
+        "admin:",
+        "upstreams:",
+        "defaults:",
+        "tools:",
+        "routes:",
+        "dispatch:",
+        "container:",
+        "passthrough:",
+        "upstream: none",
+        "lenient",
+    ):
+        assert word in example

@@ -1,0 +1,236 @@
+"""Where a tool's schema comes from, what it may refer to, and what is said where it cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
+from proxy.config.model import Tool
+
+OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def write(folder: Path, files: dict[str, object]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def tool(folder: Path, schema: object, *, documents: object = None, route: object = None) -> Tool:
+    """The tool x of a config whose catalogue has this schema."""
+    config = {
+        "version": 1,
+        "documents": documents or {},
+        "tools": {"x": {"schema": schema}},
+        "routes": [{"path": "/x", "upstream": "none", "tool": "x", **(route if isinstance(route, dict) else {})}],
+    }
+    write(folder, {"c.yaml": config})
+    return load(folder / "c.yaml", {}).config.routes[0].tools["x"]
+
+
+def mistakes(folder: Path, schema: object, **rest: object) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        tool(folder, schema, **rest)
+    return [str(mistake).replace(f"{folder}/", "") for mistake in caught.value.mistakes]
+
+
+def accepts(made: Tool, *values: object) -> list[bool]:
+    assert made.schema is not None
+    return [made.schema.check.accepts(value) for value in values]
+
+
+def test_a_schema_stands_in_place(tmp_path: Path) -> None:
+    assert [True, False] == accepts(tool(tmp_path, OBJECT), {"n": 1}, {"n": "x"})
+
+
+def test_a_schema_stands_in_a_yaml_or_a_json_file(tmp_path: Path) -> None:
+    write(tmp_path, {"s/a.yaml": "type: object\nrequired: [n]\nproperties: {n: {type: integer}}", "s/b.json": OBJECT})
+    assert [True, False] == accepts(tool(tmp_path, "s/a.yaml"), {"n": 1}, {"n": "x"})
+    assert [True, False] == accepts(tool(tmp_path, "s/b.json"), {"n": 1}, {"n": "x"})
+
+
+def test_one_file_may_hold_many_schemas(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"all.yaml": "tools:\n  - x\n  - {type: object, required: [n]}\na/b: {type: object, required: [m]}"}
+    )
+    assert [True, False] == accepts(tool(tmp_path, "all.yaml#/tools/1"), {"n": 1}, {})
+    assert [True, False] == accepts(tool(tmp_path, "all.yaml#/a~1b"), {"m": 1}, {})
+
+
+def test_a_part_of_a_file_may_refer_to_the_rest_of_it(tmp_path: Path) -> None:
+    write(tmp_path, {"all.yaml": "x: {type: object, properties: {n: {$ref: '#/number'}}}\nnumber: {type: integer}"})
+    assert [True, False] == accepts(tool(tmp_path, "all.yaml#/x"), {"n": 1}, {"n": "x"})
+
+
+def test_the_part_has_the_draft_its_file_names(tmp_path: Path) -> None:
+    draft_4 = "http://json-schema.org/draft-04/schema#"
+    part = {"properties": {"n": {"$ref": "#/n"}}}
+    write(tmp_path, {"all.json": {"$schema": draft_4, "x": part, "n": {"minimum": 0, "exclusiveMinimum": True}}})
+    assert [True, False] == accepts(tool(tmp_path, "all.json#/x"), {"n": 1}, {"n": 0})
+
+
+def test_a_reference_leads_to_files_below_the_schema_folder(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "s/tools/x.yaml": "properties: {n: {$ref: '../common.json#/$defs/n'}}",
+            "s/common.json": {"$defs": {"n": {"$ref": "deep/n.yaml"}}},
+            "s/deep/n.yaml": "type: integer",
+        },
+    )
+    made = tool(tmp_path, "s/tools/x.yaml")
+    assert [True, False] == accepts(made, {"n": 1}, {"n": "x"})
+    assert [True, False] == accepts(
+        tool(tmp_path, {"properties": {"n": {"$ref": "s/common.json#/$defs/n"}}}), {"n": 1}, {"n": "x"}
+    )
+    assert str(tmp_path) not in repr(made.schema and made.schema.check.schemas.documents)
+
+
+def test_files_may_refer_to_each_other(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.json": {"properties": {"b": {"$ref": "b.json"}}, "required": ["n"]},
+            "b.json": {"properties": {"a": {"$ref": "a.json"}}},
+        },
+    )
+    assert [True, False] == accepts(tool(tmp_path, "a.json"), {"n": 1, "b": {"a": {"n": 1}}}, {"n": 1, "b": {"a": {}}})
+
+
+def test_a_schema_with_an_id_finds_its_neighbours(tmp_path: Path) -> None:
+    write(tmp_path, {"s/x.json": {"$id": "https://example.com/x.json", "$ref": "n.json"}, "s/n.json": OBJECT})
+    assert [True, False] == accepts(tool(tmp_path, "s/x.json"), {"n": 1}, {})
+
+
+def test_registered_documents_are_found_by_their_uri(tmp_path: Path) -> None:
+    write(tmp_path, {"n.json": {"$defs": {"n": {"type": "integer"}}}})
+    schema = {"properties": {"n": {"$ref": "https://example.com/n#/$defs/n"}}}
+    made = tool(tmp_path, schema, documents={"https://example.com/n": "n.json"})
+    assert [True, False] == accepts(made, {"n": 1}, {"n": "x"})
+
+
+def test_nothing_is_ever_fetched(tmp_path: Path) -> None:
+    (found,) = mistakes(tmp_path, {"$ref": "https://example.com/n"})
+    assert "leads to a document that is not there" in found
+    assert "register it under `documents`; nothing is ever fetched" in found
+
+
+def test_a_reference_out_of_the_schema_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"secret.json": {}, "conf/s/x.json": {"$ref": "../../secret.json"}})
+    (found,) = mistakes(tmp_path / "conf", "s/x.json")
+    assert found.startswith(
+        "s/x.json:1:10  tool 'x'  $ref '../../secret.json' leaves it  (only files below the schema folder"
+    )
+
+
+def test_a_link_out_of_the_schema_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"secret.json": {}, "conf/x.json": {"$ref": "link.json"}})
+    (tmp_path / "conf/link.json").symlink_to(tmp_path / "secret.json")
+    (found,) = mistakes(tmp_path / "conf", "x.json")
+    assert "$ref 'link.json' leaves it" in found
+
+
+def test_a_schema_file_elsewhere_brings_its_own_folder(tmp_path: Path) -> None:
+    write(tmp_path, {"other/x.json": {"$ref": "n.json"}, "other/n.json": OBJECT, "conf/keep": ""})
+    assert [True, False] == accepts(tool(tmp_path / "conf", str(tmp_path / "other/x.json")), {"n": 1}, {})
+
+
+def test_a_reference_to_a_missing_file_is_told_where_it_stands(tmp_path: Path) -> None:
+    write(tmp_path, {"x.yaml": "properties:\n  n:\n    $ref: no.json\n"})
+    (found,) = mistakes(tmp_path, "x.yaml")
+    assert found.startswith("x.yaml:3:11  tool 'x'  $ref 'no.json' cannot be read: No such file or directory")
+
+
+def test_a_broken_schema_is_told_in_its_own_file_with_the_remedy(tmp_path: Path) -> None:
+    write(tmp_path, {"x.yaml": "properties:\n  n:\n    type: integer\n    exclusiveMinimum: true\n"})
+    (found,) = mistakes(tmp_path, "x.yaml")
+    assert found.startswith("x.yaml:4:23  tool 'x'  the schema does not compile: /properties/n/exclusiveMinimum: ")
+    assert "write the limit itself (`exclusiveMinimum: 0`) and drop `minimum`" in found
+
+
+def test_a_broken_schema_that_is_referred_to_is_told_in_its_own_file(tmp_path: Path) -> None:
+    write(tmp_path, {"x.json": {"$ref": "n.yaml"}, "n.yaml": "properties:\n  n: {type: 7}\n"})
+    (found,) = mistakes(tmp_path, "x.json")
+    assert found.startswith("n.yaml:2:13  tool 'x'  the schema does not compile: /properties/n/type: ")
+
+
+def test_a_file_that_cannot_be_parsed_is_told_in_its_own_file(tmp_path: Path) -> None:
+    write(tmp_path, {"x.json": '{"a": 1,\n}'})
+    (found,) = mistakes(tmp_path, "x.json")
+    assert found.startswith("x.json:2:1  not JSON: ")
+
+
+def test_a_pointer_into_nothing_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, {"x.json": {"a": {}}})
+    assert [
+        "has nothing" in text or "the file has nothing there" in text for text in mistakes(tmp_path, "x.json#/b")
+    ] == [True]
+
+
+def test_other_spellings_are_read_and_noted(tmp_path: Path) -> None:
+    made = tool(tmp_path, [{"name": "n", "type": "Int", "required": True}])
+    assert [True, False, False] == accepts(made, {"n": 1}, {"n": "x"}, {})
+    assert made.schema is not None
+    assert (
+        "a flat list of parameters read as an object schema",
+        "/properties/n: type 'Int' read as 'integer'",
+    ) == made.schema.notes
+
+
+def test_the_schema_id_depends_on_the_schema_and_all_it_refers_to(tmp_path: Path) -> None:
+    def schema_id(schema: object) -> str:
+        made = tool(tmp_path, schema).schema
+        assert made is not None
+        return made.schema_id
+
+    write(tmp_path, {"n.json": {"type": "integer"}})
+    first = schema_id({"properties": {"n": {"$ref": "n.json"}}, "required": ["n"]})
+    assert first == schema_id({"required": ["n"], "properties": {"n": {"$ref": "n.json"}}})
+    write(tmp_path, {"n.json": {"type": "number"}})
+    assert first != schema_id({"properties": {"n": {"$ref": "n.json"}}, "required": ["n"]})
+    assert 12 == len(first)
+
+
+def test_formats_can_be_switched_off(tmp_path: Path) -> None:
+    schema = {"properties": {"d": {"format": "date"}}}
+    assert [False] == accepts(tool(tmp_path, schema), {"d": "tomorrow"})
+    assert [True] == accepts(tool(tmp_path, schema, route={"formats": "off"}), {"d": "tomorrow"})
+
+
+API = {
+    "openapi": "3.0.3",
+    "paths": {
+        "/pets/{id}": {
+            "parameters": [{"in": "path", "name": "id", "required": True}],
+            "post": {
+                "operationId": "addPet",
+                "summary": "Adds a pet.",
+                "requestBody": {"content": {"application/json": {"schema": OBJECT}}},
+            },
+        }
+    },
+}
+
+
+def test_a_schema_comes_out_of_an_openapi_operation(tmp_path: Path) -> None:
+    write(tmp_path, {"api.json": API})
+    schema = {"openapi": "api.json", "operation": "addPet"}
+    made = tool(tmp_path, schema, route={"path": "/x/{id}"})
+    assert ([True, False], "Adds a pet.") == (accepts(made, {"n": 1}, {"n": "x"}), made.description)
+
+
+def test_an_openapi_operation_that_needs_more_than_the_route_gives_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, {"api.json": API})
+    (found,) = mistakes(tmp_path, {"openapi": "api.json", "operation": "addPet"})
+    assert "route '/x'  api.json: the operation needs the path parameter 'id'  (put it into the route's path" in found
+
+
+def test_an_unknown_openapi_operation_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, {"api.json": API})
+    (found,) = mistakes(tmp_path, {"openapi": "api.json", "operation": "addPets"})
+    assert found.endswith("tool 'x'  api.json: no operation 'addPets' in the description  (did you mean 'addPet'?)")

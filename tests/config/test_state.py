@@ -1,0 +1,154 @@
+"""`state:` of the config: urls of all kinds, what they must not be, and that no password of theirs is ever shown."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.app.store import settings_of
+from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
+from proxy.config.model import Config, SharedState, State, Topology
+from proxy.config.secrets import as_written
+from proxy.config.stateurl import UrlError, masked_url, parse_url
+from proxy.core.jsontext import dumps
+from proxy.state import RedisSettings, Tls
+
+SECRET = "planted-7b2f9c"
+REDIS = (("h", 6379),)
+
+
+def config_of(tmp_path: Path, state: str, **environ: str) -> Config:
+    (tmp_path / "c.yaml").write_text(
+        f"version: 1\nstate: {state}\nroutes: {{/a: {{upstream: none, tool: x, validation: off}}}}\n"
+    )
+    return load(tmp_path / "c.yaml", environ).config
+
+
+def told(tmp_path: Path, state: str, **environ: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, state, **environ)
+    return [mistake.message for mistake in caught.value.mistakes]
+
+
+@pytest.mark.parametrize(
+    ("url", "shared", "tls"),
+    [
+        ("redis://h", SharedState(hosts=REDIS), False),
+        ("valkey://h:1/2", SharedState(hosts=(("h", 1),), database=2), False),
+        ("rediss://u:p%40%2F@h", SharedState(hosts=REDIS, username="u", password="p@/"), True),
+        ("rediss://:p:q@[::1]:7", SharedState(hosts=(("::1", 7),), password="p:q"), True),
+        ("valkeys://h/", SharedState(hosts=REDIS), True),
+        (
+            "redis+sentinel://:p@a,b:1/tools/3",
+            SharedState(Topology.SENTINEL, (("a", 26379), ("b", 1)), database=3, service="tools", password="p"),
+            False,
+        ),
+        ("rediss+cluster://a:1,b", SharedState(Topology.CLUSTER, (("a", 1), ("b", 6379))), True),
+        ("redis+unix:///run/r.sock?database=4", SharedState(unix="/run/r.sock", database=4), False),
+    ],
+)
+def test_a_url_says_where_the_store_is(url: str, shared: SharedState, tls: bool) -> None:
+    assert (shared, tls) == parse_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://h", "does not begin with redis://"),
+        ("h:6379", "does not begin with redis://"),
+        ("redis://", "host or port cannot be read"),
+        ("redis://h:99999", "99999 is no port"),
+        ("redis://h/x", "the database is a number"),
+        ("redis://h/1/2", "ends with the number of a database"),
+        ("redis://a,b", "several hosts are a cluster or sentinels"),
+        ("redis://h?ssl=1", "a query that means nothing"),
+        ("redis+sentinel://a,b", "ends with the service's name"),
+        ("redis+cluster://a/1", "a cluster has no databases"),
+        ("redis+unix://run/r.sock", "redis+unix:///path"),
+    ],
+)
+def test_what_is_no_url_of_a_store_is_told_without_showing_it(tmp_path: Path, url: str, words: str) -> None:
+    with pytest.raises(UrlError, match=re.escape(words)):
+        parse_url(url)
+    secret = url.replace("://", f"://user:{SECRET}@", 1)
+    found = "\n".join(told(tmp_path, f'{{backend: redis, url: "{secret}"}}'))
+    assert found
+    assert SECRET not in found
+
+
+def test_everything_a_config_says_of_the_store_reaches_it(tmp_path: Path) -> None:
+    state = (
+        "{backend: redis, url: '${STORE}', prefix: mine, max_keys: 9, timeouts: {connect: 1s, operation: 20ms},"
+        " sentinel: {username: s, password: '${STORE}'}}"
+    )
+    made = config_of(tmp_path, state, STORE=f"rediss+sentinel://u:{SECRET}@a/tools").state
+    assert (9, "redis") == (made.max_keys, made.backend)
+    assert made.shared is not None
+    assert RedisSettings(
+        "sentinel", (("a", 26379),), service="tools", username="u", password=SECRET,
+        sentinel_username="s", sentinel_password=f"rediss+sentinel://u:{SECRET}@a/tools",
+        tls=Tls(), prefix="mine", connect_timeout=1.0, operation_timeout=0.02,
+    ) == settings_of(made.shared)  # fmt: skip
+
+
+def test_state_is_kept_in_memory_unless_the_config_says_otherwise(tmp_path: Path) -> None:
+    assert State("memory", 100_000, None) == config_of(tmp_path, "{}").state
+
+
+def test_the_defaults_of_a_shared_store_are_those_of_the_backend(tmp_path: Path) -> None:
+    shared = config_of(tmp_path, "{backend: redis, url: 'redis://127.0.0.1'}").state.shared
+    assert shared is not None
+    assert RedisSettings() == settings_of(shared)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("{backend: redis}", "`backend: redis` needs a url"),
+        ("{url: 'redis://h'}", "`url` has no effect on state in memory"),
+        ("{backend: memory, prefix: x}", "`prefix` has no effect on state in memory"),
+        ("{backend: redis, url: 'redis://h', tls: {}}", "`tls` has no effect on this url"),
+        ("{backend: redis, url: 'redis://h', sentinel: {password: x}}", "`sentinel` has no effect on this url"),
+        ("{backend: redis, url: 'redis://h', timeouts: {operation: 0}}", "a timeout of 0 lets nothing through"),
+        ("{backend: redis, url: 'rediss://h', tls: {ca: no.pem}}", "cannot read no.pem: No such file or directory"),
+        ("{backend: redis, url: 'redis://h', prefix: 'a*'}", "`prefix` expects up to 64 letters, digits and _ . : -"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_mistake(tmp_path: Path, state: str, words: str) -> None:
+    found = told(tmp_path, state)
+    assert 1 == len(found)
+    assert words in found[0]
+
+
+def test_a_missing_client_library_is_a_mistake_that_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    assert ["the client library `redis` is not there"] == told(tmp_path, "{backend: redis, url: 'redis://h'}")
+
+
+def test_no_dump_shows_a_password(tmp_path: Path) -> None:
+    state = f"{{backend: redis, url: 'rediss+sentinel://u:{SECRET}@h/s', sentinel: {{password: {SECRET}}}}}"
+    config = config_of(tmp_path, state)
+    assert SECRET not in dumps(as_written(config.written)).decode() + repr(config)
+    assert 2 == sum("better write ${NAME}" in note for note in config.notes)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("redis://h:1", "redis://h:1"),
+        ("redis://user:pw@h", "redis://user:***@h"),
+        ("redis://:p@w:x@h", "redis://:***@h"),
+        ("redis://token@h", "redis://***@h"),
+        ("redis://u:${PW}@h", "redis://u:${PW}@h"),
+        ("redis://u:a${PW}b@h", "redis://u:***@h"),
+        ("${REDIS_URL}", "${REDIS_URL}"),
+    ],
+)
+def test_a_dump_shows_what_is_a_reference_and_nothing_that_is_a_password(written: str, shown: str) -> None:
+    assert shown == masked_url(written)

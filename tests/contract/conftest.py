@@ -1,0 +1,22 @@
+"""The suites of `Upstream` run on asyncio's loop and, where it is installed, on uvloop's: they buffer differently."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pytest
+
+_BOTH_LOOPS: Final = ("test_upstream.py", "test_hostile_upstream.py")
+
+
+@pytest.hookimpl
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loops, by the name that stands in a test's id."""
+    if item.path.name not in _BOTH_LOOPS or importlib.util.find_spec("uvloop") is None:
+        return {"asyncio": asyncio.new_event_loop}
+    import uvloop
+
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

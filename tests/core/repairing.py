@@ -1,0 +1,71 @@
+"""What the tests of repair share: one call judged under a schema, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxy.core.decide import decide
+from proxy.core.jsontext import TextLimits, dumps
+from proxy.core.model import Conversation, Decision, Document, Forward, JsonValue, Reject, Rung, ToolCall, Violation
+from proxy.core.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
+from proxy.core.rules import PLUMBING_KEYS, TEXT_RULES, rules_for
+from proxy.core.textrepair import read_document
+from proxy.core.validation import compile_check
+
+LEVELS: Final = ("off", "basic", "standard", "lenient")
+
+
+def policy(
+    schema: JsonValue,
+    level: str = "standard",
+    switches: Mapping[str, bool] | None = None,
+    unknown_keys: UnknownKeys = UnknownKeys.SCHEMA,
+    mode: Mode = Mode.ENFORCE,
+) -> ToolPolicy:
+    """The policy of a tool with this schema at a repair level."""
+    on = rules_for(level, switches)
+    rules = RepairPolicy(on, PLUMBING_KEYS if "drop_unknown" in on else frozenset())
+    return ToolPolicy("tool", compile_check(schema), "f", repair=rules, unknown_keys=unknown_keys, mode=mode)
+
+
+def call(sent: str | bytes, rules: frozenset[str] = frozenset()) -> ToolCall:
+    """A call whose arguments arrived as this text."""
+    text = sent.encode() if isinstance(sent, str) else sent
+    document = read_document(text, TextLimits(), rules & frozenset(TEXT_RULES)) if text else Document(b"", None)
+    return ToolCall("tool", document, "call_1", Conversation("c-1", Rung.HEADER), text)
+
+
+def judged(sent: str | bytes, under: ToolPolicy) -> Decision:
+    return decide(call(sent, under.repair.rules), under)
+
+
+def outcome(
+    schema: JsonValue, sent: str | bytes, level: str = "standard", switches: Mapping[str, bool] | None = None
+) -> str:
+    """The text that would be sent, or the codes and paths of the refusal: `VAL-002 /a`."""
+    return told(judged(sent, policy(schema, level, switches)))
+
+
+def told(decision: Decision) -> str:
+    if isinstance(decision, Forward):
+        return decision.checked.arguments.decode()
+    return ", ".join(f"{v.code} {''.join(f'/{step}' for step in v.path)}".strip() for v in decision.failure.violations)
+
+
+def repairs(schema: JsonValue, sent: str | bytes, level: str = "standard") -> list[str]:
+    """The repairs of a forwarded call as `rule /path`."""
+    decision = judged(sent, policy(schema, level))
+    assert isinstance(decision, Forward), told(decision)
+    return [f"{made.rule} {''.join(f'/{step}' for step in made.path)}".strip() for made in decision.checked.repairs]
+
+
+def refused(schema: JsonValue, sent: str | bytes, level: str = "standard") -> tuple[Violation, ...]:
+    decision = judged(sent, policy(schema, level))
+    assert isinstance(decision, Reject), dumps(decision.checked.value)
+    return decision.failure.violations
+
+
+def obj(**properties: JsonValue) -> JsonValue:
+    """An object schema with these properties, none of them required."""
+    return {"type": "object", "properties": properties}

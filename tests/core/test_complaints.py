@@ -1,0 +1,413 @@
+"""What upstreams say about the arguments becomes violations with a path; what they say of other things does not."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core import codes
+from proxy.core.complaints import DIALECTS, STATUSES, Complaint, complaints
+from proxy.core.complaints.generic import RULE_PATTERNS, TYPE_PATTERNS
+from proxy.core.complaints.places import steps_of
+from proxy.core.complaints.wording import json_type_of
+from proxy.core.jsontext import dumps, format_pointer, parse
+from proxy.core.model import ABSENT, FeedbackLimits, JsonValue, Violation
+from proxy.core.validation import Check, compile_check
+from tests.core.values import SECRETS
+
+DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"
+GUARDS: Final = "not-complaints.json"
+# What is behind the table and reads where no dialect does.
+LAST_RESORTS: Final = {"gomind", "json-rpc"}
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((DATA / name).read_text(encoding="utf-8"))
+    return found
+
+
+FILES: Final = sorted(path.name for path in DATA.glob("*.json") if path.name != GUARDS)
+SAMPLES: Final = [(name, index, row) for name in FILES for index, row in enumerate(rows(name))]
+WEATHER: Final[JsonValue] = parse((DATA / "collect" / "schema.json").read_bytes())
+CHECK: Final = compile_check(WEATHER)
+
+
+def value(python: object) -> JsonValue:
+    """A value as the proxy reads it from JSON."""
+    return parse(json.dumps(python).encode())
+
+
+def check_of(row: dict[str, Any]) -> Check:
+    if isinstance(row["schema"], str):
+        assert "collect/schema.json" == row["schema"]
+        return CHECK
+    return compile_check(value(row["schema"]))
+
+
+def asked(row: dict[str, Any], status: int | None = None) -> Complaint | None:
+    body = row["body"].encode()
+    return complaints(status or row["status"], row["content_type"], body, check_of(row), value(row["sent"]))
+
+
+def told(text: str, sent: object, schema: object = None, *, limits: FeedbackLimits | None = None) -> Complaint | None:
+    """What a plain text of status 400 says about arguments."""
+    check = compile_check(value(schema)) if schema is not None else None
+    return complaints(400, "text/plain", text.encode(), check, value(sent), limits)
+
+
+def found(complaint: Complaint | None) -> list[tuple[str, str]]:
+    assert complaint is not None
+    return [(violation.code.name, format_pointer(violation.path)) for violation in complaint.violations]
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
+def test_a_complaint_becomes_violations_with_paths(row: dict[str, Any]) -> None:
+    complaint = asked(row)
+    assert sorted((one["code"], one["path"]) for one in row["expect"]) == sorted(found(complaint))
+    assert complaint is not None
+    assert row["dialect"] == complaint.dialect
+    by_path = {format_pointer(violation.path): violation for violation in complaint.violations}
+    for one in row["expect"]:
+        assert one.get("expected", by_path[one["path"]].expected) == by_path[one["path"]].expected
+
+
+def test_every_dialect_has_samples_that_it_reads() -> None:
+    read = {(row["dialect"], name) for name, _, row in SAMPLES}
+    unread = [
+        (dialect.name, name) for dialect in DIALECTS for name in dialect.samples if (dialect.name, name) not in read
+    ]
+    assert [] == unread
+
+
+def test_every_sample_file_belongs_to_a_dialect() -> None:
+    assert set(FILES) == {name for dialect in DIALECTS for name in dialect.samples}
+    assert {row["dialect"] for *_, row in SAMPLES} <= {dialect.name for dialect in DIALECTS} | LAST_RESORTS
+
+
+def test_every_sample_says_where_it_is_from() -> None:
+    unsaid = [
+        (name, index)
+        for name, index, row in SAMPLES
+        if not (row["versions"] if row["how"] == "ran" else row["how"] == "documented" and row["source"])
+    ]
+    assert [] == unsaid
+
+
+# --- what is no complaint about arguments -----------------------------------------------------------------------------
+@pytest.mark.parametrize("row", rows(GUARDS), ids=[row["what"] for row in rows(GUARDS)])
+def test_other_errors_are_left_alone(row: dict[str, Any]) -> None:
+    sent = value({"lat": 1, "lon": 2, "city": "Paris"})
+    for check in (CHECK, None):
+        assert complaints(row["status"], row["content_type"], row["body"].encode(), check, sent) is None
+
+
+def test_there_are_at_least_thirty_errors_that_are_left_alone() -> None:
+    assert len(rows(GUARDS)) >= 30
+
+
+@pytest.mark.parametrize("status", [200, 302, 401, 403, 405, 408, 410, 413, 415, 429, 500, 502, 503])
+def test_other_statuses_say_themselves_who_is_at_fault(status: int) -> None:
+    assert {400, 404, 409, 422} == STATUSES
+    assert asked(rows("go-json.json")[0], status) is None
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422])
+def test_a_type_error_is_read_with_each_status_that_can_mean_it(status: int) -> None:
+    text = b"json: cannot unmarshal string into Go struct field WeatherRequest.lat of type float64"
+    complaint = complaints(status, "text/plain", text, CHECK, value({"lat": "abc"}))
+    assert [("VAL-002", "/lat")] == found(complaint)
+
+
+def test_not_found_is_no_complaint_about_the_field_that_was_looked_up() -> None:
+    body = b'{"errors": {"city": ["is not known"]}}'
+    sent = value({"lat": 1, "city": "Pari"})
+    assert complaints(404, "application/json", body, CHECK, sent) is None
+    assert [("VAL-003", "/city")] == found(complaints(422, "application/json", body, CHECK, sent))
+
+
+# --- GoMind -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("pattern", TYPE_PATTERNS + RULE_PATTERNS)
+def test_a_pattern_of_the_seed_without_a_path_still_counts(pattern: str) -> None:
+    complaint = told(f"Bad input: it {pattern.upper()} x", {"lat": 1})
+    assert complaint is not None
+    assert ("gomind", (), pattern in TYPE_PATTERNS) == (
+        complaint.dialect, complaint.violations, complaint.type_related,
+    )  # fmt: skip
+
+
+def test_a_business_rule_of_the_seed_is_a_validation_error() -> None:
+    schema = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    complaint = told("Amount must be greater than 0", {"amount": -5}, schema)
+    assert complaint == Complaint(
+        "sentence",
+        (
+            Violation(
+                codes.CONSTRAINT,
+                ("amount",),
+                "The tool refuses this value",
+                "number",
+                "The tool says: /amount must be greater than 0",
+                value=-5,
+            ),
+        ),
+        "must be greater than 0",
+        False,
+    )
+
+
+def test_a_type_error_of_go_is_told_whole() -> None:
+    complaint = told(
+        "json: cannot unmarshal string into Go struct field WeatherRequest.lat of type float64",
+        {"lat": "35.6897"},
+        {"type": "object", "properties": {"lat": {"minimum": -90, "maximum": 90}}},
+    )
+    words = "cannot unmarshal string into Go struct field WeatherRequest.lat of type float64"
+    violation = Violation(
+        codes.TYPE_MISMATCH,
+        ("lat",),
+        "Type mismatch: expected number, got string",
+        "number",
+        f"The tool says: {words}",
+        value="35.6897",
+    )
+    assert complaint == Complaint("go-json", (violation,), words, True)
+
+
+def test_the_schema_says_more_of_the_same_type_than_the_tool() -> None:
+    complaint = told(
+        "json: cannot unmarshal string into Go struct field W.lat of type float64",
+        {"lat": "x"},
+        {"type": "object", "properties": {"lat": {"type": "number", "minimum": -90}}},
+    )
+    assert complaint is not None
+    assert ["number (at least -90)"] == [violation.expected for violation in complaint.violations]
+
+
+def test_a_type_that_only_the_tool_knows_is_not_contradicted_by_the_schema() -> None:
+    schema = {"type": "object", "properties": {"when": {"type": "string"}}}
+    complaint = told("when has the wrong type", {"when": "noon"}, schema)
+    assert complaint is not None
+    shown_type = [(violation.message, violation.expected) for violation in complaint.violations]
+    assert [("Type mismatch: expected another type, got string", "")] == shown_type
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("steps", "written"),
+    [
+        (("lat",), "lat"),
+        (("lat",), "/lat"),
+        (("lat",), "#/lat"),
+        (("lat",), "$.lat"),
+        (("lat",), ".lat"),
+        (("lat",), "$['lat']"),
+        (("body", "place", "lat"), "body.place.lat"),
+        (("stops", "1", "lat"), "stops[1].lat"),
+        (("stops", "1", "lat"), "stops.1.lat"),
+        (("stops", "1", "lat"), "/stops/1/lat"),
+        (("place", "lat"), "place -> lat"),
+        (("a/b", "m~n"), "/a~1b/m~0n"),
+        (("a.b",), '["a.b"]'),
+        ((), ""),
+        ((), "$"),
+    ],
+)
+def test_a_place_is_cut_into_steps_however_it_is_written(steps: tuple[str, ...], written: str) -> None:
+    assert steps == steps_of(written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "lat",
+        "Lat",
+        "LAT",
+        "body.lat",
+        "$.lat",
+        "/lat",
+        "input.lat",
+        "WeatherRequest.Lat",
+        "arguments/lat",
+        "data.body.lat",
+    ],
+)
+def test_an_argument_is_found_under_every_spelling_of_its_place(written: str) -> None:
+    body = dumps({"errors": [{"field": written, "message": "must be a number"}]})
+    for check in (CHECK, None):
+        complaint = complaints(400, "application/json", body, check, value({"lat": "abc"}))
+        assert [("VAL-002", "/lat")] == found(complaint)
+
+
+def test_the_spelling_of_the_schema_wins_over_the_framework_s() -> None:
+    schema = {"type": "object", "properties": {"airQuality": {"type": "object", "properties": {"maxAge": {}}}}}
+    text = "Key: 'Request.AirQuality.MaxAge' Error:Field validation for 'MaxAge' failed on the 'required' tag"
+    complaint = told(text, {"airQuality": {}}, schema)
+    assert [("VAL-001", "/airQuality/maxAge")] == found(complaint)
+
+
+def test_an_argument_called_like_a_prefix_is_that_argument() -> None:
+    schema = {"type": "object", "properties": {"body": {"type": "string"}}}
+    body = b'{"errors": [{"field": "body", "message": "must be a string"}]}'
+    complaint = complaints(400, "application/json", body, compile_check(value(schema)), value({"body": 1}))
+    assert [("VAL-002", "/body")] == found(complaint)
+
+
+def test_an_index_that_go_leaves_out_is_found_by_the_type_it_reports() -> None:
+    text = "json: cannot unmarshal string into Go struct field Stop.stops.lat of type float64"
+    assert [("VAL-002", "/stops/1/lat")] == found(told(text, {"stops": [{"lat": 1}, {"lat": "x"}]}))
+    assert [("VAL-002", "/stops")] == found(told(text, {"stops": [{"lat": "y"}, {"lat": "x"}]}))
+
+
+def test_a_value_that_could_be_one_of_several_gets_no_path() -> None:
+    complaint = told('invalid type: string "abc", expected f64 at line 1 column 9', {"a": "abc", "b": "abc"})
+    assert complaint is not None
+    assert ((), True) == (complaint.violations, bool(complaint.words))
+
+
+def test_a_field_that_only_the_tool_knows_is_named_as_the_tool_names_it() -> None:
+    body = b'{"detail": [{"type": "missing", "loc": ["body", "country"], "msg": "Field required", "input": {}}]}'
+    complaint = complaints(422, "application/json", body, CHECK, value({"lat": 1}))
+    assert [("VAL-001", "/country")] == found(complaint)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("number", "float64"), ("number", "java.lang.Double"), ("number", "System.Double"), ("integer", "*int32"),
+        ("integer", "u8"), ("string", "a string"), ("boolean", "bool"), ("array", "[]string"), ("array", "a sequence"),
+        ("array", "List<String>"), ("object", "map[string]float64"), ("object", "struct { Lat float64 }"),
+        ("null", "NoneType"), ("", "main.WeatherRequest"), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_type_s_name_is_understood_in_every_language(kind: str, written: str) -> None:
+    assert kind == json_type_of(written)
+
+
+# --- never too much ---------------------------------------------------------------------------------------------------
+def shown(complaint: Complaint | None) -> str:
+    """Everything of a complaint that a model may see."""
+    if complaint is None:
+        return ""
+    parts = [complaint.words]
+    for violation in complaint.violations:
+        parts += [violation.message, violation.expected, violation.hint, format_pointer(violation.path)]
+    return "\n".join(parts)
+
+
+TEMPLATES: Final = [
+    'json: unknown field "{}"',
+    'invalid type: string "{}", expected f64',
+    'Cannot deserialize value of type `java.lang.Double` from String "{}": not a valid `Double` value',
+    '{{"errors": {{"lat": ["{} is not a number"]}}}}',
+    '{{"detail": [{{"loc": ["body", "lat"], "msg": "bad {}", "type": "float_type"}}]}}',
+    '{{"detail": [{{"loc": ["body", "{}"], "msg": "Field required", "type": "missing"}}]}}',
+    "lat is required, got {}",
+    "type mismatch near {}",
+    "1 validation error for X\nlat\n  Input {} bad [type=float_type, input_value='{}']",
+]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_credential_in_a_tool_s_words_is_never_shown(template: str, secret: str) -> None:
+    assert secret not in shown(told(template.format(secret, secret), {"lat": "x", "note": secret}, WEATHER))
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("secret", ["hunter2", "correct horse battery staple", "pin 7", "Zürich-9"])
+def test_a_secret_argument_that_the_tool_repeats_is_never_shown(template: str, secret: str) -> None:
+    text = template.format(secret, secret)
+    assert secret not in shown(told(text, {"lat": "x", "password": secret, "deep": [{"apiKey": secret}]}, WEATHER))
+
+
+def test_a_secret_that_the_schema_marks_is_never_shown() -> None:
+    schema = {"type": "object", "properties": {"lat": {}, "mother": {"type": "string", "x-sensitive": True}}}
+    sent = {"lat": "x", "mother": "Rosalind"}
+    text = 'json: unknown field "lat"; type mismatch: Rosalind'
+    assert "Rosalind" not in shown(told(text, sent, schema))
+    assert "Rosalind" not in shown(told(text, sent, limits=FeedbackLimits(secret_names=frozenset({"mother"}))))
+
+
+def test_words_are_left_out_where_there_are_more_secrets_than_can_be_looked_for() -> None:
+    sent = {"lat": "x", "tokens": [f"secret{index}" for index in range(300)]}
+    complaint = told("lat is required, got secret299", sent, WEATHER)
+    assert complaint is not None
+    assert "" == complaint.words
+    assert "secret" not in shown(complaint)
+
+
+def test_what_is_shown_is_one_line_and_bounded() -> None:
+    text = "json: cannot unmarshal string into Go struct field W.lat of type " + "x" * 10_000 + "\n\n\x1b[31m"
+    complaint = told(text, {"lat": "x"}, WEATHER)
+    assert complaint is not None
+    assert len(complaint.words) <= 300
+    assert all(line.isprintable() for line in shown(complaint).split("\n"))
+
+
+def test_a_flood_of_errors_is_cut() -> None:
+    body = dumps(
+        {"detail": [{"loc": [str(index)], "msg": "Field required", "type": "missing"} for index in range(900)]}
+    )
+    complaint = complaints(422, "application/json", body, CHECK, value({}))
+    assert complaint is not None
+    assert len(complaint.violations) <= 20
+
+
+def test_what_stands_behind_64_kib_is_not_looked_at() -> None:
+    far = b" " * 70_000 + b"json: cannot unmarshal string into Go struct field W.lat of type float64"
+    assert complaints(400, "text/plain", far, CHECK, value({"lat": "x"})) is None
+
+
+FRAGMENTS: Final = [
+    "cannot unmarshal string into Go struct field ", "Key: 'A.b' Error:Field validation for '", "lat\n  x",
+    "Cannot deserialize value of type `a` from String \"x\": ", 'invalid type: string "', "data/a/a/a/", "a.a.a.",
+    "✖ Invalid input", '"lat" must be', "The The The ", "Missing required field ", "lat: ", "[{", '{"', " -> ", "<",
+    "(through reference chain: ", "'x' is a\n\nFailed validating 'type' in schema", "\n\nOn instance", "items ",
+    "expected one of ",
+]  # fmt: skip
+# Keys that dialects look for.
+KEYS: Final = [
+    "errors", "loc", "msg", "type", "path", "code", "message", "field", "lat", "detail", "keyword", "instancePath",
+    "params", "error", "source", "pointer", "location", "name", "reason", "context", "_errors", "properties", "items",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_no_body_takes_long_to_read(fragment: str) -> None:
+    sent = value({"stops": [{"lat": index} for index in range(5000)], "lat": 1, "password": "hunter22"})
+    started = time.process_time()
+    for body in ((fragment * 70_000)[:65_000].encode(), dumps({"errors": [(fragment * 400)[:400]] * 140})):
+        complaints(400, "application/json", body, CHECK, sent)
+    assert time.process_time() - started < 2  # a tenth of it on an idle machine; backtracking would take minutes
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(SECRETS + FRAGMENTS),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | st.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    status=st.sampled_from(sorted(STATUSES)),
+    content_type=st.sampled_from(["application/json", "text/html", "", "text/plain; charset=utf-8"]),
+    body=st.binary(max_size=400) | st.text().map(str.encode) | json_values.map(lambda one: json.dumps(one).encode()),
+    sent=json_values,
+)
+def test_whatever_an_upstream_sends_nothing_is_raised_and_no_secret_is_shown(
+    status: int, content_type: str, body: bytes, sent: Any
+) -> None:
+    for arguments in (value(sent), ABSENT):
+        complaint = complaints(status, content_type, body, CHECK, arguments)
+        assert not any(secret in shown(complaint) for secret in SECRETS)
+        assert complaint is None or (len(complaint.words) <= 300 and len(complaint.violations) <= 20)

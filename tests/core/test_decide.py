@@ -1,0 +1,180 @@
+"""The one decision: what goes on as it came, what goes on repaired, what ends here, and who said so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from proxy.core import codes
+from proxy.core.codes import Severity
+from proxy.core.decide import decide
+from proxy.core.model import CheckedCall, Container, Document, Forward, JsonValue, Reject, Repair, Violation
+from proxy.core.policy import Mode, UnknownKeys
+from tests.core.repairing import call, judged, obj, policy, told
+
+INT: Final[JsonValue] = {"type": "integer"}
+STR: Final[JsonValue] = {"type": "string"}
+NEEDS_A: Final[JsonValue] = {**obj(a=INT), "required": ["a"]}
+
+
+def test_a_valid_call_goes_on_as_the_very_bytes_that_came() -> None:
+    sent = call(' {"a" : 1 , "b":1.10}\n')
+    assert isinstance(sent.arguments, Document)
+    assert Forward(CheckedCall(sent, b' {"a" : 1 , "b":1.10}\n', sent.arguments.value)) == decide(sent, policy(NEEDS_A))
+
+
+def test_a_repaired_call_is_written_anew_with_what_was_done() -> None:
+    sent = call('{"a":"1"}')
+    assert Forward(CheckedCall(sent, b'{"a":1}', {"a": 1}, (Repair("string_to_integer", ("a",)),))) == decide(
+        sent, policy(NEEDS_A)
+    )
+
+
+def test_text_repairs_come_before_the_others_in_the_books() -> None:
+    decision = judged('```json\n{"a":"1"}\n```', policy(NEEDS_A))
+    assert isinstance(decision, Forward)
+    assert (Repair("code_fence", ()), Repair("string_to_integer", ("a",))) == decision.checked.repairs
+    assert b'{"a":1}' == decision.checked.arguments
+
+
+def test_a_refused_call_says_what_was_sent_and_what_is_wrong() -> None:
+    decision = judged('{"a":"x"}', policy(NEEDS_A))
+    assert isinstance(decision, Reject)
+    assert (codes.INVALID_ARGUMENTS, {"a": "x"}) == (decision.failure.code, decision.failure.sent)
+    assert "VAL-002 /a" == told(decision)
+
+
+def test_unreadable_json_ends_here_whatever_the_mode_of_validation() -> None:
+    assert "VAL-004" == told(judged('{"a":1', policy(NEEDS_A)))
+    assert "VAL-004" == told(judged('{"a":1', replace(policy(NEEDS_A), check=None)))
+
+
+@pytest.mark.parametrize(
+    ("expected", "schema", "sent", "level"),
+    [
+        ("{}", obj(a=INT), "", "standard"),
+        ("{}", obj(a=INT), "null", "standard"),
+        ("VAL-001 /a", NEEDS_A, "", "standard"),
+        ("VAL-001 /a", NEEDS_A, "null", "standard"),
+        ("null", {"type": ["object", "null"]}, "null", "standard"),
+        ("VAL-004", obj(a=INT), "", "off"),
+        ("VAL-002", obj(a=INT), "null", "off"),
+        ("{}", True, "", "standard"),
+    ],
+)
+def test_no_arguments_are_no_arguments_only_where_none_are_needed(
+    expected: str, schema: JsonValue, sent: str, level: str
+) -> None:
+    assert expected == told(judged(sent, policy(schema, level)))
+
+
+def test_without_validation_a_readable_call_goes_on() -> None:
+    assert '{"a":"x"}' == told(judged('{"a":"x"}', replace(policy(NEEDS_A), check=None)))
+
+
+def test_a_container_takes_no_parameters_and_is_not_validated() -> None:
+    container = replace(policy(NEEDS_A), container=Container("Math"))
+    assert "{}" == told(judged("{}", container))
+    decision = judged('{"a":1}', container)
+    assert isinstance(decision, Reject)
+    assert codes.CONTAINER_INVOCATION is decision.failure.code
+
+
+# --- report-only ----------------------------------------------------------------------------------------------------
+def test_report_only_sends_the_clients_bytes_and_keeps_what_would_have_been() -> None:
+    reporting = policy(NEEDS_A, mode=Mode.REPORT)
+    refused, repaired, clean = (judged(sent, reporting) for sent in ('{"a":"x"}', '{"a":"1"}', '{"a":1}'))
+    assert isinstance(refused, Forward)
+    assert isinstance(repaired, Forward)
+    assert isinstance(clean, Forward)
+    assert (b'{"a":"x"}', {"a": "x"}, False) == (
+        refused.checked.arguments,
+        refused.checked.value,
+        refused.checked.enforced,
+    )
+    assert refused.checked.would is not None
+    assert codes.INVALID_ARGUMENTS is refused.checked.would.code
+    assert (b'{"a":"1"}', (Repair("string_to_integer", ("a",)),), False) == (
+        repaired.checked.arguments, repaired.checked.repairs, repaired.checked.enforced,
+    )  # fmt: skip
+    assert (b'{"a":1}', (), True) == (clean.checked.arguments, clean.checked.repairs, clean.checked.enforced)
+
+
+def test_report_only_sends_what_nobody_can_read_as_it_came() -> None:
+    decision = judged(b'{"a":\xff', policy(NEEDS_A, mode=Mode.REPORT))
+    assert isinstance(decision, Forward)
+    assert b'{"a":\xff' == decision.checked.arguments
+
+
+# --- unknown keys ---------------------------------------------------------------------------------------------------
+def test_unknown_keys_are_the_schemas_business_a_warning_or_an_error() -> None:
+    sent = '{"a":1,"zzz":2}'
+    assert sent == told(judged(sent, policy(NEEDS_A)))
+    warned = judged(sent, policy(NEEDS_A, unknown_keys=UnknownKeys.WARN))
+    assert isinstance(warned, Forward)
+    assert [("zzz",)] == [violation.path for violation in warned.checked.warnings]
+    assert "VAL-005 /zzz" == told(judged(sent, policy(NEEDS_A, unknown_keys=UnknownKeys.REFUSE)))
+
+
+@pytest.mark.parametrize(
+    ("expected", "schema", "sent"),
+    [
+        ('{"max_items":5}', obj(max_items=INT), '{"maxItems":5}'),
+        ('{"max_items":5}', obj(max_items=INT), '{"maxItems":"5"}'),
+        ('{"a":[{"max_items":5}]}', obj(a={"type": "array", "items": obj(max_items=INT)}), '{"a":[{"MaxItems":5}]}'),
+        ("VAL-005 /maxItems", obj(max_items=INT), '{"maxItems":5,"max_items":6}'),
+        ("VAL-005 /maxItem", obj(max_items=INT), '{"maxItem":5}'),
+        ("VAL-005 /maxItems", obj(max_items=INT) | {"x-repair": "off"}, '{"maxItems":5}'),
+        ('{"x":{"anyKey":1}}', obj(x={"type": "object"}), '{"x":{"anyKey":1}}'),
+        (
+            '{"startDate":1}',
+            {"type": "object", "properties": {"start_date": INT}, "anyOf": [obj(startDate=INT)]},
+            '{"startDate":1}',
+        ),
+    ],
+)
+def test_where_unknown_keys_are_refused_a_key_in_another_spelling_is_repaired(
+    expected: str, schema: JsonValue, sent: str
+) -> None:
+    assert expected == told(judged(sent, policy(schema, unknown_keys=UnknownKeys.REFUSE)))
+
+
+def test_a_key_in_another_spelling_is_recorded_and_left_alone_elsewhere() -> None:
+    sent = '{"maxItems":5}'
+    decision = judged(sent, policy(obj(max_items=INT), unknown_keys=UnknownKeys.REFUSE))
+    assert isinstance(decision, Forward)
+    assert (Repair("key_case", ("maxItems",)),) == decision.checked.repairs
+    assert sent == told(judged(sent, policy(obj(max_items=INT))))
+    assert "VAL-005 /maxItems" == told(judged(sent, policy(obj(max_items=INT), "basic", None, UnknownKeys.REFUSE)))
+
+
+# --- severities -----------------------------------------------------------------------------------------------------
+def test_what_the_schema_calls_a_warning_is_told_and_sent() -> None:
+    schema = obj(a={"type": "integer", "maximum": 5, "x-severity": {"maximum": "warning"}}, old={"deprecated": True})
+    decision = judged('{"a":9,"old":1}', policy(schema))
+    assert isinstance(decision, Forward)
+    assert b'{"a":9,"old":1}' == decision.checked.arguments
+    assert [
+        Violation(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 5", "integer (at most 5)",
+                  severity=Severity.WARNING, value=9),
+        Violation(codes.UNKNOWN_FIELD, ("old",), "Field 'old' is deprecated", severity=Severity.WARNING),
+    ] == list(decision.checked.warnings)  # fmt: skip
+    assert "VAL-002 /a" == told(judged('{"a":"x"}', policy(schema)))
+
+
+def test_a_warning_about_a_missing_key_does_not_hide_an_unknown_one() -> None:
+    schema: JsonValue = {
+        "properties": {"path": STR}, "allOf": [{"required": ["path"], "x-severity": "warning"}],
+        "additionalProperties": False,
+    }  # fmt: skip
+    assert "VAL-005 /file_path" in told(judged('{"file_path":"x"}', policy(schema)))
+
+
+def test_a_call_that_is_too_much_to_repair_is_refused_and_told_so() -> None:
+    sent = "[" + ",".join(['"1"'] * 90_000) + "]"
+    decision = judged(sent, policy({"items": {"anyOf": [INT, {"type": "object"}]}}))
+    assert isinstance(decision, Reject)
+    assert decision.failure.hint.startswith("The arguments are too large or too deeply nested to be repaired")
+    assert {"VAL-002"} == {violation.code.name for violation in decision.failure.violations}

@@ -1,0 +1,145 @@
+"""Spellings of real tool catalogues: what is read as JSON Schema, and what is left alone."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from proxy.core.dialects import normalise, remedy
+from proxy.core.model import JsonValue, Pointer
+from proxy.core.validation import SchemaError, compile_check
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("number", "float float32 float64 double Float FLOAT64 Number"),
+        ("integer", "int int32 int64 long byte Int32 INTEGER Long"),
+        ("boolean", "bool Bool Boolean BOOLEAN"),
+        ("string", "str char String CHAR"),
+        ("object", "dict map HashMap hashmap Object Dict"),
+        ("array", "list tuple ArrayList List Array"),
+        ("null", "None none Null"),
+    ],
+)
+def test_type_names_of_other_languages_are_read_in_any_case(kind: str, names: str) -> None:
+    assert [{"type": kind}] * len(names.split()) == [normalise({"type": name})[0] for name in names.split()]
+
+
+def test_any_means_no_type() -> None:
+    assert ({"description": "x"}, (": type 'Any' read as any type",)) == normalise({"type": "Any", "description": "x"})
+
+
+def test_lists_of_types_are_read_too_and_repeats_vanish() -> None:
+    assert {"type": ["integer", "null"]} == normalise({"type": ["int", "None"]})[0]
+    assert {"type": "integer"} == normalise({"type": ["int", "integer"]})[0]
+    assert {} == normalise({"type": ["int", "any"]})[0]
+
+
+def test_every_place_that_holds_a_schema_is_looked_at() -> None:
+    schema = {
+        "properties": {"a": {"type": "int"}}, "items": {"type": "int"}, "anyOf": [{"type": "int"}],
+        "$defs": {"d": {"type": "int"}},
+        "additionalProperties": {"type": "int"}, "prefixItems": [{}, {"type": "int"}], "not": {"type": "int"},
+        "patternProperties": {"^x": {"type": "int"}}, "if": {"type": "int"}, "dependentSchemas": {"a": {"type": "int"}},
+    }  # fmt: skip
+    made, notes = normalise(schema)
+    assert "int'" not in repr(made).replace("'integer'", "")
+    assert 10 == len(notes)
+
+
+def test_data_and_names_that_look_like_types_are_left_alone() -> None:
+    schema = {
+        "properties": {"type": {"type": "string"}, "float": {"enum": [{"type": "int"}], "const": {"type": "int"}}},
+        "default": {"type": "float"}, "examples": [{"type": "dict"}], "x-note": {"type": "int"}, "required": ["type"],
+    }  # fmt: skip
+    made, notes = normalise(schema)
+    assert made is schema
+    assert () == notes
+
+
+def test_a_property_called_type_is_a_schema_of_its_own() -> None:
+    assert {"properties": {"type": {"type": "integer"}}} == normalise({"properties": {"type": {"type": "int"}}})[0]
+
+
+def test_what_is_given_is_never_changed() -> None:
+    schema = {"type": "Dict", "properties": {"a": {"type": "int"}, "b": {"anyOf": [{"type": "bool"}]}}}
+    before = copy.deepcopy(schema)
+    made, _ = normalise(schema)
+    assert before == schema
+    assert {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"anyOf": [{"type": "boolean"}]}}} == made
+
+
+def test_parts_that_are_right_stay_the_same_objects() -> None:
+    right = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    assert normalise(right)[0] is right
+    assert normalise({"properties": {"a": right, "b": {"type": "int"}}})[0]["properties"]["a"] is right
+
+
+def test_a_flat_list_of_parameters_is_an_object() -> None:
+    made, notes = normalise(
+        [
+            {"name": "lat", "type": "float64", "required": True, "description": "Latitude"},
+            {"name": "units", "type": "String", "enum": ["metric"], "required": False},
+            {"name": "note"},
+        ]
+    )
+    assert {
+        "type": "object",
+        "properties": {
+            "lat": {"type": "number", "description": "Latitude"},
+            "units": {"type": "string", "enum": ["metric"]},
+            "note": {},
+        },
+        "required": ["lat"],
+    } == made
+    assert (
+        "a flat list of parameters read as an object schema",
+        "/properties/lat: type 'float64' read as 'number'",
+        "/properties/units: type 'String' read as 'string'",
+    ) == notes
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        [],
+        [1],
+        [{"type": "int"}],
+        [{"name": 1}],
+        [{"name": "a"}, {"name": "a"}],
+        [{"name": "a", "required": "yes"}],
+        True,
+        False,
+        None,
+        7,
+        "x",
+    ],
+)
+def test_what_is_no_schema_and_no_list_of_parameters_is_left_alone(schema: JsonValue) -> None:
+    assert (schema, ()) == normalise(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "words"),
+    [
+        ({"minimum": 1, "exclusiveMinimum": True}, ("exclusiveMinimum",),
+         "write the limit itself (`exclusiveMinimum: 0`) and drop `minimum`"),
+        ({"exclusiveMaximum": False}, ("exclusiveMaximum",), "drop `maximum`"),
+        ({"items": [{}]}, ("items",), "is called `prefixItems` since 2020-12"),
+        ({"properties": {"a": {"required": True}}}, ("properties", "a", "required"), "`required: [name]`"),
+        ({"type": "strng"}, ("type",), "did you mean 'string'?"),
+        ({"type": "date"}, ("type",), "a type is one of null, boolean, integer"),
+        ({"enum": "a"}, ("enum",), "`enum` takes a list of values"),
+    ],
+)  # fmt: skip
+def test_a_schema_that_fails_its_own_rules_has_a_remedy(schema: JsonValue, path: Pointer, words: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        compile_check(normalise(schema)[0])
+    assert path == caught.value.path
+    assert words in remedy(schema, caught.value.path)
+
+
+def test_where_nothing_better_is_known_nothing_is_said() -> None:
+    assert ["", "", ""] == [remedy({"pattern": 1}, ("pattern",)), remedy({}, ("no", "such")), remedy({}, ())]

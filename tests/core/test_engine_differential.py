@@ -1,0 +1,205 @@
+"""Our engine against jsonschema and jsonschema-rs, on schemas and values that nobody wrote.
+
+Verdicts must agree with both; the set of (path, keyword) that is reported must be jsonschema's. Where ours differs on
+purpose, `reported_by_oracle` says so, once: `propertyNames` is reported as itself (with the key), not as what the key
+breaks inside it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import jsonschema
+import jsonschema_rs
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from proxy.core.jsontext import parse, plain
+from proxy.core.validation import BrokenKeyword, SchemaError, compile_check
+
+DRAFTS: Final = {
+    "http://json-schema.org/draft-04/schema#": (jsonschema.Draft4Validator, jsonschema_rs.Draft4Validator),
+    "http://json-schema.org/draft-06/schema#": (jsonschema.Draft6Validator, jsonschema_rs.Draft6Validator),
+    "http://json-schema.org/draft-07/schema#": (jsonschema.Draft7Validator, jsonschema_rs.Draft7Validator),
+    "https://json-schema.org/draft/2019-09/schema": (
+        jsonschema.Draft201909Validator,
+        jsonschema_rs.Draft201909Validator,
+    ),
+    "https://json-schema.org/draft/2020-12/schema": (
+        jsonschema.Draft202012Validator,
+        jsonschema_rs.Draft202012Validator,
+    ),
+}
+
+SETTINGS: Final = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+
+KEYS: Final = st.sampled_from(["a", "b", "c", "kind", "aa"])
+SCALARS: Final = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 5),
+    st.sampled_from([0.5, 1.0, 2.5, -0.5, 3.0, 10**20, 1e300]),
+    st.sampled_from(["", "a", "b", "aa", "ab1", "é", "\U0001f600", "x\n"]),
+)
+VALUES: Final = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=10,
+)
+TYPES: Final = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
+SMALL: Final = st.integers(0, 3)
+NUMBERS: Final = st.sampled_from([-1, 0, 1, 2, 3, 0.5, 1.5, 2.0])
+PATTERNS: Final = st.sampled_from(["^a", "b$", "a", "^[a-c]+$", "[0-9]", "^.$", "(a|b)1?"])
+
+
+def _schemas(draft: str) -> st.SearchStrategy[Any]:
+    number = list(DRAFTS).index(draft)
+    plain: dict[str, Any] = {
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
+        "enum": st.lists(VALUES, min_size=1, max_size=4, unique_by=lambda value: json.dumps(value, sort_keys=True)),
+        "minLength": SMALL,
+        "maxLength": SMALL,
+        "pattern": PATTERNS,
+        "minimum": NUMBERS,
+        "maximum": NUMBERS,
+        "multipleOf": st.sampled_from([1, 2, 3, 0.5]),
+        "minItems": SMALL,
+        "maxItems": SMALL,
+        "uniqueItems": st.booleans(),
+        "minProperties": SMALL,
+        "maxProperties": SMALL,
+        "required": st.lists(KEYS, min_size=1, max_size=3, unique=True),
+        "$ref": st.sampled_from(["#/definitions/one", "#/definitions/two"]),
+    }
+    if number >= 1:
+        plain |= {"exclusiveMinimum": NUMBERS, "exclusiveMaximum": NUMBERS, "const": VALUES}
+    if number >= 3:
+        plain |= {
+            "minContains": SMALL,
+            "maxContains": st.integers(1, 3),
+            "dependentRequired": st.dictionaries(KEYS, st.lists(KEYS, max_size=2, unique=True), max_size=2),
+        }
+    return st.recursive(_some(plain), lambda inner: _some(plain | _shapes(inner, number)), max_leaves=8)
+
+
+def _some(keywords: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    names = st.lists(st.sampled_from(sorted(keywords)), min_size=1, max_size=4, unique=True)
+    return names.flatmap(lambda chosen: st.fixed_dictionaries({name: keywords[name] for name in chosen}))
+
+
+def _shapes(inner: st.SearchStrategy[Any], number: int) -> dict[str, Any]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    shapes: dict[str, Any] = {
+        "properties": st.dictionaries(KEYS, inner, min_size=1, max_size=3),
+        "patternProperties": st.dictionaries(PATTERNS, inner, min_size=1, max_size=2),
+        "additionalProperties": inner | st.just(False),
+        "items": inner,
+        "allOf": several,
+        "anyOf": several,
+        "oneOf": several | _tagged(inner),
+        "not": inner,
+    }
+    if number < 3:
+        shapes["dependencies"] = st.dictionaries(KEYS, inner | st.lists(KEYS, min_size=1, unique=True), max_size=2)
+    if number >= 1:
+        shapes |= {"contains": inner, "propertyNames": inner}
+    if number >= 2:
+        shapes |= {"if": inner, "then": inner, "else": inner}
+    if number >= 3:
+        shapes["dependentSchemas"] = st.dictionaries(KEYS, inner, max_size=2)
+    if number == 4:
+        shapes["prefixItems"] = several
+    else:
+        shapes |= {"items": inner | several, "additionalItems": inner | st.just(False)}
+    return shapes
+
+
+def _tagged(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Branches told apart by a key, as tools write them."""
+
+    def branch(tag: str, more: Any) -> dict[str, Any]:
+        properties = {"kind": {"enum": [tag]}, "a": more}
+        return {"type": "object", "properties": properties, "required": ["kind"]}
+
+    return st.tuples(inner, inner).map(lambda pair: [branch("a", pair[0]), branch("b", pair[1])])
+
+
+@st.composite
+def documents(draw: st.DrawFn, *, unevaluated: bool) -> tuple[dict[str, Any], Any, str]:
+    """A schema document of a random draft, a value, and the draft."""
+    draft = draw(st.sampled_from(list(DRAFTS)[3:] if unevaluated else list(DRAFTS)))
+    schemas = _schemas(draft)
+    schema = draw(schemas)
+    if unevaluated:
+        keyword = draw(st.sampled_from(["unevaluatedProperties", "unevaluatedItems"]))
+        schema = {**schema, keyword: draw(st.just(False) | schemas)}
+    # A reference in `one` may only lead on to `two`, below a key: what never ends is refused when it is compiled.
+    one = draw(st.just({"type": "string"}) | st.just({"properties": {"a": {"$ref": "#/definitions/two"}}}))
+    two = draw(st.just({"items": {"$ref": "#/definitions/one"}}) | st.just({"additionalProperties": {"$ref": "#"}}))
+    return {"$schema": draft, **schema, "definitions": {"one": one, "two": two}}, draw(VALUES), draft
+
+
+def reported(found: list[BrokenKeyword]) -> set[tuple[str, str]]:
+    return {(json.dumps(entry.path), entry.keyword) for entry in found}
+
+
+def reported_by_oracle(errors: list[jsonschema.ValidationError]) -> set[tuple[str, str]]:
+    told = set()
+    for error in errors:
+        keyword = "propertyNames" if "propertyNames" in error.absolute_schema_path else error.validator
+        told.add((json.dumps(tuple(error.absolute_path)), str(keyword)))
+    return told
+
+
+def _compiled(schema: dict[str, Any]) -> Any:
+    try:
+        return compile_check(parse(json.dumps(schema).encode()))
+    except SchemaError as error:
+        assume("never ends" not in error.message)
+        raise
+
+
+@SETTINGS
+@given(documents(unevaluated=False))
+def test_verdicts_and_reports_are_those_of_the_others(drawn: tuple[dict[str, Any], Any, str]) -> None:
+    schema, value, draft = drawn
+    check = _compiled(schema)
+    oracle, rust = DRAFTS[draft]
+    ours = parse(json.dumps(value).encode())
+    accepted = check.accepts(ours)
+    assert (accepted, accepted) == (oracle(schema).is_valid(value), rust(schema).is_valid(value))
+    assert reported_by_oracle(list(oracle(schema).iter_errors(value))) == reported(check.broken(ours))
+    assert accepted is check.accepts_at(check.root, ours)
+
+
+@SETTINGS
+@given(documents(unevaluated=True))
+def test_unevaluated_keywords_give_the_verdict_of_jsonschema_rs(drawn: tuple[dict[str, Any], Any, str]) -> None:
+    schema, value, draft = drawn
+    # In 2019-09 `contains` leaves no annotation (core 9.3.1.3); jsonschema-rs reads it as 2020-12 does.
+    assume(not ("2019-09" in draft and "contains" in json.dumps(schema)))
+    check = _compiled(schema)
+    ours = parse(json.dumps(value).encode())
+    assert DRAFTS[draft][1](schema).is_valid(value) is check.accepts(ours)
+    assert check.accepts(ours) is (check.broken(ours) == [])
+
+
+@SETTINGS
+@given(documents(unevaluated=False), st.data())
+def test_every_node_gives_the_verdict_of_its_own_schema(
+    drawn: tuple[dict[str, Any], Any, str], data: st.DataObject
+) -> None:
+    schema, value, draft = drawn
+    check = _compiled(schema)
+    node = data.draw(st.sampled_from(list(check.schemas.nodes())))
+    assume(isinstance(node.raw, dict))
+    alone = {"$schema": draft, "allOf": [plain(node.raw)], "definitions": schema["definitions"]}
+    assume(not any(step == "$ref" for step in node.raw) or draft.endswith("schema"))
+    assume('"#"' not in json.dumps(schema["definitions"]))
+    assert DRAFTS[draft][1](alone).is_valid(value) is check.accepts_at(node, parse(json.dumps(value).encode()))

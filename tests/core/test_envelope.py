@@ -1,0 +1,378 @@
+"""The wire formats: whole answers as their clients read them, each held against its published schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+
+from proxy.core import codes, container, contract
+from proxy.core.codes import ERROR_CODES
+from proxy.core.envelope import FORMATS, choose, render
+from proxy.core.envelope.headers import repair_headers, retry_after, warning_headers
+from proxy.core.jsontext import LosslessFloat
+from proxy.core.model import (
+    ABSENT,
+    Attempt,
+    Container,
+    ContainerFunction,
+    Conversation,
+    Document,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Repair,
+    Rung,
+    ToolCall,
+    ToolResult,
+    Violation,
+)
+from proxy.core.policy import ToolPolicy
+from tests.core.values import results, slow_data
+
+SCHEMAS = Path(__file__).parents[2] / "schemas" / "envelopes"
+NAMES = ("Add", "Multiply", "Abs", "Square", "Subtract", "Min", "SolveQuadratic")
+MATH = Container("Math", "plugin", tuple(ContainerFunction(name) for name in NAMES))
+LATITUDE = Violation(
+    codes.TYPE_MISMATCH,
+    ("lat",),
+    "Type mismatch: expected number, got string",
+    "number",
+    "Send a number without quotes.",
+    value="abc",
+)
+
+
+def call(tool: str = "get_weather", sent: JsonValue = ABSENT) -> ToolCall:
+    return ToolCall(tool, Document(b"", sent), "call_abc123", Conversation("c-1", Rung.HEADER))
+
+
+def refused(*violations: Violation, **more: Any) -> ToolResult:
+    failure = Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, violations, sent={"lat": "abc"})
+    return ToolResult(call(), failure, attempt=Attempt(1, 3), **more)
+
+
+def escalated(failure: Failure, tool: str = "get_weather") -> ToolResult:
+    recorded = None
+    for number in range(3):
+        attempt = contract.remember(failure, str(number))
+        recorded = contract.add(recorded.episode if recorded else None, attempt)
+    return contract.grant(call(tool), failure, recorded, ToolPolicy(tool, None, "f"))
+
+
+def checked(result: ToolResult, name: str, error_status: str = "category") -> Any:
+    """The answer in one format, held against its schema."""
+    reply = render(result, name, error_status)
+    body = json.loads(reply.body)
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    jsonschema.validate(body, schema, jsonschema.Draft202012Validator)
+    return body
+
+
+CASES = {
+    "refused": refused(LATITUDE),
+    "warning": refused(replace(LATITUDE, severity=codes.Severity.WARNING)),
+    "repeated": refused(LATITUDE, repeated=True),
+    "container": ToolResult(call("Math"), container.misuse(MATH, {"function": "Add", "a": 5}), Attempt(1, 3)),
+    "escalation": escalated(refused(LATITUDE).failure),
+    "container escalation": escalated(container.misuse(MATH, {"a": 1}), "Math"),
+    "blocked": ToolResult(call(), Failure(codes.ATTEMPTS_EXHAUSTED, ""), Attempt(4, 3), escalated=True, blocked=True),
+    "unreadable": refused(Violation(codes.INVALID_JSON, (), "Invalid JSON: EOF while parsing an object")),
+    **{f"bare {name}": ToolResult(call(), Failure(code, code.meaning)) for name, code in ERROR_CODES.items()
+       if code.error_type is not codes.ErrorType.CONTAINER and code is not codes.ATTEMPTS_EXHAUSTED},
+}  # fmt: skip
+
+
+# --- every format -----------------------------------------------------------------------------------------------------
+def test_every_format_has_a_schema_and_every_schema_a_format() -> None:
+    assert set(FORMATS) == {path.name.removesuffix(".schema.json") for path in SCHEMAS.iterdir()} - {"mcp"}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_answer_satisfies_the_published_schema_of_its_format(name: str, case: str) -> None:
+    assert checked(CASES[case], name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@slow_data
+@given(results)
+def test_an_answer_can_always_be_written_and_read(name: str, result: ToolResult) -> None:
+    reply = render(result, name, "category")
+    json.loads(reply.body.decode())
+    assert all(value.isprintable() for _, value in reply.headers)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_format_shows_a_secret(name: str) -> None:
+    broken = Violation(
+        codes.PATTERN_MISMATCH,
+        ("api_key",),
+        "Value 's3cr3t-value' is wrong",
+        hint="not s3cr3t-value",
+        value="s3cr3t-value",
+    )
+    failure = Failure(codes.INVALID_ARGUMENTS, "", (broken,), sent={"api_key": "s3cr3t-value"})
+    leaky = Failure(
+        codes.SERVICE_UNAVAILABLE, "Bearer s3cr3t-value0", details={"original_error": "api_key=s3cr3t-value"}
+    )
+    misused = container.misuse(MATH, {"password": "s3cr3t-value"})
+    for result in (escalated(failure), ToolResult(call(), leaky), ToolResult(call("Math"), misused)):
+        assert b"s3cr3t" not in render(result, name, "category").body
+
+
+# --- tool_result ------------------------------------------------------------------------------------------------------
+def test_tool_result_carries_all_four_systems_at_once() -> None:
+    assert {
+        "role": "tool",
+        "tool_call_id": "call_abc123",
+        "is_error": True,
+        "content": (
+            "Validation failed for tool 'get_weather' (attempt 1/3):\n\nErrors:\n"
+            "• /lat (VAL-002): Type mismatch: expected number, got string. Send a number without quotes.\n"
+            '  Expected: number\n  Actual: "abc"\n\nPlease correct these errors and call the tool again.'
+        ),
+        "success": False,
+        "error": {
+            "error_type": "validation_error",
+            "code": "INVALID_ARGUMENTS",
+            "message": "The arguments break the tool's schema.",
+            "category": "INPUT_ERROR",
+            "retryable": True,
+            "errors": [
+                {
+                    "code": "VAL-002",
+                    "path": "/lat",
+                    "message": "Type mismatch: expected number, got string",
+                    "severity": "error",
+                    "expected": "number",
+                    "actual": '"abc"',
+                    "hint": "Send a number without quotes.",
+                }
+            ],
+            "retry_guidance": (
+                "The provided arguments are invalid. Please review the errors, correct the arguments based on the "
+                "function schema, and try again."
+            ),
+            "attempt": 1,
+            "max_attempts": 3,
+            "status": "retry",
+            "details": {"hint": "Send a number without quotes."},
+        },
+        "remediation_hint": "Send a number without quotes.",
+        "format_version": 1,
+    } == checked(refused(LATITUDE), "tool_result")
+
+
+def test_the_escalation_is_blocked_and_carries_history_call_and_summary() -> None:
+    error = checked(CASES["escalation"], "tool_result")["error"]
+    line = "Type mismatch on 'lat' (got: string)"
+    assert {
+        "error_type": "escalation",
+        "code": "ATTEMPTS_EXHAUSTED",
+        "retryable": False,
+        "status": "blocked",
+        "attempt": 3,
+        "summary": "Tool 'get_weather' validation failed after 3 attempts.",
+        "history": [f"Attempt {number}: {line}" for number in (1, 2, 3)],
+        "original_call": {"tool": "get_weather", "arguments": {"lat": "abc"}},
+    } == {key: error[key] for key in (
+        "error_type", "code", "retryable", "status", "attempt", "summary", "history", "original_call"
+    )}  # fmt: skip
+    assert [found["code"] for found in error["errors"]] == ["VAL-002"]
+
+
+def test_a_container_error_holds_exactly_hpds_keys() -> None:
+    error = checked(CASES["container"], "tool_result")["error"]
+    assert {"container_name", "attempted_parameters", "available_functions", "error_message", "retry_guidance"} == (
+        set(error) - set(checked(refused(LATITUDE), "tool_result")["error"])
+    ) | {"retry_guidance"}
+
+
+def test_beyond_the_limit_the_details_count_what_is_left_out() -> None:
+    many = [replace(LATITUDE, path=(f"f{number}",)) for number in range(12)]
+    error = checked(refused(*many, limits=FeedbackLimits(max_errors=10)), "tool_result")["error"]
+    assert (10, "2") == (len(error["errors"]), error["details"]["more_errors"])
+
+
+# --- the seeds --------------------------------------------------------------------------------------------------------
+def test_hpds_container_error_is_verbatim() -> None:
+    failure = container.misuse(MATH, {"function": "Add", "a": 5, "b": 10})
+    assert {
+        "error_type": "container_invocation_error",
+        "container_name": "Math",
+        "attempted_parameters": {"function": "Add", "a": 5, "b": 10},
+        "available_functions": ["Add", "Multiply", "Abs", "Square", "Subtract", "Min", "SolveQuadratic"],
+        "error_message": (
+            "'Math' is a container function that groups related functions. It cannot be called with parameters."
+        ),
+        "retry_guidance": (
+            "This requires TWO separate tool calls: (1) First call 'Math' with NO arguments to expand it. (2) After "
+            "expansion succeeds, call the individual function you need. Available functions: Add, Multiply, Abs, "
+            "Square, Subtract, ..."
+        ),
+    } == checked(ToolResult(call("Math"), failure, Attempt(1, 3)), "hpd")
+
+
+def test_hpds_validation_error_is_verbatim() -> None:
+    missing = Violation(codes.REQUIRED_MISSING, ("file_path",), "Required field 'file_path' is missing", "string")
+    assert {
+        "error_type": "validation_error",
+        "errors": [
+            {
+                "property": "file_path",
+                "attempted_value": None,
+                "error_message": "file_path is required",
+                "error_code": "REQUIRED_FIELD",
+            }
+        ],
+        "retry_guidance": (
+            "The provided arguments are invalid. Please review the errors, correct the arguments based on the "
+            "function schema, and try again."
+        ),
+    } == checked(refused(missing), "hpd")
+
+
+def test_hpd_shows_what_was_attempted_as_a_value() -> None:
+    deep = Violation(codes.CONSTRAINT, ("a", 0, "b"), "Value out of range: at most 9", value=LosslessFloat(b"10.50"))
+    [error] = checked(refused(deep), "hpd")["errors"]
+    assert {
+        "property": "a.0.b",
+        "attempted_value": 10.5,
+        "error_message": "Value out of range: at most 9",
+        "error_code": "CONSTRAINT_VIOLATION",
+    } == error
+
+
+def test_gominds_error_is_its_tool_response_with_flat_details() -> None:
+    details = {"original_location": "Flower Mound, TX", "hint": "Try 'City, Country' format"}
+    failure = Failure(codes.LOCATION_NOT_FOUND, "Location 'Flower Mound, TX' not found", details=details)
+    body = checked(ToolResult(call(), failure), "gomind")
+    feedback = body["error"]["details"].pop("feedback")
+    assert {
+        "success": False,
+        "error": {
+            "code": "LOCATION_NOT_FOUND",
+            "message": "Location 'Flower Mound, TX' not found",
+            "category": "NOT_FOUND",
+            "retryable": True,
+            "details": details,
+        },
+    } == body
+    assert feedback.startswith("Tool 'get_weather' failed (LOCATION_NOT_FOUND): Location 'Flower Mound, TX' not found")
+
+
+def test_acode_openai_and_anthropic_carry_the_sentence_alone() -> None:
+    content = checked(refused(LATITUDE), "tool_result")["content"]
+    assert {"role": "tool", "tool_call_id": "call_abc123", "content": content, "is_error": True} == checked(
+        refused(LATITUDE), "acode"
+    )
+    assert {"role": "tool", "tool_call_id": "call_abc123", "content": content} == checked(refused(LATITUDE), "openai")
+    assert {"type": "tool_result", "tool_use_id": "call_abc123", "content": content, "is_error": True} == checked(
+        refused(LATITUDE), "anthropic"
+    )
+
+
+def test_compozys_error_has_code_message_details_and_a_remediation_hint() -> None:
+    body = checked(refused(LATITUDE), "compozy")
+    assert ("INVALID_ARGUMENTS", "VAL-002", "Send a number without quotes.") == (
+        body["error"]["code"],
+        body["error"]["details"]["errors"][0]["code"],
+        body["remediation_hint"],
+    )
+
+
+def test_problem_details_state_the_status_that_is_sent() -> None:
+    assert checked(refused(LATITUDE), "problem")["status"] == 400
+    assert checked(refused(LATITUDE), "problem", "ok")["status"] == 200
+
+
+# --- status, headers, choice ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ERROR_CODES)
+def test_the_status_is_the_codes_unless_the_route_says_always_200(name: str) -> None:
+    result = ToolResult(call(), Failure(ERROR_CODES[name], ""))
+    assert ERROR_CODES[name].status == render(result, "openai", "category").status
+    assert render(result, "openai", "ok").status == 200
+
+
+def test_an_upstreams_own_status_is_kept() -> None:
+    assert (
+        render(ToolResult(call(), Failure(codes.SERVICE_UNAVAILABLE, "", status=500)), "auto", "category").status == 500
+    )
+
+
+def test_the_headers_say_what_happened_without_the_body() -> None:
+    failure = Failure(
+        codes.RATE_LIMIT_EXCEEDED, "", details={"retry_after": "60s"}, headers=(("Proxy-Status", "toolcall-proxy"),)
+    )
+    result = ToolResult(call(), failure, Attempt(2, 3), repairs=(Repair("string_to_number", ("lat",)),))
+    assert (
+        ("Content-Type", "application/json"),
+        ("Cache-Control", "no-store"),
+        ("Tool-Error", "RATE_LIMIT_EXCEEDED"),
+        ("Tool-Format", "tool_result/1"),
+        ("Tool-Attempt", "2/3"),
+        ("Retry-After", "60"),
+        ("Tool-Repairs", "string_to_number;path=/lat"),
+        ("Proxy-Status", "toolcall-proxy"),
+    ) == render(result, "auto", "category").headers
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("60", "60"),
+        ("60", "60s"),
+        ("2", "1.5"),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 GMT"),
+        ("", "soon"),
+        ("", "-1"),
+        ("", "60\r\nX: y"),
+        ("", ""),
+    ],
+)
+def test_retry_after_is_passed_on_in_seconds_or_as_a_date(header: str, said: str) -> None:
+    assert header == retry_after(said)
+
+
+def test_repairs_and_warnings_are_listed_up_to_twenty() -> None:
+    repairs = [Repair("key_case", ("a b", index, "ü,;")) for index in range(22)]
+    [(name, value)] = repair_headers(repairs)
+    entries = value.split(", ")
+    assert ("Tool-Repairs", "key_case;path=/a%20b/0/%C3%BC%2C%3B", 21, "more=2") == (
+        name,
+        entries[0],
+        len(entries),
+        entries[-1],
+    )
+    warning = replace(LATITUDE, severity=codes.Severity.WARNING)
+    assert (("Tool-Warnings", "VAL-002;path=/lat;severity=warning"),) == warning_headers([warning])
+    assert () == repair_headers([]) == warning_headers([])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "accept"),
+    [
+        ("tool_result", ""),
+        ("tool_result", "*/*"),
+        ("tool_result", "application/json"),
+        ("problem", "application/problem+json"),
+        ("problem", "application/json;q=0.5, Application/Problem+JSON"),
+        ("problem", "application/json, application/problem+json"),
+        ("tool_result", "application/json, application/problem+json;q=0.5"),
+        ("tool_result", "application/problem+json;q=0"),
+        ("tool_result", "application/problem+json;q=x"),
+    ],
+)
+def test_auto_gives_problem_details_to_whoever_asks_for_them(chosen: str, accept: str) -> None:
+    assert chosen == choose("auto", accept)
+
+
+def test_a_named_format_is_not_overruled_by_the_accept_header() -> None:
+    assert choose("gomind", "application/problem+json") == "gomind"
+    assert render(refused(LATITUDE), "problem", "ok").headers[0] == ("Content-Type", "application/problem+json")

@@ -1,0 +1,271 @@
+"""What is said of a refused value: code, place, message, expectation and hint, as whole violations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from proxy.core import codes
+from proxy.core.codes import Severity, ViolationCode
+from proxy.core.explain import MAX_VIOLATIONS, invalid_json, violations
+from proxy.core.jsontext import parse
+from proxy.core.misplaced import notices, unknown_fields
+from proxy.core.model import ABSENT, JsonProblem, JsonValue, Pointer, Violation
+from proxy.core.policy import RepairPolicy
+from proxy.core.repair import repair
+from proxy.core.rules import rules_for
+from proxy.core.validation import compile_check
+from tests.core.repairing import obj
+
+INT: Final[JsonValue] = {"type": "integer"}
+NUM: Final[JsonValue] = {"type": "number"}
+STR: Final[JsonValue] = {"type": "string"}
+ENCODING: Final[JsonValue] = {"enum": ["utf-8", "ascii", "utf-16"]}
+
+
+def needs(**properties: JsonValue) -> JsonValue:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def closed(**properties: JsonValue) -> JsonValue:
+    return {**needs(**properties), "additionalProperties": False}
+
+
+def kind(name: str, **properties: JsonValue) -> JsonValue:
+    return {"type": "object", "properties": {"kind": {"const": name}, **properties}, "required": ["kind"]}
+
+
+SHAPES: Final[JsonValue] = {"oneOf": [kind("circle", r=NUM), kind("square", side=INT)]}
+EITHER: Final[JsonValue] = {"anyOf": [closed(a=INT), closed(b=INT)]}
+
+
+def said(schema: JsonValue, sent: str) -> tuple[Violation, ...]:
+    """What is said of a value no repair is tried on."""
+    return violations(compile_check(schema), parse(sent.encode()), ())
+
+
+def one(
+    code: ViolationCode, path: Pointer, message: str, expected: str = "", hint: str = "", value: object = ABSENT
+) -> tuple[Violation, ...]:
+    return (Violation(code, path, message, expected, hint, value=value),)
+
+
+@pytest.mark.parametrize(
+    ("expected", "schema", "sent"),
+    [
+        (one(codes.REQUIRED_MISSING, ("path",), "Required field 'path' is missing", "string"), needs(path=STR), "{}"),
+        (one(codes.REQUIRED_MISSING, ("path",), "Required field 'path' is missing", "string",
+             "You sent '/file_path', which this tool does not know: rename it to 'path'."),
+         closed(path=STR), '{"file_path":"x"}'),
+        (one(codes.REQUIRED_MISSING, ("a", "b"), "Required field 'b' is missing", "string",
+             "It was sent at '/b': move it to '/a/b'."), needs(a=needs(b=STR)), '{"a":{},"b":"x"}'),
+        (one(codes.REQUIRED_MISSING, ("b",), "Required field 'b' is missing", "", "It is needed because 'a' is given."),
+         {"dependentRequired": {"a": ["b"]}}, '{"a":1}'),
+        (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected integer, got string", "integer",
+             "Send a whole number without quotes or units.", "ten"), needs(a=INT), '{"a":"ten"}'),
+        (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected string, got null", "string",
+             "null is not allowed here: send a value.", None), needs(a=STR), '{"a":null}'),
+        (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected array of integer, got string", "array of integer",
+             "Send a JSON array, not text.", "x"), needs(a={"type": "array", "items": INT}), '{"a":"x"}'),
+        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 90",
+         "integer (at least -90, at most 90)", "", 91),
+         needs(a={**INT, "minimum": -90, "maximum": 90}), '{"a":91}'),
+        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 0", "integer (exactly 0)", "", 5),
+         needs(a={**INT, "minimum": 0, "maximum": 0}), '{"a":5}'),
+        (one(codes.CONSTRAINT, (), "Number of fields 1 is below minimum 2", "object", "", {"a": 1}),
+         {"type": "object", "minProperties": 2}, '{"a":1}'),
+        (one(codes.CONSTRAINT, ("a",), "Value is one of those that are not allowed", "", "", 1),
+         needs(a={"not": {"const": 1}}), '{"a":1}'),
+        (one(codes.UNKNOWN_FIELD, ("alpah",), "Unknown field 'alpah'", "one of the fields 'alpha'",
+         "Did you mean 'alpha'?", 2),
+         closed(alpha=INT), '{"alpha":1,"alpah":2}'),
+        (one(codes.UNKNOWN_FIELD, ("x",), "Unknown field 'x'", "one of the fields 'alpha'", "Leave it out.", 2),
+         closed(alpha=INT), '{"alpha":1,"x":2}'),
+        (one(codes.UNKNOWN_FIELD, ("b",), "Field name 'b' is not allowed", "field names: (pattern ^a)"),
+         {"propertyNames": {"pattern": "^a"}}, '{"b":1}'),
+        (one(codes.ARRAY_LENGTH, ("a",), "Array length 1 is below minimum 2", "array (exactly 2 items)", "", [1]),
+         needs(a={"type": "array", "minItems": 2, "maxItems": 2}), '{"a":[1]}'),
+        (one(codes.ARRAY_LENGTH, (), "Array items are not unique", "an array without equal items", "", [1, 1]),
+         {"uniqueItems": True}, "[1,1]"),
+        (one(codes.ARRAY_LENGTH, (), "Array does not contain what it must", "an array that contains integer", "",
+         ["x"]),
+         {"contains": INT}, '["x"]'),
+        (one(codes.PATTERN_MISMATCH, ("a",), "Value doesn't match pattern: ^[a-z]+$", "string (pattern ^[a-z]+$)",
+         "", "X"),
+         needs(a={**STR, "pattern": "^[a-z]+$"}), '{"a":"X"}'),
+        (one(codes.ENUM_MISMATCH, ("a",), "Invalid enum value 'uft8'", "one of 'utf-8', 'ascii', 'utf-16'",
+             "Did you mean 'utf-8'?", "uft8"), needs(a=ENCODING), '{"a":"uft8"}'),
+        (one(codes.ENUM_MISMATCH, ("a",), "Invalid enum value 6", "5", "", 6), needs(a={"const": 5}), '{"a":6}'),
+        (one(codes.STRING_LENGTH, ("a",), "String length 1 is below minimum 2", "string (min length 2)", "", "é"),
+         needs(a={**STR, "minLength": 2}), '{"a":"é"}'),
+        (one(codes.STRING_LENGTH, ("a",), "String length 3 exceeds maximum 2", "string (max length 2)", "", "xyz"),
+         needs(a={**STR, "maxLength": 2}), '{"a":"xyz"}'),
+        (one(codes.FORMAT_MISMATCH, ("a",), "Invalid format: email", "string (format email)", "", "x"),
+         needs(a={**STR, "format": "email"}), '{"a":"x"}'),
+        (one(codes.CONSTRAINT, (), "No value is allowed here", "no value", "", {}), False, "{}"),
+        (one(codes.UNKNOWN_FIELD, ("a",), "Field 'a' is not allowed", "", "Leave it out."), obj(a=False), '{"a":1}'),
+    ],
+)  # fmt: skip
+def test_one_broken_keyword_is_one_violation(expected: tuple[Violation, ...], schema: JsonValue, sent: str) -> None:
+    assert expected == said(schema, sent)
+
+
+# --- unions ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "schema", "sent"),
+    [
+        (one(codes.ENUM_MISMATCH, ("kind",), "Invalid enum value 'cirle'", "one of 'circle', 'square'",
+             "Did you mean 'circle'?", "cirle"), SHAPES, '{"kind":"cirle","r":1}'),
+        (one(codes.REQUIRED_MISSING, ("kind",), "Required field 'kind' is missing", "one of 'circle', 'square'"),
+         SHAPES, '{"r":1}'),
+        (one(codes.TYPE_MISMATCH, ("r",), "Type mismatch: expected number, got string", "number",
+             "Send the bare number, without quotes, units or separators.", "x"), SHAPES, '{"kind":"circle","r":"x"}'),
+        (one(codes.TYPE_MISMATCH, ("b",), "Type mismatch: expected integer, got string", "integer",
+             "Send a whole number without quotes or units.", "x"), EITHER, '{"b":"x"}'),
+        (one(codes.NO_BRANCH, (), "The value fits none of the alternatives",
+             "(1) {a: integer (required)}; (2) {b: integer (required)}",
+             "What each lacks: (1) field 'a' missing, unknown field 'c'; (2) field 'b' missing, unknown field 'c'",
+             {"c": 1}),
+         EITHER, '{"c":1}'),
+        (one(codes.NO_BRANCH, (), "The value fits more than one alternative (1, 2), exactly one is allowed",
+         value={"a": 1}),
+         {"oneOf": [obj(a=INT), obj(a=NUM)]}, '{"a":1}'),
+        (one(codes.TYPE_MISMATCH, (), "Type mismatch: expected integer or null, got string", "integer or null",
+             "Send a whole number without quotes or units.", "x"), {"anyOf": [INT, {"type": "null"}]}, '"x"'),
+        (one(codes.ENUM_MISMATCH, (), "Invalid enum value 'c'", "one of 'a', 'b'", "", "c"),
+         {"anyOf": [{"const": "a"}, {"enum": ["b"]}]}, '"c"'),
+    ],
+)  # fmt: skip
+def test_a_union_is_explained_by_its_nearest_branch(
+    expected: tuple[Violation, ...], schema: JsonValue, sent: str
+) -> None:
+    assert expected == said(schema, sent)
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("hint", "sent"),
+    [
+        ("The arguments stand inside 'input': send its content itself as the arguments, without 'input'.",
+         '{"input":{"a":1}}'),
+        ("'calls' seems to hold several calls: make one call of this tool for each, with its arguments alone.",
+         '{"calls":[{"arguments":{"a":1}}]}'),
+    ],
+)  # fmt: skip
+def test_a_wrapper_around_the_arguments_is_pointed_out(hint: str, sent: str) -> None:
+    assert {hint} == {violation.hint for violation in said(closed(a=INT), sent)}
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    found = said(closed(a=INT, b=STR, c=ENCODING), '{"a":"x","c":"utf8","d":1}')
+    assert {("VAL-002", ("a",)), ("VAL-001", ("b",)), ("VAL-008", ("c",)), ("VAL-005", ("d",))} == {
+        (violation.code.name, violation.path) for violation in found
+    }
+
+
+def test_an_ambiguous_place_says_both_meanings() -> None:
+    check = compile_check(needs(a={"anyOf": [INT, {"type": "boolean"}]}))
+    made = repair(check, {"a": "1"}, RepairPolicy(rules_for("standard")))
+    assert one(
+        codes.AMBIGUOUS, ("a",), "The value has more than one possible meaning", "",
+        "It could mean 1 (string_to_integer) or true (string_to_boolean): send the one you mean in its proper type.",
+    ) == violations(check, made.value, made.ambiguous)  # fmt: skip
+
+
+def test_text_that_is_no_json_is_told_with_its_place() -> None:
+    assert one(
+        codes.INVALID_JSON, (), "Invalid JSON: trailing comma at line 1 column 8", "one JSON object",
+        "Send one complete JSON object.",
+    ) == (invalid_json(JsonProblem("trailing comma", 1, 8)),)  # fmt: skip
+    cut_off = invalid_json(JsonProblem("EOF while parsing a string", 2, 40, truncated=True))
+    assert "looks truncated" in cut_off.hint
+
+
+def test_unknown_keys_are_found_where_the_schema_would_let_them_pass() -> None:
+    check = compile_check(
+        obj(a=obj(b=INT), free={"type": "object"}, map={"type": "object", "additionalProperties": INT})
+    )
+    value = {"a": {"b": 1, "c": 2}, "free": {"x": 1}, "map": {"y": 1}, "A": 1}
+    assert [
+        Violation(codes.UNKNOWN_FIELD, ("A",), "Unknown field 'A'", "one of the fields 'a', 'free', 'map'",
+                  "Did you mean 'a'?", Severity.WARNING, 1),
+        Violation(codes.UNKNOWN_FIELD, ("a", "c"), "Unknown field 'c'", "one of the fields 'b'",
+                  "Leave it out.", Severity.WARNING, 2),
+    ] == list(unknown_fields(check, value, Severity.WARNING))  # fmt: skip
+
+
+def test_keys_that_the_chosen_branch_declares_are_known() -> None:
+    check = compile_check(SHAPES)
+    assert [("side",)] == [v.path for v in unknown_fields(check, {"kind": "circle", "side": 1}, Severity.ERROR)]
+    assert [] == list(unknown_fields(check, {"kind": "circle", "r": 1}, Severity.ERROR))
+
+
+def test_a_deprecated_key_is_a_warning() -> None:
+    check = compile_check(obj(a={"deprecated": True}, b=INT))
+    assert [
+        Violation(codes.UNKNOWN_FIELD, ("a",), "Field 'a' is deprecated", severity=Severity.WARNING)
+    ] == list(notices(check, {"a": 1, "b": 1}))  # fmt: skip
+
+
+# --- severity, secrets, bounds --------------------------------------------------------------------------------------
+def test_x_severity_is_the_operators_word_on_one_keyword_or_all() -> None:
+    schema = needs(a={**INT, "maximum": 5, "multipleOf": 2, "x-severity": {"maximum": "info"}})
+    assert {("must be at most 5", "info"), ("must be a multiple of 2", "error")} == {
+        (violation.message.split(": ")[1], violation.severity.value) for violation in said(schema, '{"a":9}')
+    }
+    (only,) = said(needs(a={**INT, "x-severity": "warning"}), '{"a":"x"}')
+    assert Severity.WARNING is only.severity
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        needs(password={"enum": ["a"]}), needs(password={**STR, "pattern": "^x"}), needs(password=INT),
+        needs(a={"enum": ["a"], "writeOnly": True}), needs(a={"enum": ["a"], "x-sensitive": True}),
+        needs(a={"enum": ["a"], "format": "password"}), needs(auth=needs(token={"enum": ["a"]})),
+        needs(api_key={"anyOf": [{"const": "a"}, {"const": "b"}]}),
+    ],
+)  # fmt: skip
+def test_no_message_holds_a_secret(schema: JsonValue) -> None:
+    (name,) = schema["properties"]
+    inner = next(iter(schema["properties"][name].get("properties", ())), None)
+    value = {name: {inner: "hunter2"} if inner else "hunter2"}
+    check = compile_check(schema)
+    found = violations(check, value, repair(check, value, RepairPolicy(rules_for("lenient"))).ambiguous)
+    assert found
+    assert not [v for v in found if "hunter2" in v.message + v.hint + v.expected]
+
+
+def test_no_message_is_long_whatever_was_sent() -> None:
+    long = "x" * 10_000
+    schema = {
+        **closed(**{long: STR}),
+        "properties": {long: STR, "e": {"enum": [long, long + "y"]}, "p": {"pattern": long}},
+    }
+    found = said(schema, f'{{"{long}z":1,"e":"{long}z","p":"y"}}') + said(EITHER, f'{{"{long}":1}}')
+    found += (invalid_json(parse(f'{{"{long}":1,"{long}":2}}'.encode())),)
+    assert found
+    assert all(len(v.message) < 400 and len(v.hint) < 600 and len(v.expected) < 1000 for v in found)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": INT}, ["x"] * 5000),
+        (closed(a=INT), {f"k{number}": 1 for number in range(5000)}),
+        (needs(**{f"k{number}": INT for number in range(300)}), {}),
+        ({"items": EITHER}, [{"c": 1}] * 3000),
+    ],
+)
+def test_at_most_a_hundred_violations_are_made(schema: JsonValue, value: JsonValue) -> None:
+    check = compile_check(schema)
+    found = violations(check, value, ())
+    assert MAX_VIOLATIONS == len(found)
+    assert found == violations(check, value, ())
+
+
+def test_warnings_beyond_the_hundredth_cannot_hide_an_error() -> None:
+    check = compile_check({"items": {"type": "integer", "x-severity": "warning"}, "maxItems": 3})
+    assert {Severity.ERROR} == {violation.severity for violation in violations(check, ["x"] * 200, ())}
+    assert {Severity.WARNING, Severity.ERROR} == {v.severity for v in violations(check, ["x"] * 4, ())}

@@ -1,0 +1,62 @@
+"""Where values stand in a JSON text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.jsonspan import span_at
+from proxy.core.model import Pointer
+
+TEXT = b' { "a" : [ 1 , {"b\\"c" : "x}]" } , -1.50e+3 ] ,"\\u0061b":null, "":{"":[]}, "z" : "\xc3\xa9\\\\" } '
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ((), TEXT.strip()),
+        (("a",), b'[ 1 , {"b\\"c" : "x}]" } , -1.50e+3 ]'),
+        (("a", 0), b"1"),
+        (("a", "1", 'b"c'), b'"x}]"'),
+        (("a", 2), b"-1.50e+3"),
+        (("ab",), b"null"),
+        (("", ""), b"[]"),
+        (("z",), b'"\xc3\xa9\\\\"'),
+    ],
+)
+def test_a_value_is_found_with_its_exact_text(path: Pointer, found: bytes) -> None:
+    start, end = span_at(TEXT, path)
+    assert found == TEXT[start:end]
+
+
+@pytest.mark.parametrize("path", [("b",), ("a", 3), ("a", "x"), ("ab", "c"), ("z", 0), ("a", -1)])
+def test_what_is_not_there_is_a_lookup_error(path: Pointer) -> None:
+    with pytest.raises(LookupError):
+        span_at(TEXT, path)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=15,
+)
+
+
+def places(value: object, path: Pointer = ()) -> list[tuple[Pointer, object]]:
+    found: list[tuple[Pointer, object]] = [(path, value)]
+    if isinstance(value, dict):
+        found += [place for key, item in value.items() for place in places(item, (*path, key))]
+    elif isinstance(value, list):
+        found += [place for index, item in enumerate(value) for place in places(item, (*path, index))]
+    return found
+
+
+@given(VALUES, st.sampled_from([None, 2]), st.booleans())
+def test_every_value_of_any_text_is_found(value: object, indent: int | None, ascii_only: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    for path, wanted in places(value):
+        start, end = span_at(text, path)
+        assert wanted == json.loads(text[start:end])

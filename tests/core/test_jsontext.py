@@ -1,0 +1,189 @@
+"""Strict JSON in, exact JSON out: RFC 8259 with every doubt refused, numbers by their own text."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from proxy.core.jsontext import (
+    LosslessFloat,
+    TextLimits,
+    as_decimal,
+    at_pointer,
+    dumps,
+    equal,
+    format_pointer,
+    json_type,
+    parse,
+    parse_pointer,
+    plain,
+)
+from proxy.core.model import JsonProblem, JsonValue
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"1.10", b"1e3", b"1E+3", b"-0", b"-0.0", b"0e5", b"9007199254740993", b"1" * 4300, b"1e-400",
+        b"123456789012345678901234567890.123456789012345678901234567890", b"1e-999999999", b"0e-000000000000000000001",
+    ],
+)  # fmt: skip
+def test_a_number_keeps_its_text(text: bytes) -> None:
+    assert text == dumps(parse(text))
+
+
+def test_an_exponent_beyond_all_arithmetic_can_still_be_asked_for_its_value() -> None:
+    """The reader refuses one (it could not be told from another), but a schema's number never came through it."""
+    near, zero = LosslessFloat(b"1e-99999999999999999999"), LosslessFloat(b"0e99999999999999999999")
+    assert (False, True) == (as_decimal(near) == 0, plain([zero]) == [0])
+    assert ("number", "integer") == (json_type(near), json_type(zero))
+
+
+def test_a_plain_integer_is_an_int_at_any_size_and_every_other_number_is_not() -> None:
+    assert 9007199254740993 == parse(b"9007199254740993")
+    assert LosslessFloat is type(parse(b"1.0"))
+    assert LosslessFloat is type(parse(b"1e2"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "line", "column"),
+    [
+        (b"", "EOF while parsing a value", 1, 1),
+        (b'{"a":1}x', "trailing characters", 1, 8),
+        (b'{\n"a":1,\n"a":2}', 'duplicate key "a"', 3, 5),
+        (b'{"x":{"a":1,"a":2}}', 'duplicate key "a"', 1, 17),
+        (b"[1e400]", "number out of range", 1, 2),
+        (b"[\n -1e999999999999]", "number out of range", 2, 2),
+        (b"[1e-1000000000]", "number out of range", 1, 2),
+        (b"[0, 0E+99999999999999999999]", "number out of range", 1, 5),
+        (b'["' + b"x" * 5000 + b'", 1e-99999999999999999999]', "number out of range", 1, 5006),
+        (b"9" * 309 + b".5", "number out of range", 1, 1),
+        (b"NaN", "expected value", 1, 1),
+        (b"[Infinity]", "expected value", 1, 2),
+        (b"\xef\xbb\xbf{}", "expected value", 1, 1),
+        (b"[" * 65 + b"]" * 65, "nested deeper than 64 levels", 1, 65),
+        (b"[" + b"1," * 100_000 + b"1]", "more than 100000 values", 1, 1),
+    ],
+)
+def test_what_two_parsers_could_read_differently_is_refused_with_its_place(
+    text: bytes, reason: str, line: int, column: int
+) -> None:
+    problem = parse(text)
+    assert isinstance(problem, JsonProblem)
+    assert (reason, line, column) == (problem.reason, problem.line, problem.column)
+
+
+@pytest.mark.parametrize(
+    "text", [b'"\xff"', b'"\xed\xa0\x80"', b'"\\ud800"', b'"\\udc00\\ud800"', b'"a\nb"', b'"\x00"']
+)
+def test_invalid_text_inside_a_string_is_refused(text: bytes) -> None:
+    assert isinstance(parse(text), JsonProblem)
+
+
+def test_an_integer_of_more_than_4300_digits_is_refused() -> None:
+    assert isinstance(parse(b"1" * 4301), JsonProblem)
+    assert isinstance(parse(b"[-" + b"9" * 5000 + b"]"), JsonProblem)
+
+
+@pytest.mark.parametrize("text", [b'{"a":1', b'{"a":"x', b"[1,", b'{"a"', b'"\\u00', b"[[[["])
+def test_a_text_that_ends_in_the_middle_looks_truncated(text: bytes) -> None:
+    problem = parse(text)
+    assert isinstance(problem, JsonProblem)
+    assert problem.truncated
+
+
+@pytest.mark.parametrize("text", [b"", b"   ", b"{]", b"nulx", b"{'a':1}"])
+def test_a_text_that_is_wrong_in_another_way_does_not(text: bytes) -> None:
+    problem = parse(text)
+    assert isinstance(problem, JsonProblem)
+    assert not problem.truncated
+
+
+def test_brackets_inside_strings_are_no_depth() -> None:
+    assert ["[" * 100] == parse(b'["' + b"[" * 100 + b'"]')
+
+
+def test_limits_can_be_set_lower() -> None:
+    assert [[1]] == parse(b"[[1]]", TextLimits(depth=2))
+    assert isinstance(parse(b"[[1]]", TextLimits(depth=1)), JsonProblem)
+    assert isinstance(parse(b"[1,2,3]", TextLimits(nodes=3)), JsonProblem)
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [
+        (b'{"b":1,"a":[true,false,null]}', {"b": 1, "a": [True, False, None]}),
+        (b"[]", []),
+        (b"{}", {}),
+        ('"é\U0001f600"'.encode(), "é\U0001f600"),
+        (b'"\\"\\\\\\b\\f\\n\\r\\t\\u0001"', '"\\\b\f\n\r\t\x01'),
+        (b"[1.5,0.1]", [1.5, Decimal("0.1")]),
+    ],
+)
+def test_values_are_written_compactly_and_in_order(expected: bytes, value: JsonValue) -> None:
+    assert expected == dumps(value)
+
+
+def test_what_is_not_json_cannot_be_written() -> None:
+    with pytest.raises(TypeError, match="set is not JSON"):
+        dumps({1, 2})
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("null", b"null"), ("boolean", b"true"), ("integer", b"1"), ("integer", b"1.0"), ("integer", b"1e3"),
+        ("number", b"1.5"), ("string", b'"1"'), ("array", b"[]"), ("object", b"{}"), ("integer",
+         b"0e999999999"),
+        ("number", b"1e-999999999"),
+    ],
+)  # fmt: skip
+def test_the_json_type_of_a_number_is_judged_by_its_value(expected: str, text: bytes) -> None:
+    assert expected == json_type(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(b"1", b"1.0"), (b"1e2", b"100"), (b'{"a":1,"b":2}', b'{"b":2,"a":1.0}'), (b"[0]", b"[-0]"), (b"0.1", b"1e-1")],
+)
+def test_values_are_equal_by_meaning(left: bytes, right: bytes) -> None:
+    assert equal(parse(left), parse(right))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(b"1", b"true"), (b"0", b"false"), (b"null", b"false"), (b'"1"', b"1"), (b"[1]", b"[true]"), (b"[]", b"{}"),
+     (b"9007199254740993", b"9007199254740992.0"), (b'{"a":1}', b'{"b":1}'), (b"[1]", b"[1,1]")],
+)  # fmt: skip
+def test_values_of_different_meaning_are_not_equal_whatever_python_says(left: bytes, right: bytes) -> None:
+    assert not equal(parse(left), parse(right))
+
+
+def test_numbers_become_exact_decimals() -> None:
+    assert Decimal("1.10") == as_decimal(parse(b"1.10"))
+    assert {"a": [Decimal("1.10"), 1]} == plain(parse(b'{"a":[1.10,1]}'))
+
+
+# --- pointers -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("path", "text"), [((), ""), (("a", 0), "/a/0"), (("a/b", "m~n", ""), "/a~1b/m~0n/"), (("~1",), "/~01")]
+)
+def test_a_pointer_is_escaped_as_rfc_6901_says(path: tuple[str | int, ...], text: str) -> None:
+    assert text == format_pointer(path)
+    assert tuple(map(str, path)) == parse_pointer(text)
+
+
+def test_a_pointer_without_its_slash_is_none() -> None:
+    with pytest.raises(ValueError, match="starts with '/'"):
+        parse_pointer("a")
+
+
+def test_a_pointer_finds_members_and_items() -> None:
+    assert 2 == at_pointer({"a": [1, 2]}, ("a", "1"))
+    for path in (("b",), ("a", "9"), ("a", "x"), ("a", "0", "c")):
+        with pytest.raises(LookupError):
+            at_pointer({"a": [1, 2]}, path)

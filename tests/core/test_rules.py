@@ -1,0 +1,333 @@
+"""Each repair rule on its own: what it changes, and what it leaves alone. A rule without cases fails here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from proxy.core.model import JsonValue
+from proxy.core.rules import LEVELS, PLUMBING_KEYS, RULES, TEXT_RULES, rules_for, unknown_switches, value_rules
+from proxy.core.sites import mistaken_switches
+from proxy.core.toolname import trim
+from proxy.core.validation import compile_check
+from tests.core.repairing import obj, outcome, repairs
+
+INT: Final[JsonValue] = {"type": "integer"}
+NUM: Final[JsonValue] = {"type": "number"}
+BOOL: Final[JsonValue] = {"type": "boolean"}
+STR: Final[JsonValue] = {"type": "string"}
+UNITS: Final[JsonValue] = {"enum": ["celsius", "FAHRENHEIT", "kelvin scale"]}
+
+
+def arr(items: JsonValue) -> JsonValue:
+    return {"type": "array", "items": items}
+
+
+def closed(**properties: JsonValue) -> JsonValue:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def needs(key: str, **properties: JsonValue) -> JsonValue:
+    return {"type": "object", "properties": properties, "required": [key]}
+
+
+# rule -> (schema of the arguments, sent, what goes upstream); the rule is the only one that is on
+APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
+    "string_to_integer": [
+        (obj(a=INT), '{"a":"42"}', '{"a":42}'),
+        (obj(a=INT), '{"a":" 42\\t"}', '{"a":42}'),
+        (obj(a=INT), '{"a":"+42"}', '{"a":42}'),
+        (obj(a=INT), '{"a":"-042"}', '{"a":-42}'),
+        (obj(a=INT), '{"a":"42.0"}', '{"a":42}'),
+        (obj(a=INT), '{"a":"1e3"}', '{"a":1000}'),
+        (obj(a=INT), '{"a":"1234567890123456789012"}', '{"a":1234567890123456789012}'),
+        (obj(a={"type": ["integer", "null"]}), '{"a":"0"}', '{"a":0}'),
+        (obj(a={"enum": [1, 2]}), '{"a":"2"}', '{"a":2}'),
+    ],
+    "string_to_number": [
+        (obj(a=NUM), '{"a":"35.6"}', '{"a":35.6}'),
+        (obj(a=NUM), '{"a":"1.10"}', '{"a":1.10}'),
+        (obj(a=NUM), '{"a":"-0"}', '{"a":-0}'),
+        (obj(a=NUM), '{"a":"007.50"}', '{"a":7.50}'),
+        (obj(a=NUM), '{"a":"1E-3"}', '{"a":1E-3}'),
+        (obj(a=NUM), '{"a":"0.1234567890123456789"}', '{"a":0.1234567890123456789}'),
+    ],
+    "string_to_boolean": [
+        (obj(a=BOOL), f'{{"a":"{text}"}}', f'{{"a":{value}}}')
+        for value, texts in {"true": "1 t T TRUE true True", "false": "0 f F FALSE false False"}.items()
+        for text in texts.split()
+    ],
+    "integral_float": [
+        (obj(a=INT), '{"a":3.0}', '{"a":3}'),
+        (obj(a=INT), '{"a":-1e2}', '{"a":-100}'),
+        (arr(INT), "[1,2.0]", "[1,2]"),
+        ({"type": "object", "additionalProperties": INT}, '{"x":3.0}', '{"x":3}'),
+        ({"allOf": [obj(a=NUM), obj(a=INT)]}, '{"a":3.0}', '{"a":3}'),
+    ],
+    "number_to_string": [
+        (obj(a=STR), '{"a":123}', '{"a":"123"}'),
+        (obj(a=STR), '{"a":1.10}', '{"a":"1.10"}'),
+        (obj(a=STR), '{"a":12345678901234567890}', '{"a":"12345678901234567890"}'),
+    ],
+    "parse_json_string": [
+        (obj(a=arr(INT)), '{"a":"[1,2]"}', '{"a":[1,2]}'),
+        (obj(a=obj(b=INT)), '{"a":" {\\"b\\":1} "}', '{"a":{"b":1}}'),
+        (obj(a=arr(INT)), '{"a":"\\"[1]\\""}', '{"a":[1]}'),
+        (obj(a=INT), '"{\\"a\\":1}"', '{"a":1}'),
+    ],
+    "null_text": [
+        (obj(a={"type": ["integer", "null"]}), '{"a":"null"}', '{"a":null}'),
+        (obj(a={"type": ["integer", "null"]}), '{"a":"None"}', '{"a":null}'),
+        (obj(a={"anyOf": [arr(INT), {"type": "null"}]}), '{"a":""}', '{"a":null}'),
+        (obj(a={"enum": ["x", None]}), '{"a":"null"}', '{"a":null}'),
+    ],
+    "enum_case": [
+        (obj(a=UNITS), '{"a":"Celsius"}', '{"a":"celsius"}'),
+        (obj(a=UNITS), '{"a":" fahrenheit "}', '{"a":"FAHRENHEIT"}'),
+        (obj(a={"const": "Paris"}), '{"a":"paris"}', '{"a":"Paris"}'),
+    ],
+    "wrap_single": [
+        (obj(a=arr(STR)), '{"a":"x"}', '{"a":["x"]}'),
+        (obj(a=arr(INT)), '{"a":7}', '{"a":[7]}'),
+        (obj(a=arr(obj(b=INT))), '{"a":{"b":1}}', '{"a":[{"b":1}]}'),
+    ],
+    "drop_null_optional": [
+        (obj(a=INT, b=INT), '{"a":null,"b":1}', '{"b":1}'),
+        (obj(a={"type": "integer", "default": 5}), '{"a":null}', "{}"),
+        ({"type": "object", "additionalProperties": STR}, '{"x":null}', "{}"),
+    ],
+    "empty_optional": [
+        (obj(a=INT), '{"a":""}', "{}"),
+        (obj(a=UNITS), '{"a":""}', "{}"),
+        (obj(a={"type": "string", "minLength": 1}), '{"a":""}', "{}"),
+    ],
+    "key_case": [
+        (closed(start_date=STR), '{"startDate":"x"}', '{"start_date":"x"}'),
+        (needs("startDate", startDate=STR), '{"start-date":"x","b":1}', '{"startDate":"x","b":1}'),
+        (obj(a=arr(closed(maxItems=INT))), '{"a":[{"Max Items":1}]}', '{"a":[{"maxItems":1}]}'),
+    ],
+    "empty_arguments": [(obj(a=INT), "", "{}"), (obj(a=INT), "null", "{}")],
+    "code_fence": [
+        (obj(a=INT), '```json\n{"a":1}\n```', '{"a":1}'),
+        (obj(a=INT), ' ```\n{"a":1}```', '{"a":1}'),
+    ],
+    "control_characters": [(obj(a=STR), '{"a":"x\ny\tz"}', '{"a":"x\\u000ay\\u0009z"}')],
+    "repeated_body": [(obj(a=INT), '{"a":1}{"a":1}', '{"a":1}'), (obj(a=INT), '{"a":1}\n{"a":1}', '{"a":1}')],
+    "yes_no": [
+        (obj(a=BOOL), f'{{"a":"{text}"}}', f'{{"a":{value}}}')
+        for text, value in {"yes": "true", "No": "false", "ON": "true", " off ": "false"}.items()
+    ],
+    "zero_one": [(obj(a=BOOL), '{"a":1}', '{"a":true}'), (obj(a=BOOL), '{"a":0}', '{"a":false}')],
+    "enum_fold": [
+        (obj(a={"enum": ["STREAMABLE_HTTP", "sse"]}), '{"a":"streamableHttp"}', '{"a":"STREAMABLE_HTTP"}'),
+        (obj(a=UNITS), '{"a":"Kelvin-Scale"}', '{"a":"kelvin scale"}'),
+    ],
+    "python_literal": [
+        (obj(a=arr(STR)), "{\"a\":\"['a', 'b']\"}", '{"a":["a","b"]}'),
+        (obj(a=obj(x=BOOL)), "{\"a\":\"{'x': True, 'y': None, 'z': 1.50}\"}", '{"a":{"x":true,"y":null,"z":1.50}}'),
+    ],
+    "split_commas": [
+        (obj(a=arr(STR)), '{"a":"x, y"}', '{"a":["x","y"]}'),
+        (obj(a=arr(STR)), "{\"a\":\"'x','y'\"}", '{"a":["x","y"]}'),
+    ],
+    "join_chunks": [(obj(text=STR), '{"text":["Hel","lo"]}', '{"text":"Hello"}')],
+    "first_of_one": [(obj(a=STR), '{"a":["x"]}', '{"a":"x"}'), (obj(a=INT), '{"a":[5]}', '{"a":5}')],
+    "unwrap_arguments": [
+        (needs("a", a=INT), '{"arguments":{"a":1}}', '{"a":1}'),
+        (needs("a", a=INT), '{"_":{"a":1}}', '{"a":1}'),
+    ],
+    "schema_shaped": [(obj(a=STR), '{"a":{"description":"x","type":"str"}}', '{"a":"x"}')],
+    "object_to_json_string": [(obj(a=STR), '{"a":{"b":[1.10]}}', '{"a":"{\\"b\\":[1.10]}"}')],
+    "drop_unknown": [(closed(a=INT), '{"a":1,"toolCallId":"x"}', '{"a":1}')],
+    "fill_default": [
+        (
+            {
+                "type": "object",
+                "properties": {"a": INT, "mode": {"default": "x"}},
+                "dependentRequired": {"a": ["mode"]},
+            },
+            '{"a":1}',
+            '{"a":1,"mode":"x"}',
+        )
+    ],
+    "windows_paths": [(obj(a=STR), '{"a":"C:\\Users\\me"}', '{"a":"C:\\\\Users\\\\me"}')],
+    "trailing_text": [(obj(a=INT), '{"a":1} I hope this helps.', '{"a":1}')],
+    "trailing_commas": [(obj(a=arr(INT)), '{"a":[1,2,],}', '{"a":[1,2]}')],
+    "comments": [(obj(a=INT), '{"a":1 // one\n}', '{"a":1}'), (obj(a=INT), '/* x */{"a":1}', '{"a":1}')],
+    "single_quotes": [(obj(a=STR), "{'a':'it\\'s \"x\"'}", '{"a":"it\'s \\"x\\""}')],
+    "python_literals": [(obj(a=BOOL), '{"a":True,"b":None,"c":False}', '{"a":true,"b":null,"c":false}')],
+    "unescaped_quotes": [(obj(a=STR), '{"a":"say "hi" now"}', '{"a":"say \\"hi\\" now"}')],
+}
+
+# rule -> (schema, sent) that it must not change although it is on
+LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
+    "string_to_integer": [
+        (obj(a=INT), f'{{"a":"{text}"}}')
+        for text in ("42.5", "10 minutes", "1,000", "0x10", "1_000", "٤٢", "", "-", "1e5000", "1" * 4301, "--1", "NaN")
+    ],
+    "string_to_number": [
+        (obj(a=NUM), f'{{"a":"{text}"}}') for text in ("50%", "1,5", "1e400", "Infinity", ".5", "5.", "1 2", "$5")
+    ],
+    "string_to_boolean": [(obj(a=BOOL), f'{{"a":"{text}"}}') for text in ("yes", "tru", "TrUe", " true", "on", "2",
+    "")],
+    "integral_float": [(obj(a=INT), '{"a":3.5}'), (obj(a=INT), '{"a":"3.0"}')],
+    "number_to_string": [(obj(a=STR), '{"a":true}'), (obj(a=STR), '{"a":[1]}'), (obj(a=STR), '{"a":null}')],
+    "parse_json_string": [
+        (obj(a=arr(INT)), '{"a":"[1,2"}'),
+        (obj(a=arr(INT)), '{"a":"{}"}'),
+        (obj(a=INT), '{"a":"5"}'),
+        (obj(a=arr(INT)), '{"a":"[1,]"}'),
+        (obj(a=arr(INT)), '{"a":"\\"\\\\\\"\\\\\\\\\\\\\\"[1]\\\\\\\\\\\\\\"\\\\\\"\\""}'),
+    ],
+    "null_text": [(obj(a=INT), '{"a":"null"}'), (obj(a={"type": ["integer", "null"]}), '{"a":"nil"}')],
+    "enum_case": [
+        (obj(a=UNITS), '{"a":"Celcius"}'),
+        (obj(a=UNITS), '{"a":"kelvin_scale"}'),
+        (obj(a={"enum": ["A b", "a B"]}), '{"a":"a b"}'),
+        (obj(a=UNITS), '{"a":""}'),
+    ],
+    "wrap_single": [
+        (obj(a=arr(STR)), f'{{"a":"{text}"}}') for text in ("x,y", "[x", "x]", "{x}", "x;y", "x\\ny", "f(x)", "",
+         "null")
+    ] + [(obj(a=arr(INT)), '{"a":"x"}'), (obj(a=arr(INT)), '{"a":null}'), (obj(a=arr(INT)), '{"a":"5"}')],
+    "drop_null_optional": [(needs("a", a=INT), '{"a":null}'), (obj(a=INT), '{"a":0.5}')],
+    "empty_optional": [(needs("a", a=INT), '{"a":""}'), (obj(a=INT), '{"a":" "}')],
+    "key_case": [
+        (closed(start_date=STR), '{"startDate":"x","start_date":"y"}'),
+        (closed(start_date=STR), '{"startDate":"x","start-date":"y"}'),
+        (closed(start_date=STR, startdate=STR), '{"startDate":"x"}'),
+        (closed(start_date=STR), '{"startDates":"x"}'),
+    ],
+    "empty_arguments": [(needs("a", a=INT), ""), (needs("a", a=INT), "null")],
+    "code_fence": [(obj(a=INT), '```json\n{"a":1}'), (obj(a=INT), 'x ```{"a":1}```'), (obj(a=INT),
+    "```json\n{'a':1}\n```")],
+    "control_characters": [(obj(a=STR), '{"a":"x\n}'), (obj(a=STR), '{"a":"x\ny",}')],
+    "repeated_body": [(obj(a=INT), '{"a":1}{"a":2}'), (obj(a=INT), '{"a":1}{"a":1}{"a":1}'), (obj(a=INT), "11")],
+    "yes_no": [(obj(a=BOOL), '{"a":"yeah"}'), (obj(a=BOOL), '{"a":"y"}')],
+    "zero_one": [(obj(a=BOOL), '{"a":2}'), (obj(a=BOOL), '{"a":1.0}'), (obj(a=BOOL), '{"a":"1"}')],
+    "enum_fold": [(obj(a={"enum": ["a_b", "ab"]}), '{"a":"A-B"}'), (obj(a=UNITS), '{"a":"kelvin"}')],
+    "python_literal": [
+        (obj(a=arr(STR)), f'{{"a":"{text}"}}')
+        for text in ("('a',)", "{'a'}", "['a' 'b']", "['a'", "[a]", "[1+1]", "['a'] * 3", "[b'a']", "[0x1]", "x")
+    ],
+    "split_commas": [(obj(a=arr(STR)), '{"a":"x"}'), (obj(a=arr(STR)), '{"a":"x,,y"}'), (obj(a=arr(STR)),
+    '{"a":"[x,y"}')],
+    "join_chunks": [
+        (obj(a=STR), '{"a":["x",1]}'),
+        (obj(a=STR), '{"a":[]}'),
+        (obj(tags=STR), '{"tags":["x","y"]}'),
+        (obj(a={"type": "string", "description": "Comma separated list of names"}), '{"a":["x","y"]}'),
+    ],
+    "first_of_one": [(obj(a=STR), '{"a":["x","y"]}'), (obj(a=STR), '{"a":[]}'), (obj(a=INT), '{"a":["x"]}')],
+    "unwrap_arguments": [
+        (needs("a", a=INT), '{"arguments":{"b":1}}'),
+        (needs("a", a=INT), '{"arguments":{"a":1},"more":1}'),
+        (needs("a", a=INT), '{"arguments":[{"a":1}]}'),
+    ],
+    "schema_shaped": [(obj(a=STR), '{"a":{"description":"x"}}'), (obj(a=STR),
+    '{"a":{"description":"x","type":"s","b":1}}')],
+    "object_to_json_string": [(obj(a=STR), '{"a":[1]}'), (obj(a={"type": "string", "maxLength": 3}), '{"a":{"b":1}}')],
+    "drop_unknown": [(closed(a=INT), '{"a":1,"verbose":true}')],
+    "fill_default": [
+        (needs("mode", mode={"default": "x"}), "{}"),
+        ({**obj(a={"default": 1}, b={"default": 1}), "minProperties": 1}, "{}"),
+    ],
+    "windows_paths": [(obj(a=STR), '{"a":"x\\Users"}'), (obj(a=STR), '{"a":"C:\\\\x\\q"}')],
+    "trailing_text": [(obj(a=INT), '{"a":1} {"b":2}'), (obj(a=INT), '{"a":1}]'), (obj(a=INT), '{"a":1')],
+    "trailing_commas": [(obj(a=arr(INT)), '{"a":[1,,2]}'), (obj(a=arr(INT)), '{"a":[1,2,'), (obj(a=arr(INT)),
+    '{"a":[,]}')],
+    "comments": [(obj(a=INT), '{"a":1 # one\n}'), (obj(a=INT), '{"a":1 /* one }'), (obj(a=STR), '{"a":"x //"')],
+    "single_quotes": [(obj(a=STR), "{'a':'x}"), (obj(a=STR), "{'a':'it's'}"), (obj(a=STR), "{a:'x'}")],
+    "python_literals": [(obj(a=BOOL), '{"a":TRUE}'), (obj(a=BOOL), '{"a":Truee}'), (obj(a=BOOL), '{"a":nan}')],
+    "unescaped_quotes": [
+        (obj(a=STR), '{"a":"x"y"}'),
+        (obj(a=STR), '{"a":"x" "b":"y"}'),
+        (obj(a=STR), '{"a":"say "hi}'),
+    ],
+}  # fmt: skip
+
+
+# rules whose result an earlier one may reach as well: the earlier one is recorded
+SAYS_THE_SAME: Final = {"python_literal": "parse_json_string", "first_of_one": "join_chunks"}
+
+
+def _cases(table: dict[str, list[tuple[JsonValue, ...]]]) -> list[tuple[object, ...]]:
+    return [(rule, *case) for rule, cases in table.items() for case in cases]
+
+
+def test_every_rule_has_cases_that_it_repairs_and_cases_that_it_leaves() -> None:
+    named = {name for name, rule in RULES.items() if rule.kind != "name"}
+    assert named == APPLIES.keys()
+    assert named == LEAVES.keys()
+
+
+@pytest.mark.parametrize(("rule", "schema", "sent", "expected"), _cases(APPLIES))
+def test_a_rule_alone_repairs_what_nothing_else_does(rule: str, schema: JsonValue, sent: str, expected: str) -> None:
+    assert expected == outcome(schema, sent, "off", {rule: True})
+    untouched_without = rule == "integral_float"  # JSON Schema calls 3.0 an integer
+    assert (outcome(schema, sent, "off") == sent) is untouched_without
+
+
+@pytest.mark.parametrize(("rule", "schema", "sent"), _cases(LEAVES))
+def test_a_rule_leaves_what_it_does_not_name_to_the_refusal(rule: str, schema: JsonValue, sent: str) -> None:
+    assert "VAL-0" in outcome(schema, sent, "off", {rule: True})
+
+
+@pytest.mark.parametrize(("rule", "schema", "sent", "expected"), _cases(APPLIES))
+def test_a_rule_works_at_its_level_among_the_others_and_is_recorded(
+    rule: str, schema: JsonValue, sent: str, expected: str
+) -> None:
+    assert expected == outcome(schema, sent, RULES[rule].level)
+    made = {repair.split()[0] for repair in repairs(schema, sent, RULES[rule].level)}
+    assert made & {rule, SAYS_THE_SAME.get(rule, rule)}
+
+
+def test_the_levels_grow_and_the_opt_in_rules_are_those_of_the_last() -> None:
+    on = [rules_for(level) for level in LEVELS]
+    assert frozenset() == on[0]
+    assert {"string_to_integer", "string_to_number", "string_to_boolean"} == on[1]
+    assert on[1] < on[2] < on[3] == RULES.keys()
+
+
+def test_a_switch_goes_before_the_level() -> None:
+    assert rules_for("standard") - {"wrap_single"} | {"yes_no"} == rules_for(
+        "standard", {"wrap_single": False, "yes_no": True}
+    )
+    for level, switches in (("all", {}), ("off", {"no_such_rule": True})):
+        with pytest.raises(KeyError):
+            rules_for(level, switches)
+
+
+def test_every_rule_tells_what_it_changes_and_on_what_condition() -> None:
+    assert all(rule.change and rule.condition and name == rule.name for name, rule in RULES.items())
+    assert {name for name, rule in RULES.items() if rule.kind == "value"} == {
+        rule.name for tier in value_rules(RULES) for rule in tier
+    }
+    assert {name for name, rule in RULES.items() if rule.kind == "text"} == set(TEXT_RULES)
+    assert {"toolCallId", "tool", "sessionId", "chatInput", "action"} == PLUMBING_KEYS
+
+
+def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:
+    assert ["tool_name_trim"] == [name for name, rule in RULES.items() if rule.kind == "name"]
+    assert "get_weather" == trim("functions.get_weather", {"get_weather"})
+    assert trim("function.get_weather", {"get_weather"}) is None
+
+
+def test_mistaken_switches_are_found_wherever_they_stand_in_a_schema() -> None:
+    schema = obj(a={"x-repair": "offf"}, b=arr({"x-repair": ["enum_case", "enumcase"]}), c={"x-repair": ["key_case"]})
+    found = [(node.path, names) for node, names in mistaken_switches(compile_check(schema).schemas)]
+    assert [(("properties", "a"), ("offf",)), (("properties", "b", "items"), ("enumcase",))] == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("expected", "written"),
+    [
+        ((), True), ((), "off"), ((), "on"), ((), False), ((), []), ((), ["key_case", "enum_case"]),
+        (("key_cases",), ["key_cases"]), (("3",), [3]), (("none",), "none"), (("7",), 7),
+    ],
+)  # fmt: skip
+def test_an_x_repair_that_names_no_rule_is_a_mistake_of_the_schema(
+    expected: tuple[str, ...], written: JsonValue
+) -> None:
+    assert expected == unknown_switches(written)

@@ -1,0 +1,89 @@
+"""Tool names that are not known as they stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core import codes
+from proxy.core.model import Container, ContainerFunction, Conversation, Document, JsonProblem, Rung, ToolCall
+from proxy.core.policy import ToolPolicy
+from proxy.core.toolname import trim, unknown
+
+KNOWN = frozenset({"get_weather", "create_event", "analysis_of"})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("get_weather<|channel|>commentary", "get_weather"),
+        ("create_event<|channel|>analysis", "create_event"),
+        ("<|tool|>get_weather<|x|>", "get_weather"),
+        ("get_weather<|x|>get_weather", "get_weather"),
+        ("functions.get_weather", "get_weather"),
+        ("tools.get_weather", "get_weather"),
+        ("default_api.get_weather", "get_weather"),
+        ("mcp__weather-server__get_weather", "get_weather"),
+        ("mcp__my_server__get_weather", "get_weather"),
+        ("functions.get_weather<|channel|>json", "get_weather"),
+    ],
+)
+def test_a_known_name_inside_what_a_template_left_is_found(name: str, meant: str) -> None:
+    assert meant == trim(name, KNOWN)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "get_weather",  # known as it is
+        "getweather",
+        "Get_Weather",
+        "functions.",
+        "functions.tools.get_weather",
+        "Math.get_weather",  # a container's name is no prefix
+        "tool:get_weather",
+        "get_weather.create_event",
+        "get_weather<|x|>create_event",  # two known names
+        "mcp__get_weather",
+        "functions.get_weather_now",
+        "<|x|>",
+        "",
+        "functions.get_weather" + "<|x|>" * 200,
+    ],
+)
+def test_nothing_else_is_guessed(name: str) -> None:
+    assert trim(name, KNOWN) is None
+
+
+TOOLS = {
+    "get_weather": ToolPolicy("get_weather", None, "f"),
+    "Math": ToolPolicy("Math", None, "f", container=Container("Math", "plugin", (ContainerFunction("Add"),))),
+}
+
+
+def call(tool: str, arguments: Document | JsonProblem | None = None) -> ToolCall:
+    return ToolCall(tool, arguments or Document(b"{}", {}), "c", Conversation("k", Rung.HEADER))
+
+
+def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
+    failure = unknown(call("get_wether"), TOOLS)
+
+    assert (codes.UNKNOWN_TOOL, {"did_you_mean": "get_weather"}) == (failure.code, failure.details)
+
+
+def test_a_function_joined_to_its_container_is_explained() -> None:
+    assert codes.CONTAINER_INVOCATION == unknown(call("Math.Add"), TOOLS).code
+
+
+def test_a_call_that_names_no_tool_is_told_so() -> None:
+    failure = unknown(call(""), TOOLS)
+
+    assert (codes.UNKNOWN_TOOL, "The call names no tool.") == (failure.code, failure.message)
+
+
+def test_a_body_that_cannot_be_read_is_invalid_json() -> None:
+    failure = unknown(call("", JsonProblem("EOF while parsing", 1, 5, True)), TOOLS)
+
+    assert (codes.INVALID_ARGUMENTS, [codes.INVALID_JSON]) == (
+        failure.code,
+        [violation.code for violation in failure.violations],
+    )

@@ -1,0 +1,63 @@
+"""What the corpus runs share: a call judged by the code that serves, and the reading of packed JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from proxy.core.decide import decide
+from proxy.core.dialects import normalise, with_numeric_bounds
+from proxy.core.jsontext import TextLimits, dumps, equal, parse
+from proxy.core.model import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
+from proxy.core.policy import RepairPolicy, ToolPolicy
+from proxy.core.rules import PLUMBING_KEYS, TEXT_RULES, rules_for
+from proxy.core.textrepair import read_document
+from proxy.core.validation import Check, compile_check
+
+
+def check_of(schema: JsonValue) -> Check:
+    """The compiled check of a schema as it was collected. Raises SchemaError."""
+    return _check(json.dumps(schema))
+
+
+@lru_cache(maxsize=4096)
+def _check(schema: str) -> Check:
+    return compile_check(with_numeric_bounds(normalise(json.loads(schema))[0])[0])
+
+
+def judged(schema: JsonValue, sent: str | bytes, level: str, switches: Mapping[str, bool] | None = None) -> Decision:
+    """The decision on arguments sent as text, under a schema, at a repair level."""
+    rules = rules_for(level, switches)
+    drop = PLUMBING_KEYS if level == "lenient" else frozenset()
+    policy = ToolPolicy("tool", check_of(schema), "corpus", repair=RepairPolicy(rules, drop))
+    text = sent.encode() if isinstance(sent, str) else sent
+    document = read_document(text, TextLimits(), rules & frozenset(TEXT_RULES)) if text else Document(b"", None)
+    return decide(ToolCall("tool", document, "call", Conversation("corpus", Rung.HEADER)), policy)
+
+
+def outcome(decision: Decision, text: str | bytes, expected: JsonValue) -> str:
+    """`untouched`, `right`, `refused` or `wrong` (forwarded with other arguments than expected; None: any is wrong)."""
+    if not isinstance(decision, Forward):
+        return "refused"
+    sent = text.encode() if isinstance(text, str) else text
+    if decision.checked.arguments == sent:
+        same = expected is not None and equal(decision.checked.value, exact(expected))
+        return "untouched" if same else "wrong"
+    right = expected is not None and equal(parse(decision.checked.arguments), exact(expected))
+    return "right" if right else "wrong"
+
+
+def exact(value: JsonValue) -> JsonValue:
+    """A value of the standard json module as our own parser gives it."""
+    return parse(dumps(value))
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a .jsonl or .jsonl.gz file."""
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for line in text.splitlines():
+        yield json.loads(line)

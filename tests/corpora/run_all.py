@@ -1,0 +1,44 @@
+"""Every corpus run, one after the other.
+
+    python -m tests.corpora.run_all DATA_FOLDER
+
+Prints a line for each run and, where something is wrong, the case. Exits 1 if a call was forwarded with other
+arguments than the right ones, a right call was changed or refused, a text was read wrongly, the menders and the repair
+engine differ, or the validation engine and its peers do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.corpora import run_engine, run_mending, run_repair, run_schemas, run_text
+
+Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]
+
+RUNS: Final[tuple[Run, ...]] = (
+    *run_repair.RUNS,
+    *run_text.RUNS,
+    *run_schemas.RUNS,
+    *run_mending.RUNS,
+    *run_engine.RUNS,
+)
+
+
+def reported(runs: tuple[Run, ...], data: Path) -> int:
+    """Prints a line for each run; 1 if anything was wrong."""
+    failed = False
+    for run in runs:
+        for name, found in run(data):
+            print(f"{name:60} " + ", ".join(f"{key} {count}" for key, count in sorted(found.items())), flush=True)
+            failed = failed or found["wrong"] > 0
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.corpora.run_all DATA_FOLDER")
+    sys.exit(reported(RUNS, Path(sys.argv[1])))

@@ -1,0 +1,71 @@
+"""Makes docs/defaults.md out of the published schema of the config and the constants of the code.
+
+python -m tests.docs.defaults    writes the page (`make docs`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from proxy.app import admin, fleet, reload, serving
+from proxy.config import source, watch, yaml12
+from proxy.core.model import JsonValue
+from proxy.telemetry import recent
+from tests.config.test_published_schema import all_keys, shown
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "defaults.md"
+
+_HEAD: Final = """\
+# Every default on one page
+
+What holds where the config says nothing. Made from `schemas/config.schema.json`, which is what the proxy itself
+enforces, and from the constants of the code; a test holds the page against both. What each key means is in
+[config.md](config.md).
+
+| key | default |
+|---|---|
+"""
+
+_FIXED: Final = """
+## Bounds that are no keys
+
+| what | value |
+|---|---|
+"""
+
+
+def rows() -> Iterator[str]:
+    """A row for each key that has a default."""
+    for key, schema in all_keys().items():
+        if "default" in schema:
+            yield f"| `{key}` | {shown(schema['default'])} |"
+
+
+def fixed() -> Iterator[tuple[str, JsonValue]]:
+    """What the code bounds by a constant, in words, and the constant's value."""
+    yield "Time for calls under way after `drain`", f"{serving.GRACE:g} s"
+    yield "Refused, failed and would-be-refused requests kept for `/-/calls`", recent.KEPT
+    yield "Largest body of a question on the operator's port", f"{admin.MAX_BODY >> 20} MiB"
+    yield "Largest file of a config", f"{source.MAX_FILE_BYTES >> 20} MiB"
+    yield "Deepest nesting of a config's file", yaml12.MAX_DEPTH
+    yield "Values in a config's file", yaml12.MAX_NODES
+    yield "Readings until changing files have to settle", watch.READINGS
+    yield (
+        "A look at the files where the config says `reload: off` (to see that it says otherwise)",
+        f"{reload.IDLE:g} s",
+    )
+    yield "Wait before a dead worker is started again", f"{fleet.AGAIN_AFTER:g} s"
+    yield "Time for a worker to start", f"{fleet.STARTS_WITHIN:g} s"
+
+
+def page() -> str:
+    """The whole page."""
+    return (
+        _HEAD + "\n".join(rows()) + "\n" + _FIXED + "\n".join(f"| {what} | {value} |" for what, value in fixed()) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

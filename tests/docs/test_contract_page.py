@@ -1,0 +1,135 @@
+"""docs/contract.md shows answers as they are made, and names every format, header and container setting."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from proxy.core import caps, codes, container, contract, names
+from proxy.core.container import EVENTS, FUNCTION_KEYS
+from proxy.core.contract import KEPT_ATTEMPTS
+from proxy.core.envelope import FORMATS, render
+from proxy.core.model import (
+    Attempt,
+    Container,
+    ContainerFunction,
+    Conversation,
+    Document,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Rung,
+    ToolCall,
+    ToolResult,
+    Violation,
+)
+from proxy.core.policy import AttemptsPolicy, CallCap, ToolPolicy
+from proxy.core.sentence import compose
+
+PAGE = (Path(__file__).parents[2] / "docs" / "contract.md").read_text()
+
+MATH = Container(
+    "Math", "plugin", tuple(map(ContainerFunction, ("Add", "Multiply", "Abs", "Square", "Subtract", "Min")))
+)
+MISSING = Violation(
+    codes.REQUIRED_MISSING,
+    ("path",),
+    "Required field 'path' is missing",
+    "string",
+    "You sent '/file_path', which this tool does not know: rename it to 'path'.",
+)
+ENCODING = Violation(
+    codes.ENUM_MISMATCH,
+    ("encoding",),
+    "Invalid enum value 'uft8'",
+    "one of 'utf-8', 'ascii', 'utf-16'",
+    "Did you mean 'utf-8'?",
+    value="uft8",
+)
+SENT = {"file_path": "/home/ann/notes/todo.txt", "encoding": "uft8"}
+FAILURE = Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, (MISSING, ENCODING), sent=SENT)
+
+
+def call(tool: str, sent: JsonValue = None) -> ToolCall:
+    return ToolCall(tool, Document(b"", sent), "call_abc123", Conversation("c-1", Rung.HEADER))
+
+
+REFUSED = ToolResult(
+    call("write_file"),
+    FAILURE,
+    Attempt(2, 3),
+    accepts="{path: string, content?: string, encoding?: 'utf-8' | 'ascii' | 'utf-16'}",
+    example='{"path": "<string>", "encoding": "utf-8"}',
+)
+
+
+def escalation() -> ToolResult:
+    recorded = None
+    for sent in ("a", "b", "c"):
+        recorded = contract.add(recorded.episode if recorded else None, contract.remember(FAILURE, sent))
+    return contract.grant(call("write_file"), FAILURE, recorded, ToolPolicy("write_file", None, "f"))
+
+
+def cap() -> ToolResult:
+    searching = call("web_search")
+    slot = caps.reservation(searching, ToolPolicy("web_search", None, "f", cap=CallCap(5)))
+    assert slot is not None
+    return ToolResult(searching, caps.exceeded(searching, slot))
+
+
+TIMEOUT = Failure(
+    codes.UPSTREAM_TIMEOUT,
+    "No answer within 30 seconds.",
+    details={"executed": "unknown"},
+)
+SENTENCES = {
+    "refused": REFUSED,
+    "sent again": replace(REFUSED, repeated=True, accepts="", example=""),
+    "escalation": escalation(),
+    "unknown tool": ToolResult(call("get_wether"), names.unknown_tool("get_wether", ["get_weather"]), Attempt(1, 3)),
+    "container": ToolResult(
+        call("Math"), container.misuse(MATH, {"function": "Add", "a": 5, "b": 10}), attempt=Attempt(1, 3)
+    ),
+    "cap": cap(),
+    "upstream": ToolResult(call("get_weather"), TIMEOUT),
+}
+
+
+def shown(name: str) -> str:
+    result = SENTENCES["container"] if name == "hpd" else replace(REFUSED, accepts="", example="")
+    return json.dumps(json.loads(render(result, name, "category").body), indent=2, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_sentence_stands_on_the_page_as_it_is_made(name: str) -> None:
+    assert f"```text\n{compose(SENTENCES[name])}\n```" in PAGE
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_stands_on_the_page_as_it_is_made(name: str) -> None:
+    assert f"### `{name}`" in PAGE
+    assert f"```json\n{shown(name)}\n```" in PAGE
+
+
+@pytest.mark.parametrize("header", ["Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Warnings",
+                                    "Retry-After", "Cache-Control"])  # fmt: skip
+def test_a_header_is_explained(header: str) -> None:
+    assert f"| `{header}` |" in PAGE
+
+
+def test_defaults_and_closed_lists_stand_on_the_page() -> None:
+    limits, attempts = FeedbackLimits(), AttemptsPolicy()
+    expected = [
+        f"| `max_errors` | {limits.max_errors} |",
+        f"| `max_chars` | {limits.max_chars} |",
+        f"| `max_preview` | {limits.max_preview} |",
+        f"| `max` | {attempts.max_attempts} |",
+        f"the last {KEPT_ATTEMPTS} attempts",
+        *(f"`{event}`" for event in EVENTS),
+        *(f"`{key}`" for key in FUNCTION_KEYS),
+        *(f"`{field.name}`" for field in fields(Container)),
+    ]
+    assert [] == [text for text in expected if text not in PAGE]

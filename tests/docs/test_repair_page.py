@@ -1,0 +1,18 @@
+"""docs/repair.md is what the rule table and the never list say."""
+
+from __future__ import annotations
+
+from proxy.core.rules import LEVELS, RULES
+from tests.core.test_never import REFUSED, UNTOUCHED
+from tests.docs.repair import PAGE, page
+
+
+def test_the_page_is_made_from_the_tables() -> None:
+    assert page() == PAGE.read_text(encoding="utf-8"), "run `make docs`"
+
+
+def test_the_page_names_every_rule_level_and_reason() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [] == [name for name in (*RULES, *LEVELS) if f"`{name}`" not in text]
+    assert [] == [reason for reason in (*REFUSED, *UNTOUCHED) if f"- {reason}: " not in text]
+    assert [] == [rule.name for rule in RULES.values() if rule.condition.replace("|", "\\|") not in text]

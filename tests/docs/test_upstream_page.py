@@ -1,0 +1,79 @@
+"""docs/upstream.md says what the rules say: its tables are made here and have to stand there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.core.backoff import RULES, BudgetPolicy, Denied
+from proxy.core.classify import classify
+from proxy.core.complaints import DIALECTS, STATUSES
+from proxy.core.guard import SHOWN_AS, BreakerPolicy, Closed, ConcurrencyPolicy, HalfOpen, Open
+from proxy.core.model import UpstreamReply
+from proxy.core.policy import ResendPolicy
+from tests.core.test_backoff import CATEGORIES, DECISION_FLOW, DECISION_MATRIX, Row
+
+PAGE = (Path(__file__).parents[2] / "docs" / "upstream.md").read_text()
+
+# What each row of the table of statuses stands for.
+STATUS_ROWS = {
+    "400, 409, 422": (400, 409, 422),
+    "401, 403": (401, 403),
+    "404": (404,),
+    "429": (429,),
+    "other 4xx": (402, 405, 406, 408, 410, 413, 418, 451),
+    "504": (504,),
+    "other 5xx": (500, 501, 502, 503, 505, 599),
+}
+
+
+def status_row(name: str) -> str:
+    failures = [classify(UpstreamReply(status, (), b""), 0.0) for status in STATUS_ROWS[name]]
+    meant = {(failure.code.name, failure.code.category, failure.may_retry) for failure in failures if failure}
+    assert len(meant) == 1, f"{name} does not mean one thing"
+    ((code, category, retryable),) = meant
+    return f"| {name} | `{code}` | {category} | {'yes' if retryable else 'no'} |"
+
+
+def gomind_row(row: Row) -> str:
+    does = [f"`{reason}`" if reason else "no" for reason in (row.plain, row.declared)]
+    return f"| {row.name.replace('|', '/')} | {row.gomind} | {does[0]} | {does[1]} | {row.stricter} |"
+
+
+@pytest.mark.parametrize("name", STATUS_ROWS)
+def test_the_page_says_what_a_status_means(name: str) -> None:
+    assert status_row(name) in PAGE
+
+
+def test_the_page_has_every_rule_in_its_order() -> None:
+    table = "\n".join(f"| `{rule.reason}` | {rule.when} |" for rule in RULES)
+    assert table in PAGE
+
+
+@pytest.mark.parametrize("row", [*DECISION_FLOW, *DECISION_MATRIX, *CATEGORIES], ids=lambda row: row.name)
+def test_the_page_holds_gominds_tables_against_what_is_done(row: Row) -> None:
+    assert gomind_row(row) in PAGE
+
+
+def test_the_page_names_every_dialect_that_is_read() -> None:
+    assert [] == [dialect.name for dialect in DIALECTS if f"`{dialect.name}`" not in PAGE]
+
+
+def test_the_page_names_defaults_states_and_labels() -> None:
+    resend, breaker, budget = ResendPolicy(), BreakerPolicy(), BudgetPolicy()
+    expected = [
+        ", ".join(map(str, sorted(STATUSES))),
+        f"at most {resend.max_resends} times",
+        f"{resend.backoff * 1000:.0f} ms",
+        f"{resend.max_backoff * 1000:.0f} ms",
+        f"{budget.ratio * 100:.0f} for every hundred",
+        f"{budget.per_second:.0f} per second",
+        f"{budget.saved:.0f} are saved up",
+        f"{breaker.failures} failures in a row",
+        f"{breaker.open_for:.0f} s",
+        f"{ConcurrencyPolicy(1).wait:.0f} s",
+        *(f"`{why}`" for why in Denied),
+        *(f"{SHOWN_AS[kind]} {word}" for kind, word in ((Closed, "closed"), (HalfOpen, "half-open"), (Open, "open"))),
+    ]
+    assert [] == [text for text in expected if text not in PAGE]

@@ -1,0 +1,62 @@
+"""The sample tools over real sockets: paths, keep-alive, the count of calls."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from proxy.samples.server import TOOLS, SampleServer, running
+
+
+@pytest.fixture
+def server() -> Iterator[SampleServer]:
+    with running(SampleServer(0)) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: SampleServer) -> Iterator[HTTPConnection]:
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    yield connection
+    connection.close()
+
+
+def ask(client: HTTPConnection, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+    client.request(method, path, body)
+    reply = client.getresponse()
+    return reply.status, json.loads(reply.read())
+
+
+def test_every_tool_answers_at_its_path_on_one_connection(client: HTTPConnection) -> None:
+    for path in TOOLS:
+        status, body = ask(client, "POST", path, b"{}")
+        assert (path == "/math") == (status == 200), body
+    assert (200, {"status": "ok", "calls": {path[1:]: 1 for path in sorted(TOOLS)}}) == ask(client, "GET", "/status")
+
+
+def test_a_call_is_answered_and_counted(client: HTTPConnection) -> None:
+    assert (200, {"success": True, "data": {"function": "Add", "result": 15}}) == ask(
+        client, "POST", "/math/add?trace=1", b'{"a": 5, "b": 10}'
+    )
+    assert (200, {"status": "ok", "calls": {"math/add": 1}}) == ask(client, "GET", "/status")
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/nothing"), ("GET", "/weather")])
+def test_an_unknown_path_is_a_404(client: HTTPConnection, method: str, path: str) -> None:
+    assert 404 == ask(client, method, path)[0]
+
+
+def test_a_body_without_a_length_is_refused(server: SampleServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=5) as raw:
+        raw.sendall(b"POST /weather HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        assert b"HTTP/1.1 413 " == raw.recv(100)[:13]
+
+
+def test_a_taken_port_is_an_oserror(server: SampleServer) -> None:
+    with pytest.raises(OSError, match="in use"):
+        SampleServer(server.server_port)

@@ -1,0 +1,34 @@
+"""A certificate authority for the tests, made by the openssl command line, and what it signs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def openssl(folder: Path, arguments: str) -> None:
+    """Runs one command in a folder."""
+    subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)  # noqa: S607 - wherever it is
+
+
+def certificate(folder: Path, name: str, names: str) -> None:
+    """`name.pem` and `name.key`, signed by the authority of the folder."""
+    openssl(folder, f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+    (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n")
+    signed = "-CA ca.pem -CAkey ca.key -CAcreateserial -days 2"
+    openssl(folder, f"x509 -req -in {name}.csr {signed} -extfile {name}.ext -out {name}.pem")
+
+
+def authority(folder: Path) -> Path:
+    """A folder with an authority (`ca.pem`). Skips the test where there is no openssl; under CI it fails."""
+    if shutil.which("openssl") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("the TLS tests need the openssl command line")
+        pytest.skip("needs the openssl command line to make a certificate authority")
+    usage = "-addext keyUsage=critical,keyCertSign,cRLSign"
+    openssl(folder, f"req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=tests {usage}")
+    return folder

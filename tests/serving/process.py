@@ -1,0 +1,59 @@
+"""The proxy as a process of its own, for tests of signals and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Process:
+    """A running `serve`. Ports are 0 where there is no such port."""
+
+    popen: subprocess.Popen[str]
+    port: int
+    admin: int = 0
+    probes: int = 0
+
+    def signal(self, number: int) -> None:
+        """Sends a signal."""
+        self.popen.send_signal(number)
+
+    async def ended(self, within: float = 15) -> int:
+        """The exit code."""
+        return await asyncio.to_thread(self.popen.wait, within)
+
+
+@contextlib.asynccontextmanager
+async def process(config: Path, *words: str) -> AsyncIterator[Process]:
+    """`serve` with a config file; ended at the end, at the latest. Its log goes to a file beside the config."""
+    command = [sys.executable, "-m", "proxy", "serve", str(config), *words]
+    with (config.parent / "log.jsonl").open("w") as log:
+        popen = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ}
+        )
+    try:
+        yield await _started(popen, config)
+    finally:
+        if popen.poll() is None:
+            popen.kill()
+        popen.wait()
+        if popen.stdout is not None:
+            popen.stdout.close()
+
+
+async def _started(popen: subprocess.Popen[str], config: Path) -> Process:
+    assert popen.stdout is not None
+    ports: dict[str, int] = {}
+    wanted = 1 + config.read_text().count("admin: {") + config.read_text().count("probes:")
+    while len(ports) < wanted:
+        line = await asyncio.to_thread(popen.stdout.readline)
+        assert line, (config.parent / "log.jsonl").read_text()
+        ports[line.split(" on ")[0]] = int(line.rsplit(":", 1)[1])
+    return Process(popen, ports["listening"], ports.get("admin", 0), ports.get("probes", 0))

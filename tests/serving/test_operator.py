@@ -1,0 +1,224 @@
+"""What the operator can ask and do: failed calls, dry runs, attempts, schemas, the log's level; and who may."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.interfaces import CallRecord
+from proxy.telemetry.recent import Recent
+from tests.serving.proxied import FREE, RELAY, WEATHER, Proxied, proxied, told
+from tests.serving.test_calls import DISPATCH, TOOLS
+from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
+
+OK = answer("200 OK", b"{}", JSON_TYPE)
+SECRET = "planted-7b2f9c-planted"
+REPORT = WEATHER + "    mode: report\n"
+
+
+async def ask(proxy: Proxied, path: str, body: Any = None, *headers: str, method: str = "POST") -> Seen:
+    """Posts JSON to the operator's port."""
+    text = b"" if body is None else json.dumps(body).encode()
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(text)}", *headers, "", ""]
+    return await exchange(proxy.admin, "\r\n".join(head).encode() + text)
+
+
+# --- /-/calls ---------------------------------------------------------------------------------------------------------
+async def test_a_refused_call_is_found_by_its_request_id_without_any_value() -> None:
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
+        await proxy.post("/weather", b'{"lat": "%s"}' % SECRET.encode(), "X-Request-ID: r-1")
+        await proxy.post("/weather", b'{"lat": 1}', "X-Request-ID: r-2")
+        await proxy.post("/nowhere", b"{}", "X-Request-ID: r-3")
+        found = await proxy.ask_admin("/-/calls?request_id=r-1")
+        everything = told(await proxy.ask_admin("/-/calls"))["calls"]
+
+    (call,) = told(found)["calls"]
+    assert {
+        "correlation_id": "r-1",
+        "outcome": "refused",
+        "http.route": "/weather",
+        "tool_name": "weather",
+        "error.code": "INVALID_ARGUMENTS",
+        "errors": [{"path": "/lat", "code": "VAL-002"}],
+    }.items() <= call.items()
+    assert ["r-3", "r-1"] == [entry["correlation_id"] for entry in everything]
+    assert SECRET.encode() not in found.body
+
+
+async def test_what_a_report_only_route_would_have_refused_is_kept_too() -> None:
+    async with tool(replies(OK)) as server, proxied(REPORT, server.url) as proxy:
+        await proxy.post("/weather", b'{"lat": []}')
+        (call,) = told(await proxy.ask_admin("/-/calls"))["calls"]
+
+    assert ("delivered", True, "report") == (call["outcome"], call["would_refuse"], call["validation.mode"])
+
+
+def test_no_more_calls_are_kept_than_fit() -> None:
+    recent = Recent(lambda: 0.0, kept=3)
+    for number in range(5):
+        recent.finished(CallRecord(f"r{number}", "/a", outcome="refused"))
+
+    assert ["r4", "r3", "r2"] == [entry["correlation_id"] for entry in recent.entries()]
+
+
+# --- report-only ------------------------------------------------------------------------------------------------------
+async def test_a_report_only_route_counts_what_it_would_have_done_and_no_failure() -> None:
+    async with tool(replies(OK)) as server, proxied(REPORT, server.url) as proxy:
+        for body in (b'{"lat": 1}', b'{"lat": "1"}', b'{"lat": []}'):
+            assert 200 == (await proxy.post("/weather", body)).status
+        metrics = (await proxy.ask_admin("/metrics")).body.decode()
+        lines = [(line["level"], line["message"]) for line in proxy.lines()]
+
+    labels = 'mode="report",outcome="{}",route="/weather",tool="weather"'
+    for outcome in ("passed", "repaired", "rejected"):
+        assert f"toolproxy_validations_total{{{labels.format(outcome)}}} 1.0" in metrics
+    assert "toolproxy_errors_total{" not in metrics
+    assert [
+        ("info", "Tool call delivered"),
+        ("info", "Tool call would have been repaired"),
+        ("warning", "Tool validation would have failed"),
+    ] == lines
+
+
+# --- /-/validate ------------------------------------------------------------------------------------------------------
+async def test_a_dry_run_says_what_would_be_sent_and_sends_nothing() -> None:
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
+        seen = await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": "48.850"}})
+
+    verdict = told(seen)
+    schema_id = verdict.pop("schema_id")
+    assert {
+        "decision": "forward", "route": "/weather", "upstream": "tools", "tool": "weather", "mode": "enforce",
+        "repairs": [{"rule": "string_to_number", "path": "/lat"}], "errors": [], "warnings": [],
+        "arguments": {"lat": 48.85},
+    } == verdict  # fmt: skip
+    assert (True, 0, True) == (b'"arguments":{"lat":48.850}' in seen.body, len(server.seen), bool(schema_id))
+
+
+async def test_a_dry_run_of_a_bad_call_says_what_the_model_would_read() -> None:
+    async with proxied(WEATHER) as proxy:
+        verdict = told(await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": []}}))
+        again = told(await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": []}}))
+        attempts = told(await proxy.ask_admin("/-/attempts"))["attempts"]
+
+    assert ("refuse", "INVALID_ARGUMENTS", 400) == tuple(verdict[key] for key in ("decision", "code", "status"))
+    assert [("/lat", "VAL-002")] == [(error["path"], error["code"]) for error in verdict["errors"]]
+    assert verdict["content"] == verdict["answer"]["content"]
+    assert (verdict, []) == (again, attempts)
+
+
+async def test_a_dry_run_takes_a_tool_a_dispatch_body_or_a_text_that_is_no_json() -> None:
+    questions = [
+        {"route": "/tools/{tool}", "tool": "weather", "body": {"lat": 1}},
+        {"route": "/dispatch", "body": {"name": "weather", "arguments": {"lat": 1}}},
+        {"route": "/tools/weather", "text": '{"lat": '},
+    ]
+    async with proxied(DISPATCH, tools=TOOLS) as proxy:
+        verdicts = [told(await ask(proxy, "/-/validate", question)) for question in questions]
+
+    assert ["forward", "forward", "refuse"] == [verdict["decision"] for verdict in verdicts]
+    assert ["weather"] * 3 == [verdict["tool"] for verdict in verdicts]
+
+
+async def test_a_dry_run_of_a_report_only_route_says_what_enforcing_would_do() -> None:
+    async with proxied(REPORT) as proxy:
+        verdict = told(await ask(proxy, "/-/validate", {"route": "/weather", "body": {"lat": []}}))
+
+    assert ("refuse", "report") == (verdict["decision"], verdict["mode"])
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ({}, "say `route`"),
+        ({"route": "/weather"}, "say `body`"),
+        ({"route": "/weather", "body": 1, "text": "1"}, "say `body`"),
+        ({"route": "/relay", "body": 1}, "no such route judges calls; these do: /weather"),
+        ([], "the body is a JSON mapping, or empty"),
+    ],
+)
+async def test_a_question_that_cannot_be_answered_says_what_to_ask(question: Any, why: str) -> None:
+    async with proxied(WEATHER + RELAY) as proxy:
+        seen = await ask(proxy, "/-/validate", question)
+
+    assert (400, True) == (seen.status, told(seen)["error"].startswith(why))
+
+
+# --- attempts, schemas, level -----------------------------------------------------------------------------------------
+async def test_attempts_are_listed_and_reset() -> None:
+    async with proxied(WEATHER) as proxy:
+        for name in ("a", "a", "b"):
+            await proxy.post("/weather", json.dumps({"lat": [name]}).encode(), f"X-Conversation-Id: {name}")
+        before = told(await proxy.ask_admin("/-/attempts"))["attempts"]
+        one = told(await ask(proxy, "/-/attempts/reset", {"key": before[0]["key"]}))
+        by_tool = told(await ask(proxy, "/-/attempts/reset", {"tool": "weather"}))
+        unfit = await ask(proxy, "/-/attempts/reset", {})
+        after = told(await proxy.ask_admin("/-/attempts"))["attempts"]
+
+    assert [("weather", 1), ("weather", 1)] == [(entry["tool"], entry["attempts"]) for entry in before]
+    assert [1, 0] == [entry["repeats"] for entry in before]
+    assert ({"reset": 1}, {"reset": 1}, 400, []) == (one, by_tool, unfit.status, after)
+
+
+async def test_a_schema_is_shown_with_the_routes_that_use_it() -> None:
+    async with proxied(WEATHER + FREE) as proxy:
+        shown = told(await proxy.ask_admin("/-/schemas/weather"))
+        missing = [(await proxy.ask_admin(f"/-/schemas/{name}")).status for name in ("free", "nothing", "")]
+
+    assert ("weather", ["/weather"], ["lat"]) == (
+        shown["tool"], shown["schemas"][0]["routes"], shown["schemas"][0]["schema"]["required"]
+    )  # fmt: skip
+    assert [404, 404, 404] == missing
+
+
+async def test_the_level_of_the_log_is_changed_while_serving() -> None:
+    async with proxied(FREE, "http://127.0.0.1:9") as proxy:
+        await proxy.get("/nowhere")
+        changed = told(await ask(proxy, "/-/log-level", {"level": "error"}))
+        await proxy.get("/nowhere")
+        unfit = await ask(proxy, "/-/log-level", {"level": "loud"})
+        now = told(await proxy.ask_admin("/-/log-level"))
+        lines = proxy.lines()
+
+    assert ({"level": "error"}, 400, {"level": "error"}, 1) == (changed, unfit.status, now, len(lines))
+
+
+# --- who may ----------------------------------------------------------------------------------------------------------
+async def test_with_a_token_everything_below_the_dash_asks_for_it() -> None:
+    admin = f"{{listen: 127.0.0.1:0, token: {SECRET}}}"
+    async with proxied(WEATHER, admin=admin) as proxy:
+        right, wrong = (f"Authorization: Bearer {SECRET}", f"Authorization: Bearer {SECRET}x")
+        statuses = [
+            (await proxy.ask_admin("/-/config", *headers)).status for headers in ((), (wrong,), (right,), (right[:-1],))
+        ]
+        posted = [(await ask(proxy, "/-/log-level", {"level": "info"}, *headers)).status for headers in ((), (right,))]
+        refused = await proxy.ask_admin("/-/nothing")
+        free = [(await proxy.ask_admin(path)).status for path in ("/livez", "/readyz", "/metrics")]
+        shown = await proxy.ask_admin("/-/config", right)
+
+    assert ([401, 401, 200, 401], [401, 200], [200, 200, 200]) == (statuses, posted, free)
+    assert (401, "Bearer") == (refused.status, refused.header("www-authenticate"))
+    assert (b"planted" not in shown.body, "***") == (True, told(shown)["config"]["admin"]["token"])
+
+
+async def test_the_probes_port_has_probes_and_metrics_alone_under_any_host() -> None:
+    async with proxied(WEATHER, admin="{listen: 127.0.0.1:0, probes: 127.0.0.1:0}") as proxy:
+        port = int((proxy.serving.probes_url or "").rsplit(":", 1)[1])
+
+        async def get(path: str, *more: str) -> Seen:
+            return await exchange(port, "\r\n".join([f"GET {path} HTTP/1.1", "Host: pod.test", *more, "", ""]).encode())
+
+        open_ones = [(await get(path)).status for path in ("/livez", "/readyz", "/startupz", "/metrics")]
+        closed = [(await get(path)).status for path in ("/-/config", "/-/calls", "/-/schemas/weather", "/")]
+        browser = (await get("/metrics", "Origin: http://pod.test")).status
+
+    assert ([200] * 4, [404] * 4, 403) == (open_ones, closed, browser)
+
+
+async def test_a_body_too_large_for_any_page_is_refused() -> None:
+    async with proxied(WEATHER) as proxy:
+        seen = await ask(proxy, "/-/validate", {"route": "/weather", "text": "x" * (5 << 20)})
+
+    assert 413 == seen.status

@@ -1,0 +1,341 @@
+"""Taking over a changed config: all of it or nothing, and no call notices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.app import Serving
+from proxy.app.reload import restart_needed
+from proxy.config.load import load
+from tests.serving.mounted import Mounted
+from tests.serving.proxied import Proxied, code, told
+from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
+
+OK = answer("200 OK", b"{}", JSON_TYPE)
+
+
+def config(url: str = "http://127.0.0.1:9", more: str = "", schema: str = "schemas/a.json") -> str:
+    return f"""
+version: 1
+listen: 127.0.0.1:0
+admin: {{listen: 127.0.0.1:0}}
+reload: {{interval: 50ms}}
+{more}
+upstreams: {{tools: {{url: "{url}"}}}}
+routes:
+  - {{path: /a, upstream: tools, tool: a, schema: {schema}, repair: off}}
+"""
+
+
+def wants(kind: str) -> str:
+    return json.dumps({"type": "object", "properties": {"x": {"type": kind}}, "required": ["x"]})
+
+
+@contextlib.asynccontextmanager
+async def served(path: Path) -> AsyncIterator[Proxied]:
+    """The app serving a file and watching it."""
+    log = io.StringIO()
+    serving = await Serving.start(load(path, {}), log_to=log, environ={}, watch=True)
+    try:
+        yield Proxied(serving, log)
+    finally:
+        await serving.stop(grace=0.5)
+
+
+async def digest(proxy: Proxied) -> str:
+    return str(told(await proxy.ask_admin("/-/config"))["digest"])
+
+
+async def until_changed(proxy: Proxied, before: str) -> str:
+    """The digest that is served once it is another than `before`."""
+    async with asyncio.timeout(5):
+        while (now := await digest(proxy)) == before:
+            await asyncio.sleep(0.02)
+    return now
+
+
+def events(proxy: Proxied, message: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, proxy.log.getvalue().splitlines()) if line["message"] == message]
+
+
+async def samples(proxy: Proxied) -> dict[str, float]:
+    text = (await proxy.ask_admin("/metrics")).body.decode()
+    pairs = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("toolproxy_config_")]
+    return {name.removeprefix("toolproxy_config_"): float(value) for name, value in pairs}
+
+
+async def kinds(proxy: Proxied) -> tuple[int, int]:
+    """How a text and a number are answered."""
+    return (await proxy.post("/a", b'{"x": "t"}')).status, (await proxy.post("/a", b'{"x": 1}')).status
+
+
+# --- a mounted ConfigMap ----------------------------------------------------------------------------------------------
+async def test_every_update_of_a_configmap_is_taken_over_several_in_a_row(tmp_path: Path) -> None:
+    async with tool(replies(OK)) as server:
+        text = config(server.url)
+        mounted = Mounted(tmp_path, {"config.yaml": text, "schemas/a.json": wants("string")})
+        async with served(tmp_path / "config.yaml") as proxy:
+            seen, now = [await kinds(proxy)], await digest(proxy)
+            for kind in ("integer", "string", "integer"):
+                mounted.update({"config.yaml": text, "schemas/a.json": wants(kind)})
+                now = await until_changed(proxy, now)
+                seen.append(await kinds(proxy))
+            metrics = await samples(proxy)
+
+    assert [(200, 400), (400, 200), (200, 400), (400, 200)] == seen
+    assert (3.0, 1.0) == (metrics['reloads_total{result="success"}'], metrics["last_reload_successful"])
+    assert metrics["last_reload_success_timestamp_seconds"] > 1.7e9
+    assert [1.0] == [value for name, value in metrics.items() if name == f'info{{hash="{now}"}}']
+
+
+async def test_updates_faster_than_the_looks_end_in_the_last_one(tmp_path: Path) -> None:
+    async with tool(replies(OK)) as server:
+        text = config(server.url)
+        mounted = Mounted(tmp_path, {"config.yaml": text, "schemas/a.json": wants("string")})
+        async with served(tmp_path / "config.yaml") as proxy:
+            for kind in ("integer", "boolean", "array", "integer"):
+                mounted.update({"config.yaml": text, "schemas/a.json": wants(kind)})
+            async with asyncio.timeout(5):
+                while (answers := await kinds(proxy)) != (400, 200):
+                    await asyncio.sleep(0.02)
+
+    assert (400, 200) == answers
+
+
+async def test_a_swap_with_the_same_bytes_changes_nothing(tmp_path: Path) -> None:
+    files = {"config.yaml": config(), "schemas/a.json": wants("string")}
+    mounted = Mounted(tmp_path, files)
+    async with served(tmp_path / "config.yaml") as proxy:
+        before = proxy.serving.handler.snapshot
+        mounted.update(files)
+        await asyncio.sleep(0.3)
+        asked = told(await proxy.ask_admin("/-/reload", method="POST"))
+
+        assert ("unchanged", before.digest) == (asked["result"], asked["digest"])
+        assert before is proxy.serving.handler.snapshot
+
+
+# --- files with mistakes ----------------------------------------------------------------------------------------------
+async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_line_and_route(tmp_path: Path) -> None:
+    async with tool(replies(OK)) as server:
+        text = config(server.url)
+        mounted = Mounted(tmp_path, {"config.yaml": text, "schemas/a.json": wants("string")})
+        async with served(tmp_path / "config.yaml") as proxy:
+            good = await digest(proxy)
+            broken = text.replace("repair: off", "repare: off")
+            mounted.update({"config.yaml": broken, "schemas/a.json": wants("integer")})
+            async with asyncio.timeout(5):
+                while not events(proxy, "config not taken over"):
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
+            (event, *more), metrics = events(proxy, "config not taken over"), await samples(proxy)
+            ready, answers = await proxy.ask_admin("/readyz"), await kinds(proxy)
+            shown = told(await proxy.ask_admin("/-/config"))
+            asked = await proxy.ask_admin("/-/reload", method="POST")
+            mounted.update({"config.yaml": text, "schemas/a.json": wants("integer")})
+            await until_changed(proxy, good)
+            mended, after = await kinds(proxy), await samples(proxy)
+
+    place = f"{tmp_path}/config.yaml:9:66  route '/a'  unknown key 'repare'  (did you mean 'repair'?)"
+    assert (place, [], "error") == (event["mistake"], more, event["level"])
+    assert (200, (200, 400), good, [place]) == (ready.status, answers, shown["digest"], shown["mistakes"])
+    assert (422, "failure", [place]) == (asked.status, told(asked)["result"], told(asked)["mistakes"])
+    assert (0.0, 1.0) == (metrics["last_reload_successful"], after["last_reload_successful"])
+    assert (400, 200) == mended
+
+
+async def test_a_removed_schema_is_a_mistake_until_it_is_back(tmp_path: Path) -> None:
+    files = {"config.yaml": config(), "schemas/a.json": wants("string")}
+    mounted = Mounted(tmp_path, files)
+    async with served(tmp_path / "config.yaml") as proxy:
+        good = await digest(proxy)
+        mounted.update({"config.yaml": config() + "\n", "schemas/b.json": "{}"})
+        async with asyncio.timeout(5):
+            while not events(proxy, "config not taken over"):
+                await asyncio.sleep(0.02)
+        assert good == await digest(proxy)
+        mounted.update({"config.yaml": config() + "\n", "schemas/a.json": wants("string")})
+        now = await until_changed(proxy, good)
+        assert 1.0 == (await samples(proxy))["last_reload_successful"]
+
+    assert now != good
+    assert "schemas/a.json" in events(proxy, "config not taken over")[0]["mistake"]
+
+
+async def test_going_back_to_what_is_served_ends_the_alarm(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas/a.json").write_text(wants("string"))
+    path.write_text(config())
+    async with served(path) as proxy:
+        path.write_text("version: [")
+        failed = await proxy.ask_admin("/-/reload", method="POST")
+        path.write_text(config())
+        back = await proxy.ask_admin("/-/reload", method="POST")
+        metrics = await samples(proxy)
+
+    assert [(422, "failure"), (200, "unchanged")] == [(seen.status, told(seen)["result"]) for seen in (failed, back)]
+    assert 1.0 == metrics["last_reload_successful"]
+
+
+# --- what a reload may change -----------------------------------------------------------------------------------------
+async def test_sections_that_need_a_restart_are_reported_and_the_rest_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(config(schema="{type: object}"))
+    async with served(path) as proxy:
+        text = config(more="state: {max_keys: 7}\ndrain: 1s", schema="{type: array}")
+        path.write_text(text.replace("listen: 127.0.0.1:0\n", "listen: 127.0.0.1:9099\n"))
+        asked = told(await proxy.ask_admin("/-/reload", method="POST"))
+        refused = await proxy.post("/a", b"{}")
+        metrics, served_now = await samples(proxy), proxy.serving.config
+
+    assert ("success", ["listen", "state"]) == (asked["result"], asked["restart_needed"])
+    assert (400, 2.0) == (refused.status, metrics["restart_needed"])
+    assert (0, 100_000, 1.0) == (served_now.listen.port, served_now.state.max_keys, served_now.drain)
+    assert ["listen", "state"] == [event["section"] for event in events(proxy, "config needs a restart")]
+
+
+def test_what_is_not_known_to_be_live_needs_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+
+    def loaded(more: str) -> Any:
+        path.write_text(config(more=more, schema="{type: object}"))
+        return load(path, {}).config
+
+    plain = loaded("")
+    assert () == restart_needed(plain, loaded("telemetry: {log: {level: debug}}\ndrain: 3s\ndefaults: {mode: report}"))
+    assert ("telemetry",) == restart_needed(plain, loaded("telemetry: {log: {format: json}}"))
+    assert ("workers",) == restart_needed(plain, loaded("workers: 2\ndefaults: {mode: report}"))
+
+
+async def test_a_changed_log_level_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(config(schema="{type: object}"))
+    async with served(path) as proxy:
+        path.write_text(config(schema="{type: object}", more="telemetry: {log: {level: error}}"))
+        await proxy.ask_admin("/-/reload", method="POST")
+        assert "error" == proxy.serving.log.level
+
+
+async def test_pools_of_unchanged_upstreams_keep_their_connections(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    async with tool(replies(OK)) as server:
+        path.write_text(config(server.url, schema="{type: object}"))
+        async with served(path) as proxy:
+            await proxy.post("/a", b"{}")
+            path.write_text(config(server.url, schema="{type: object, maxProperties: 9}"))
+            await proxy.ask_admin("/-/reload", method="POST")
+            await proxy.post("/a", b"{}")
+
+    assert (2, 1) == (len(server.seen), server.connections)
+
+
+async def test_a_removed_upstream_is_closed_after_its_last_call(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await go_on.wait()
+        writer.write(answer("200 OK", b'"old"', JSON_TYPE))
+        await writer.drain()
+
+    path = tmp_path / "config.yaml"
+    async with tool(slow) as old, tool(replies(answer("200 OK", b'"new"', JSON_TYPE))) as new:
+        path.write_text(config(old.url, schema="{type: object}"))
+        async with served(path) as proxy:
+            under_way = asyncio.create_task(proxy.post("/a", b"{}"))
+            await old.arrived.wait()
+            path.write_text(config(new.url, schema="{type: object}"))
+            await proxy.ask_admin("/-/reload", method="POST")
+            later = await proxy.post("/a", b"{}")
+            assert not old.gone.is_set()
+            go_on.set()
+            first = await under_way
+            async with asyncio.timeout(2):
+                await old.gone.wait()
+
+    assert (b'"old"', b'"new"') == (first.body, later.body)
+
+
+# --- under load -------------------------------------------------------------------------------------------------------
+async def test_a_reload_under_load_fails_and_mixes_no_call(tmp_path: Path) -> None:
+    """Each version has its own schema and its own upstream: a call judged by one and sent to the other would show."""
+
+    def says(version: str) -> Any:
+        async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
+            await asyncio.sleep(0.002)
+            writer.write(
+                answer("200 OK", json.dumps({"by": version, "got": json.loads(seen.body)}).encode(), JSON_TYPE)
+            )
+
+        return script
+
+    stop, seen = asyncio.Event(), []
+
+    async def client(port: int, number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not stop.is_set():
+            value = ("1" if number % 2 else '"t"').encode()
+            writer.write(post("/a", b'{"x": %s}' % value, f"X-Conversation-Id: {number}"))
+            seen.append((number % 2, await read_message(reader)))
+        writer.close()
+
+    async with tool(says("strings")) as strings, tool(says("integers")) as integers:
+        versions = [(config(strings.url), wants("string")), (config(integers.url), wants("integer"))]
+        files = [{"config.yaml": text, "schemas/a.json": schema} for text, schema in versions]
+        mounted = Mounted(tmp_path, files[0])
+        async with served(tmp_path / "config.yaml") as proxy:
+            clients = [asyncio.create_task(client(proxy.port, number)) for number in range(8)]
+            for turn in range(1, 13):
+                before = await digest(proxy)
+                mounted.update(files[turn % 2])
+                await until_changed(proxy, before)
+                await asyncio.sleep(0.05)
+            stop.set()
+            await asyncio.gather(*clients)
+            metrics = await samples(proxy)
+
+    assert 12.0 == metrics['reloads_total{result="success"}']
+    assert {200, 400} == {answered.status for _, answered in seen}
+    assert all("strings" == told(answered)["by"] for is_int, answered in seen if answered.status == 200 and not is_int)
+    assert all("integers" == told(answered)["by"] for is_int, answered in seen if answered.status == 200 and is_int)
+    refused = [code(answered) for _, answered in seen if answered.status != 200]
+    assert {(400, "INVALID_ARGUMENTS")} >= {failure for failure in refused if failure[1] != "ATTEMPTS_EXHAUSTED"}
+    assert len(seen) > 200
+
+
+async def test_reload_is_asked_for_by_post_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(config(schema="{type: object}"))
+    async with served(path) as proxy:
+        seen = await proxy.ask_admin("/-/reload")
+        assert (405, "POST") == (seen.status, seen.header("allow"))
+        assert 200 == (await exchange(proxy.admin, b"POST /-/reload HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).status
+
+
+async def test_what_is_no_config_any_more_is_a_failure_and_serving_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(config(schema="{type: object}"))
+    async with served(path) as proxy:
+        path.unlink()
+        asked = await proxy.ask_admin("/-/reload", method="POST")
+        again = await proxy.ask_admin("/-/reload", method="POST")
+        assert 502 == (await proxy.post("/a", b"{}")).status
+
+    assert (422, 422) == (asked.status, again.status)
+    assert [f"{path}:1:1  cannot read the config: No such file or directory"] == told(again)["mistakes"]
+
+
+@pytest.mark.parametrize("interval", ["10ms", "0"])
+def test_looking_all_the_time_is_a_mistake(tmp_path: Path, interval: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(config(schema="{type: object}").replace("50ms", interval))
+    with pytest.raises(Exception, match="looking that often"):
+        load(path, {})

@@ -1,0 +1,354 @@
+"""Failing upstreams over real sockets: killed and restarted, full, broken; who is called twice, and who never."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from proxy.samples.server import SampleServer, running
+from tests.serving.proxied import WEATHER, code, proxied, told
+from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
+
+OK = answer("200 OK", b'{"t": 20.50}', JSON_TYPE)
+BOOM = answer("500 Internal Server Error", b"boom")
+QUICK = "resend: {max: 2, backoff: 1ms, max_backoff: 1ms}"
+
+
+def route(*keys: str) -> str:
+    schema = "{type: object, properties: {id: {type: integer}, lat: {type: number}}}"
+    return f"  - {{path: /call, upstream: tools, tool: call, schema: {schema}, {', '.join(keys or (QUICK,))}}}\n"
+
+
+def upstreams(url: str, *keys: str) -> str:
+    return f'{{tools: {{url: "{url}", {", ".join(keys)}}}}}'
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def in_turn(*scripts: bytes | None) -> Script:
+    """A script that writes each answer in turn, the last one for ever; None breaks the connection off."""
+    left = list(scripts)
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        now = left.pop(0) if len(left) > 1 else left[0]
+        if now is None:
+            raise ConnectionResetError
+        writer.write(now)
+        await writer.drain()
+
+    return script
+
+
+# --- an upstream that is killed and restarted -------------------------------------------------------------------------
+@dataclass
+class Mortal:
+    """A tool that counts how often each call ran, can be killed at any moment and started again at the same port."""
+
+    port: int = field(default_factory=free_port)
+    ran: Counter[int] = field(default_factory=Counter)
+    server: asyncio.Server | None = None
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                self.ran[json.loads(await reader.readexactly(length))["id"]] += 1
+                await asyncio.sleep(0.002)
+                writer.write(OK)
+                await writer.drain()
+        self.writers.discard(writer)
+        writer.close()
+
+    async def kill(self) -> None:
+        assert self.server is not None
+        self.server.close()
+        for writer in list(self.writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def dying(mortal: Mortal) -> AsyncIterator[None]:
+    """Kills the tool and starts it again, over and over, while the block runs."""
+
+    async def fate() -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            await mortal.kill()
+            await asyncio.sleep(0.03)
+            await mortal.start()
+
+    await mortal.start()
+    task = asyncio.create_task(fate())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await mortal.kill()
+
+
+async def under_load(mortal: Mortal, *keys: str) -> dict[int, Seen]:
+    """200 calls, 10 at a time, while the tool dies and lives; gives the answer to each."""
+    numbers = iter(range(200))
+    answers: dict[int, Seen] = {}
+    guarded = upstreams(f"http://127.0.0.1:{mortal.port}", "resend_budget: {percent: 1000, per_second: 1000}")
+
+    async with dying(mortal), proxied(route(*keys), upstreams=guarded) as proxy:
+
+        async def client() -> None:
+            for number in numbers:
+                answers[number] = await proxy.post("/call", json.dumps({"id": number}).encode())
+
+        await asyncio.gather(*(client() for _ in range(10)))
+    return answers
+
+
+async def test_while_an_upstream_dies_and_lives_each_call_is_answered_and_none_runs_twice() -> None:
+    mortal = Mortal()
+    answers = await under_load(mortal, "resend: {max: 10, backoff: 10ms, max_backoff: 50ms}")
+
+    assert 200 == len(answers)
+    assert 1 == max(mortal.ran.values())
+    failed = {number: told(seen)["error"] for number, seen in answers.items() if seen.status != 200}
+    assert failed, "no call was under way when the tool died: the test shows nothing"
+    assert all(mortal.ran[number] == 1 for number in answers if number not in failed)
+    for number, error in failed.items():
+        assert error["details"]["executed"] in ("no", "unknown")
+        if error["details"]["executed"] == "no":
+            assert 0 == mortal.ran[number]
+
+
+async def test_an_idempotent_tool_that_dies_and_lives_is_asked_until_it_answers() -> None:
+    mortal = Mortal()
+    answers = await under_load(mortal, "idempotent: on", "resend: {max: 10, backoff: 20ms, max_backoff: 50ms}")
+
+    assert [] == [seen.body for seen in answers.values() if seen.status != 200]
+    assert set(range(200)) == set(mortal.ran)
+    assert max(mortal.ran.values()) > 1, "no call was under way when the tool died: the test shows nothing"
+
+
+# --- one call ---------------------------------------------------------------------------------------------------------
+async def test_a_call_to_a_tool_that_is_just_starting_is_answered() -> None:
+    mortal = Mortal()
+
+    async def later() -> None:
+        await asyncio.sleep(0.1)
+        await mortal.start()
+
+    async with proxied(route("resend: {max: 10, backoff: 50ms}"), f"http://127.0.0.1:{mortal.port}") as proxy:
+        _, seen = await asyncio.gather(later(), proxy.post("/call", b'{"id": 1}'))
+        line = proxy.lines()[0]
+        metrics = (await proxy.ask_admin("/metrics")).body.decode()
+    await mortal.kill()
+
+    assert (200, {1: 1}) == (seen.status, mortal.ran)
+    assert (line["http.request.resend_count"] >= 1, "unsent") == (True, line["resend.reason"])
+    count = line["http.request.resend_count"]
+    assert f'toolproxy_upstream_resends_total{{reason="unsent",upstream="tools"}} {count}.0' in metrics
+
+
+async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
+    async with tool(in_turn(None, OK)) as server, proxied(route(), server.url) as proxy:
+        seen = await proxy.post("/call", b"{}")
+
+    assert (502, "UPSTREAM_BAD_ANSWER") == code(seen)
+    assert ("unknown", 1) == (told(seen)["error"]["details"]["executed"], len(server.seen))
+
+
+@pytest.mark.parametrize("first", [None, BOOM], ids=["reset", "500"])
+async def test_an_idempotent_tool_is_asked_again(first: bytes | None) -> None:
+    async with tool(in_turn(first, OK)) as server, proxied(route(QUICK, "idempotent: on"), server.url) as proxy:
+        seen = await proxy.post("/call", b'{"lat": 1.50}')
+
+    assert (200, [b'{"lat": 1.50}'] * 2) == (seen.status, [one.body for one in server.seen])
+
+
+async def test_a_minted_key_lets_the_tool_recognise_the_call() -> None:
+    keys = route(QUICK, "idempotency: {mint: on}")
+    async with tool(in_turn(None, OK)) as server, proxied(keys, server.url) as proxy:
+        seen = await proxy.post("/call", b"{}")
+        await proxy.post("/call", b"{}", "Idempotency-Key: own")
+
+    first, second, third = (one.header("idempotency-key") for one in server.seen)
+    assert (200, True, "own") == (seen.status, first == second and bool(first), third)
+
+
+async def test_without_a_word_on_keys_the_clients_key_is_handed_on_and_means_nothing() -> None:
+    async with tool(in_turn(None, OK)) as server, proxied(route(), server.url) as proxy:
+        seen = await proxy.post("/call", b"{}", "Idempotency-Key: own")
+
+    assert (502, ["own"]) == (seen.status, [one.header("idempotency-key") for one in server.seen])
+
+
+@pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
+async def test_a_retry_after_is_waited_for_where_the_route_opts_in(status: str) -> None:
+    busy = answer(status, b"", "Retry-After: 1")
+    opted = route("resend: {on_retry_after: on, backoff: 1ms}")
+    async with (
+        tool(in_turn(busy, OK)) as server,
+        tool(in_turn(busy, OK)) as other,
+        proxied(opted, server.url) as proxy,
+        proxied(route(), other.url) as plain,
+    ):
+        began = asyncio.get_running_loop().time()
+        seen = await proxy.post("/call", b"{}")
+        took = asyncio.get_running_loop().time() - began
+        refused = await plain.post("/call", b"{}")
+
+    assert (200, 2, True) == (seen.status, len(server.seen), took >= 1.0)
+    assert (int(status[:3]), "1", 1) == (refused.status, refused.header("retry-after"), len(other.seen))
+
+
+async def test_an_exhausted_budget_leaves_the_last_answer() -> None:
+    async with (
+        tool(replies(BOOM)) as server,
+        proxied(
+            route("idempotent: on", "resend: {max: 1, backoff: 1ms}"),
+            upstreams=upstreams(server.url, "resend_budget: {percent: 50, per_second: 0}"),
+        ) as proxy,
+    ):
+        seen = [await proxy.post("/call", b"{}") for _ in range(6)]
+        metrics = (await proxy.ask_admin("/metrics")).body.decode()
+
+    assert {500} == {one.status for one in seen}
+    assert 6 + 3 == len(server.seen)
+    assert 'toolproxy_upstream_resends_denied_total{upstream="tools",why="budget"} 3.0' in metrics
+
+
+# --- breaker and bound ------------------------------------------------------------------------------------------------
+async def test_a_breaker_opens_and_heals() -> None:
+    breaker = "breaker: {failures: 2, open: 200ms}"
+    async with (
+        tool(in_turn(BOOM, BOOM, OK)) as server,
+        proxied(route(), upstreams=upstreams(server.url, breaker)) as proxy,
+    ):
+        failed = [await proxy.post("/call", b"{}") for _ in range(2)]
+        shut = await proxy.post("/call", b"{}")
+        opened = (await proxy.ask_admin("/metrics")).body.decode()
+        await asyncio.sleep(0.25)
+        healed = await proxy.post("/call", b"{}")
+        closed = (await proxy.ask_admin("/metrics")).body.decode()
+
+    assert [500, 500, 503, 200] == [seen.status for seen in (*failed, shut, healed)]
+    assert (503, "CIRCUIT_OPEN") == code(shut)
+    assert ("1", "no", 3) == (
+        shut.header("retry-after"),
+        told(shut)["error"]["details"]["executed"],
+        len(server.seen),
+    )
+    assert "toolcall-proxy; error=destination_unavailable" == shut.header("proxy-status")
+    assert 'toolproxy_upstream_breaker_state{upstream="tools"} 2.0' in opened
+    assert 'toolproxy_upstream_breaker_state{upstream="tools"} 0.0' in closed
+
+
+async def test_more_calls_than_the_upstream_may_get_wait_and_then_are_refused() -> None:
+    gate = asyncio.Event()
+
+    async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await gate.wait()
+        writer.write(OK)
+        await writer.drain()
+
+    bound = "concurrency: {limit: 1, wait: 5s, queue: 1}"
+    async with tool(slow) as server, proxied(route(), upstreams=upstreams(server.url, bound)) as proxy:
+        first = asyncio.create_task(proxy.post("/call", b"{}"))
+        await server.arrived.wait()
+        others = [asyncio.create_task(proxy.post("/call", b"{}")) for _ in range(2)]
+        done, waiting = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        gate.set()
+        answered = [await first, await waiting.pop()]
+        refused = await done.pop()
+
+    assert [200, 200] == [seen.status for seen in answered]
+    assert ((503, "OVERLOADED"), "1", 2) == (code(refused), refused.header("retry-after"), len(server.seen))
+
+
+# --- errors and successes ---------------------------------------------------------------------------------------------
+GO = answer("400 Bad Request", b"json: cannot unmarshal string into Go struct field W.note of type float64\n")
+
+
+async def test_a_tools_complaint_is_an_attempt_with_a_path() -> None:
+    async with tool(in_turn(GO, GO, OK)) as server, proxied(WEATHER, server.url) as proxy:
+        said = "X-Conversation-Id: c"
+        first = await proxy.post("/weather", b'{"lat": 1, "note": "a"}', said)
+        second = await proxy.post("/weather", b'{"lat": 1, "note": "b"}', said)
+        good = await proxy.post("/weather", b'{"lat": 1}', said)
+        after = await proxy.post("/weather", b'{"lat": "x"}', said)
+
+    assert (400, "UPSTREAM_REJECTED_ARGUMENTS") == code(first)
+    errors = told(first)["error"]["errors"]
+    assert [("VAL-002", "/note", "number", '"a"')] == [
+        (error["code"], error["path"], error["expected"], error["actual"]) for error in errors
+    ]
+    assert ["1/3", "2/3", None, "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, after)]
+    assert "Accepts: {lat: number" in told(first)["content"]
+
+
+async def test_the_sample_tools_own_refusal_of_a_text_is_a_violation_with_its_code_kept() -> None:
+    loose = "  - {path: /weather, upstream: tools, tool: weather, schema: {type: object, properties: {lat: {}}}}\n"
+    with running(SampleServer(0)) as samples:
+        async with proxied(loose, samples.url) as proxy:
+            seen = await proxy.post("/weather", b'{"lat": "48.85", "lon": 2.35}', "X-Conversation-Id: c")
+        arrived = json.loads(samples.status().body)["calls"]
+
+    error = told(seen)["error"]
+    assert (400, "1/3", {"weather": 1}) == (seen.status, seen.header("tool-attempt"), arrived)
+    assert ("INVALID_REQUEST", "INPUT_ERROR") == (error["code"], error["category"])
+    assert [("VAL-002", "/lat", "number")] == [(one["code"], one["path"], one["expected"]) for one in error["errors"]]
+    assert "cannot unmarshal string into Go struct field WeatherRequest.lat" in error["message"]
+
+
+async def test_a_passthrough_of_errors_leaves_answer_and_attempts_alone() -> None:
+    body = b'{"success": false, "error": {"code": "X", "message": "m", "category": "INPUT_ERROR"}}'
+    own = answer("400 Bad Request", body, JSON_TYPE, "X-Own: yes")
+    schema = "{type: object, properties: {lat: {type: number}}}"
+    routes = f"  - {{path: /w, upstream: tools, tool: w, upstream_errors: passthrough, schema: {schema}}}\n"
+    async with tool(in_turn(own, OK)) as server, proxied(routes, server.url) as proxy:
+        said = "X-Conversation-Id: c"
+        ours = await proxy.post("/w", b'{"lat": "x"}', said)
+        tools = await proxy.post("/w", b'{"lat": 1}', said)
+        again = await proxy.post("/w", b'{"lat": "y"}', said)
+
+    assert (400, body, "yes", None) == (
+        tools.status,
+        tools.body,
+        tools.header("x-own"),
+        tools.header("tool-error"),
+    )
+    assert ["1/3", None, "2/3"] == [seen.header("tool-attempt") for seen in (ours, tools, again)]
+
+
+async def test_an_error_that_is_handed_on_takes_no_slot_of_a_cap() -> None:
+    routes = route("upstream_errors: passthrough", "caps: {default: 1}")
+    async with tool(in_turn(GO, OK)) as server, proxied(routes, server.url) as proxy:
+        said = "X-Conversation-Id: c"
+        seen = [await proxy.post("/call", b"{}", said) for _ in range(3)]
+
+    assert [400, 200, 400] == [one.status for one in seen]
+    assert (400, "CALL_CAP_EXCEEDED") == code(seen[2])
+
+
+async def test_a_success_is_wrapped_without_touching_its_bytes() -> None:
+    async with tool(replies(OK)) as server, proxied(route("wrap_success: on"), server.url) as proxy:
+        seen = await proxy.post("/call", b"{}")
+
+    assert b'{"success": true, "data": {"t": 20.50}}' == seen.body
+    assert str(len(seen.body)) == seen.header("content-length")

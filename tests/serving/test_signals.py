@@ -1,0 +1,126 @@
+"""A real process under load: no signal loses a call, and `drain` does what a preStop hook needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.serving.process import Process, process
+from tests.serving.proxied import WEATHER, code, told
+from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, tool
+
+TOKEN = "an-operators-token"
+
+
+def config(url: str, more: str = "drain: 400ms", admin: str = "{listen: 127.0.0.1:0}") -> str:
+    return f"""
+version: 1
+listen: 127.0.0.1:0
+admin: {admin}
+{more}
+upstreams: {{tools: {{url: "{url}"}}}}
+routes:
+{WEATHER}
+"""
+
+
+async def slowly(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
+    await asyncio.sleep(0.02)
+    writer.write(answer("200 OK", seen.body, JSON_TYPE))
+    await writer.drain()
+
+
+async def load(port: int, seen: Counter[object], number: int) -> None:
+    """Calls without a pause, over kept connections as long as they last, until nobody listens any more."""
+    call = post("/weather", b'{"lat": %d}' % number)
+    while True:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return
+        try:
+            closing = False
+            while not closing:
+                writer.write(call)
+                answered = await read_message(reader)
+                closing = answered.header("connection") == "close"
+                seen["served" if answered.status == 200 else code(answered)] += 1
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            seen["lost", type(error).__name__] += 1
+        finally:
+            writer.close()
+
+
+async def test_sigterm_under_load_loses_no_call(tmp_path: Path) -> None:
+    path, seen = tmp_path / "config.yaml", Counter[object]()
+    async with tool(slowly) as server:
+        path.write_text(config(server.url))
+        async with process(path) as running:
+            clients = [asyncio.create_task(load(running.port, seen, number)) for number in range(16)]
+            await asyncio.sleep(0.5)
+            running.signal(signal.SIGTERM)
+            status = await running.ended()
+            await asyncio.gather(*clients)
+        reached = len(server.seen)
+
+    assert 0 == status
+    assert (seen["served"], True) == (reached, reached > 200)
+    assert {"served"} <= set(seen) <= {"served", (503, "RESTARTING")}
+
+
+async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its_sigterm(tmp_path: Path) -> None:
+    path, seen = tmp_path / "config.yaml", Counter[object]()
+    token = tmp_path / "token"
+    token.write_text(TOKEN + "\n")
+    admin = f'{{listen: 127.0.0.1:0, token: "${{file:{token}}}"}}'
+    async with tool(slowly) as server:
+        path.write_text(config(server.url, "drain: 1h", admin))
+        async with process(path) as running:
+            clients = [asyncio.create_task(load(running.port, seen, number)) for number in range(4)]
+            stranger = await drain(running)
+            told_so = await drain(running, "--seconds", "0.3", "--token-file", str(token))
+            alive = (await exchange(running.admin, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")).status
+            running.signal(signal.SIGTERM)
+            status = await running.ended()
+            await asyncio.gather(*clients)
+
+    assert (1, "operator's token" in stranger.stderr) == (stranger.returncode, True)
+    assert (0, "drained\n", 200, 0) == (told_so.returncode, told_so.stdout, alive, status)
+    assert {"served"} <= set(seen) <= {"served", (503, "RESTARTING")}
+
+
+async def drain(running: Process, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "proxy", "drain", "--admin", f"127.0.0.1:{running.admin}", *words]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=20)
+
+
+def test_drain_says_when_nobody_is_there() -> None:
+    command = [sys.executable, "-m", "proxy", "drain", "--admin", "127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (1, True) == (done.returncode, "Connection refused" in done.stderr)
+
+
+async def test_sighup_takes_over_a_changed_config(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    async with tool(slowly) as server:
+        path.write_text(config(server.url, "reload: off"))
+        async with process(path) as running:
+            asked = b"GET /-/config HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            before = told(await exchange(running.admin, asked))["digest"]
+            path.write_text(config(server.url, "reload: off\ndefaults: {repair: off}"))
+            await asyncio.sleep(0.3)
+            unasked = told(await exchange(running.admin, asked))["digest"]
+            running.signal(signal.SIGHUP)
+            async with asyncio.timeout(5):
+                while told(await exchange(running.admin, asked))["digest"] == before:
+                    await asyncio.sleep(0.05)
+            refused = await exchange(running.port, post("/weather", b'{"lat": "1"}'))
+
+    assert (before, 400) == (unasked, refused.status)
+    messages = [json.loads(line)["message"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert "config taken over" in messages

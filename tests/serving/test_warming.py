@@ -1,0 +1,106 @@
+"""The code of every check is written after the ports are open, before a call asks for it, and again after a reload."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from proxy.app.serving import Serving
+from proxy.app.warming import Warming
+from proxy.config.load import load
+from proxy.config.model import Address
+from proxy.core.policy import ToolPolicy
+from proxy.core.validation import Check
+from proxy.routing import RouteTable, build_routes
+
+CONFIG = """\
+version: 1
+upstreams: {tools: {url: http://127.0.0.1:9101}}
+tools:
+  weather: {schema: {type: object, properties: {lat: {type: number}}}}
+  raw: {validation: "off"}
+routes:
+  - {path: /one, upstream: tools, tool: weather}
+  - {path: /two, upstream: tools, tool: raw}
+"""
+
+
+def table_of(tmp_path: Path, text: str = CONFIG) -> RouteTable:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return build_routes(load(str(path), {}).config)
+
+
+def check_of(table: RouteTable, route: str = "/one") -> Check:
+    policy = next(route_.tools["weather"] for route_ in table.routes if route_.path == route)
+    assert policy.check is not None
+    return policy.check
+
+
+def written(check: Check) -> bool:
+    """Whether the judge has its code; before, `accepts` is the method that would write it."""
+    return getattr(check.accepts, "__name__", "") == "A0"
+
+
+async def test_a_warm_up_writes_each_check_and_ends(tmp_path: Path) -> None:
+    told: list[str] = []
+    table, warming = table_of(tmp_path), Warming(lambda doing, error: told.append(f"{doing}: {error}"))
+    assert not written(check_of(table))
+    warming.begin(table)
+    assert warming.task is not None
+    await warming.task
+    assert (True, []) == (written(check_of(table)), told)
+
+
+async def test_the_last_one_begun_is_the_one_that_runs(tmp_path: Path) -> None:
+    table, warming = table_of(tmp_path), Warming(lambda *_: None)
+    warming.begin(table)
+    first = warming.task
+    warming.begin(table)
+    assert first is not None
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    warming.end()
+
+
+async def test_a_defect_is_told_and_stops_nothing_else(tmp_path: Path) -> None:
+    told: list[str] = []
+    table = table_of(tmp_path)
+    tools: dict[str, ToolPolicy] = {"broken": object()}  # type: ignore[dict-item]
+    object.__setattr__(table.routes[0], "tools", tools)
+    warming = Warming(lambda doing, error: told.append(f"{doing}: {type(error).__name__}"))
+    warming.begin(table)
+    assert warming.task is not None
+    await warming.task
+    assert ["warming up: AttributeError"] == told
+
+
+async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_path: Path) -> None:
+    text = "version: 1\nupstreams: {tools: {url: http://127.0.0.1:9101}}\nroutes:\n" + "".join(
+        f"  - {{path: /{number}, upstream: tools, tool: weather, "
+        f"schema: {{properties: {{lat: {{maximum: {number}}}}}}}}}\n"
+        for number in range(1000)
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    loaded = load(str(path), {})
+    started = time.perf_counter()
+    serving = await Serving.start(loaded, listen=Address("127.0.0.1", 0), log_to=io.StringIO(), environ={})
+    took = time.perf_counter() - started
+    try:
+        task = serving.warming.task
+        assert task is not None
+        assert not task.done()
+        assert took < 5  # 2 to 10 ms each, were they written first
+        checks = [check_of(serving.reloader.served.table, f"/{number}") for number in (0, 999)]
+        async with asyncio.timeout(10):
+            while not written(checks[0]):
+                await asyncio.sleep(0.01)
+        assert not written(checks[1])
+    finally:
+        await serving.stop(grace=0)
+    assert task.cancelled() or task.cancelling()

@@ -1,0 +1,128 @@
+"""Docs that can fail: links lead somewhere, README blocks run and say what they show (house.md, habit 11)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pytest
+
+from proxy.__main__ import VERBS
+from tests.cli import curl
+from tests.cli.demo import ROOT, Demo, demo
+
+PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+
+_LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING: Final = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """The anchor under which a heading is found (as GitHub makes it)."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    lost = []
+    for link in _LINK.findall(_BLOCK.sub("", page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, fragment = unquote(link).partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists():
+            lost.append(f"{link}: no such file")
+        elif fragment and anchor(fragment) not in map(anchor, _HEADING.findall(target.read_text(encoding="utf-8"))):
+            lost.append(f"{link}: no such heading")
+    assert [] == lost
+
+
+# --- the README -------------------------------------------------------------------------------------------------------
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(README) if kind == language]
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """Each command of the README with the output it shows."""
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Demo]:
+    with demo() as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as the README's reader has it: the example, and the config of the page."""
+    shutil.copy(ROOT / "config.example.yaml", tmp_path)
+    shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
+    (tmp_path / "config.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    return tmp_path
+
+
+def test_the_tour_says_what_it_shows(started: Demo, folder: Path) -> None:
+    told = [(command, output, run(command, started, folder)) for command, output in shown()]
+    assert len(told) >= 5
+    for command, output, said in told:
+        assert re.fullmatch(pattern(output), said.strip(), re.DOTALL), f"$ {command}\nshown:\n{output}\nsaid:\n{said}"
+
+
+def run(command: str, started: Demo, folder: Path) -> str:
+    """What a command of the README prints."""
+    if command.startswith("curl "):
+        return curl.run(command, started.port)[1]
+    words = re.sub(r"^toolcall-proxy ", f"{sys.executable} -m proxy ", command)
+    done = subprocess.run(
+        ["bash", "-c", words],  # noqa: S607
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def pattern(output: str) -> str:
+    """Shown output as a regular expression: `…` stands for what is left out."""
+    return ".*?".join(re.escape(part) for part in output.strip().split("…"))
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"^make (\w+)", "\n".join(blocks("sh")), re.MULTILINE)
+    assert ["run", "test"] == named
+    assert set(named) <= set(targets)
+
+
+def test_the_readme_names_only_verbs_that_exist() -> None:
+    assert set(re.findall(r"toolcall-proxy ([a-z]+)", README)) <= set(VERBS)
+
+
+def test_the_changelog_names_every_verb() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert set() == {verb for verb in VERBS if f"`{verb}`" not in changes}
+
+
+# --- collected material -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "folder", sorted(path for path in (ROOT / "tests" / "data").iterdir() if path.is_dir()), ids=lambda path: path.name
+)
+def test_collected_data_says_where_it_is_from_and_under_which_licence(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8").lower()
+    assert "licen" in text
+    assert "source" in text or "http" in text

@@ -1,0 +1,51 @@
+"""An operator's own lines in the answers about one tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from proxy.core import codes
+from proxy.core.model import Failure
+from proxy.formatters import Formatter, Formatters
+
+FAILURE = Failure(codes.INVALID_ARGUMENTS, "broken")
+
+
+def lines(formatters: dict[str, Formatter], tool: str = "weather") -> tuple[tuple[str, ...], list[tuple[str, str]]]:
+    reported: list[tuple[str, str]] = []
+    made = Formatters(formatters, lambda name, error: reported.append((name, type(error).__name__)))
+    return made.lines(tool, FAILURE), reported
+
+
+def test_a_formatter_adds_its_lines_to_the_answers_of_its_own_tool() -> None:
+    def advice(failure: Failure) -> list[str]:
+        return [f"{failure.code}: cities are not coordinates"]
+
+    assert (("INVALID_ARGUMENTS: cities are not coordinates",), []) == lines({"weather": advice})
+    assert ((), []) == lines({"weather": advice}, "currency")
+
+
+def test_the_star_speaks_for_every_tool_without_a_formatter_of_its_own() -> None:
+    def own(failure: Failure) -> list[str]:
+        return ["own"]
+
+    def every(failure: Failure) -> list[str]:
+        return ["every"]
+
+    assert (("own",), []) == lines({"weather": own, "*": every})
+    assert (("every",), []) == lines({"weather": own, "*": every}, "currency")
+
+
+def test_five_lines_of_300_characters_are_taken_from_a_formatter_that_never_ends() -> None:
+    def endless(failure: Failure) -> Iterator[str]:
+        while True:
+            yield "x" * 1000
+
+    assert (("x" * 300,) * 5, []) == lines({"weather": endless})
+
+
+def test_a_formatter_that_fails_is_reported_and_costs_no_answer() -> None:
+    def failing(failure: Failure) -> Iterable[str]:
+        raise KeyError("missing")
+
+    assert ((), [("weather", "KeyError")]) == lines({"weather": failing})

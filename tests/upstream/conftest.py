@@ -1,0 +1,16 @@
+"""Every test of this folder runs on asyncio's loop and, where it is installed, on uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Mapping
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loops, by the name that stands in a test's id."""
+    if importlib.util.find_spec("uvloop") is None:
+        return {"asyncio": asyncio.new_event_loop}
+    import uvloop
+
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -1,0 +1,301 @@
+"""Which connection carries a call: used again, made, waited for, in turn; and when an idle one goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from proxy.core.codes import OVERLOADED
+from proxy.core.model import CheckedCall, Conversation, Document, Executed, Rung, ToolCall, UpstreamFault, UpstreamReply
+from proxy.interfaces import UpstreamRequest
+from proxy.upstream import UpstreamSettings
+from proxy.upstream.http1 import AnswerLimits, Http1Upstream
+from proxy.upstream.http1.alarm import Alarm
+from proxy.upstream.http1.answer import AnswerReader
+from proxy.upstream.http1.dial import Dialer
+from proxy.upstream.http1.origin import read_origin
+from proxy.upstream.http1.pool import Pool
+from proxy.upstream.http1.wire import request_head
+from tests.serving.wire import Script, Seen, Tool, answer, replies, tool
+
+CHECKED = CheckedCall(
+    ToolCall("weather", Document(b"{}", {}), "call-1", Conversation("c", Rung.HEADER)), b"{}", {}
+)  # fmt: skip
+GOOD = answer("200 OK", b"good")
+
+
+@contextlib.asynccontextmanager
+async def before(script: Script, **changes: object) -> AsyncIterator[tuple[Tool, Http1Upstream]]:
+    async with tool(script) as server:
+        upstream = Http1Upstream(UpstreamSettings("weather", server.url, **changes))  # type: ignore[arg-type]
+        try:
+            yield server, upstream
+        finally:
+            await upstream.close()
+
+
+async def call(upstream: Http1Upstream, body: bytes = b"{}", within: float = 5.0) -> UpstreamReply | UpstreamFault:
+    return await upstream.send(CHECKED, UpstreamRequest("weather", "POST", "/api", (), body, within))
+
+
+async def bodies(upstream: Http1Upstream, count: int) -> list[object]:
+    got = [await call(upstream) for _ in range(count)]
+    return [reply.body if isinstance(reply, UpstreamReply) else reply for reply in got]
+
+
+KEPT = {
+    "a length": GOOD,
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n",
+    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\nX: y\r\n\r\n",
+    "an interim answer": b"HTTP/1.1 100 Continue\r\n\r\n" + GOOD,
+    "HTTP/1.0 that stays": b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 4\r\n\r\ngood",
+    "a short idle time of its own": answer("200 OK", b"good", "Keep-Alive: timeout=5, max=100"),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+async def test_a_hundred_calls_go_over_one_connection(kind: str) -> None:
+    async with before(replies(KEPT[kind])) as (server, upstream):
+        found = await bodies(upstream, 100)
+
+    assert [b"good"] * 100 == found
+    assert 1 == server.connections
+
+
+CLOSED = {
+    "Connection: close": answer("200 OK", b"good", "Connection: close"),
+    "close among others": answer("200 OK", b"good", "Connection: x, Close"),
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\ngood",
+    "no idle time": answer("200 OK", b"good", "Keep-Alive: timeout=0"),
+}
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+async def test_a_connection_that_ends_with_its_answer_is_not_used_again(kind: str) -> None:
+    async with before(replies(CLOSED[kind])) as (server, upstream):
+        found = await bodies(upstream, 3)
+
+    assert [b"good"] * 3 == found
+    assert 3 == server.connections
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+async def test_an_answer_without_body_keeps_its_connection(status: str) -> None:
+    async with before(replies(f"HTTP/1.1 {status}\r\n\r\n".encode())) as (server, upstream):
+        found = await bodies(upstream, 3)
+
+    assert ([b""] * 3, 1) == (found, server.connections)
+
+
+async def test_a_streamed_answer_read_to_its_end_gives_its_connection_back() -> None:
+    async with before(replies(answer("200 OK", b"x" * 5000)), buffer=1000) as (server, upstream):
+        for _ in range(3):
+            reply = await call(upstream)
+            assert isinstance(reply, UpstreamReply)
+            assert not isinstance(reply.body, bytes)
+            assert 5000 == sum([len(piece) async for piece in reply.body])
+
+    assert 1 == server.connections
+
+
+async def test_a_forgotten_stream_costs_its_connection_and_not_its_place() -> None:
+    async with before(replies(answer("200 OK", b"x" * 5000)), buffer=1000, connections=1) as (server, upstream):
+        for _ in range(3):
+            assert isinstance(await call(upstream), UpstreamReply)
+
+    assert 3 == server.connections
+
+
+async def test_an_idle_connection_is_closed_after_its_time() -> None:
+    async with before(replies(GOOD), keepalive=0.05) as (server, upstream):
+        await call(upstream)
+        async with asyncio.timeout(2):
+            await server.gone.wait()
+        assert [b"good"] == await bodies(upstream, 1)
+
+    assert 2 == server.connections
+
+
+async def test_the_upstreams_own_idle_time_counts_where_it_is_shorter() -> None:
+    async with before(replies(answer("200 OK", b"good", "Keep-Alive: timeout=1"))) as (server, upstream):
+        await call(upstream)
+        async with asyncio.timeout(0.9):
+            await server.gone.wait()
+
+    assert 1 == server.connections
+
+
+async def test_the_connection_used_last_is_used_next_so_that_the_others_can_go() -> None:
+    async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await asyncio.sleep(0.02)
+        writer.write(GOOD)
+
+    async with before(slow, keepalive=0.3) as (server, upstream):
+        await asyncio.gather(*(call(upstream) for _ in range(4)))
+        for _ in range(12):
+            await call(upstream)
+            await asyncio.sleep(0.02)
+        open_now = [writer for writer in server.writers if not writer.is_closing()]
+
+    assert (4, 1) == (server.connections, len(open_now))
+
+
+async def test_those_who_wait_for_a_connection_get_it_in_the_order_they_came() -> None:
+    async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await asyncio.sleep(0.005)
+        writer.write(GOOD)
+
+    async with before(slow, connections=1) as (server, upstream):
+        await asyncio.gather(*(call(upstream, str(turn).encode()) for turn in range(20)))
+
+    assert [str(turn).encode() for turn in range(20)] == [seen.body for seen in server.seen]
+    assert 1 == server.connections
+
+
+async def test_a_connection_that_ends_lets_the_next_in_line_make_one() -> None:
+    async with before(replies(answer("200 OK", b"good", "Connection: close")), connections=2) as (server, upstream):
+        got = await asyncio.gather(*(call(upstream) for _ in range(10)))
+
+    assert [b"good"] * 10 == [one.body for one in got if isinstance(one, UpstreamReply)]
+    assert 10 == server.connections
+
+
+async def test_whoever_stops_waiting_for_a_connection_holds_up_nobody() -> None:
+    release = asyncio.Event()
+
+    async def held(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await release.wait()
+        writer.write(GOOD)
+
+    async with before(held, connections=1) as (server, upstream):
+        tasks = [asyncio.create_task(call(upstream, str(turn).encode())) for turn in range(6)]
+        await server.arrived.wait()
+        for task in tasks[1:5:2]:
+            task.cancel()
+        release.set()
+        got = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [True, False, True, False, True, True] == [isinstance(one, UpstreamReply) for one in got]
+    assert [b"0", b"2", b"4", b"5"] == [seen.body for seen in server.seen]
+
+
+@pytest.mark.parametrize("free", ["the connection", "its place"])
+async def test_what_is_handed_to_somebody_who_leaves_goes_to_the_next(free: str) -> None:
+    async with tool(replies(GOOD)) as server:
+        dialer = Dialer(read_origin(server.url), None)
+        pool = Pool(asyncio.get_running_loop(), dialer.dial, 1, 4.0)
+        connection = await pool.take(1.0)
+        second, third = (asyncio.create_task(pool.take(1.0)) for _ in range(2))
+        head = request_head("POST", "/", "t", (), 0)
+        connection.begin(AnswerReader("POST", AnswerLimits()), head, b"", 1000, asyncio.get_running_loop().time() + 5)
+        await connection.ready()
+        if free == "the connection":
+            pool.give_back(connection)
+        else:
+            connection.abort()
+        second.cancel()  # it was served, and has not run since
+        taken = await third
+        await pool.close()
+
+    assert second.cancelled()
+    assert (free == "the connection") == (taken is connection)
+    assert (0, 2 if free == "its place" else 1) == (pool.open, server.connections)
+
+
+async def test_a_full_pool_refuses_unsent_after_the_time_to_connect_and_serves_again_later() -> None:
+    release = asyncio.Event()
+
+    async def held(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await release.wait()
+        writer.write(GOOD)
+
+    async with before(held, connections=2, connect_timeout=0.05) as (server, upstream):
+        busy = [asyncio.create_task(call(upstream)) for _ in range(2)]
+        await server.arrived.wait()
+        refused = await asyncio.gather(*(call(upstream) for _ in range(5)))
+        release.set()
+        await asyncio.gather(*busy)
+        then = await bodies(upstream, 2)
+
+    message = "upstream 'weather': every connection to it is busy"
+    assert [UpstreamFault(OVERLOADED, "connection_limit_reached", Executed.NO, message)] * 5 == refused
+    assert [b"good"] * 2 == then
+
+
+async def test_closing_ends_what_is_under_way_and_refuses_what_comes_after() -> None:
+    async def never(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await asyncio.sleep(0)
+
+    async with before(never, connections=1) as (server, upstream):
+        running = asyncio.create_task(call(upstream))
+        await server.arrived.wait()
+        waiting = asyncio.create_task(call(upstream))
+        await asyncio.sleep(0)
+        await upstream.close()
+        got = [await running, await waiting, await call(upstream)]
+
+    executed = [one.executed for one in got if isinstance(one, UpstreamFault)]
+    assert [Executed.UNKNOWN, Executed.NO, Executed.NO] == executed
+    assert 1 == len(server.seen)
+
+
+class Timers(asyncio.SelectorEventLoop):
+    """A loop whose clock is set by hand, and which counts the timers it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.made = 0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        self.made += 1
+        return super().call_at(when, callback, *args, context=context)
+
+    def at(self, now: float) -> None:
+        """Moves the clock and runs what is due."""
+        self.now = now
+        self.call_soon(self.stop)
+        self.run_forever()
+
+
+def test_a_busy_connection_makes_a_timer_now_and_then_and_not_for_each_call() -> None:
+    with contextlib.closing(Timers()) as loop:
+        rung: list[float] = []
+        alarm = Alarm(loop, lambda: rung.append(loop.now))
+        for turn in range(1000):  # ten seconds of calls, each allowed 30 s, with 4 s of idleness allowed in between
+            loop.at(turn / 100)
+            alarm.at(loop.now + 30)
+            loop.at(turn / 100 + 0.005)
+            alarm.at(loop.now + 4)
+        assert [] == rung
+        assert loop.made < 10
+        loop.at(13.9)
+        assert [] == rung
+        loop.at(14.1)
+        assert [14.1] == rung
+
+
+def test_an_alarm_rings_once_at_the_time_set_last_and_not_when_it_is_off() -> None:
+    with contextlib.closing(Timers()) as loop:
+        rung: list[float] = []
+        alarm = Alarm(loop, lambda: rung.append(loop.now))
+        alarm.at(10)
+        alarm.at(5)
+        loop.at(5.1)
+        alarm.at(20)
+        alarm.at(math.inf)
+        loop.at(30)
+        alarm.at(40)
+        alarm.off()
+        loop.at(50)
+        assert [5.1] == rung

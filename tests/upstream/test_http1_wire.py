@@ -1,0 +1,136 @@
+"""Requests as bytes, and URLs read."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.model import Headers
+from proxy.upstream.http1.faults import UNSENDABLE, Broken
+from proxy.upstream.http1.origin import Origin, read_origin
+from proxy.upstream.http1.wire import CHUNKED, chunk, request_head
+
+
+def test_a_request_is_its_line_its_host_its_headers_and_its_length() -> None:
+    headers = (("accept", "*/*"), ("x-a", "1"), ("x-a", "2"))
+
+    expected = b"POST /a?b=c HTTP/1.1\r\nhost: t:1\r\naccept: */*\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 7\r\n\r\n"
+    assert expected == request_head("POST", "/a?b=c", "t:1", headers, 7)
+
+
+@pytest.mark.parametrize(
+    ("method", "length", "framing"),
+    [
+        ("POST", 0, b"content-length: 0\r\n"),
+        ("PUT", 0, b"content-length: 0\r\n"),
+        ("GET", 0, b""),
+        ("DELETE", 0, b""),
+        ("DELETE", 2, b"content-length: 2\r\n"),
+        ("PUT", CHUNKED, b"transfer-encoding: chunked\r\n"),
+    ],
+)
+def test_the_body_is_framed_by_its_length_or_in_chunks(method: str, length: int, framing: bytes) -> None:
+    assert f"{method} / HTTP/1.1\r\nhost: t\r\n".encode() + framing + b"\r\n" == request_head(
+        method, "/", "t", (), length
+    )
+
+
+def test_headers_cannot_frame_the_body_or_use_the_connection() -> None:
+    headers = tuple(
+        (name, "chunked")
+        for name in (
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "keep-alive",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "upgrade",
+        )
+    )
+
+    assert b"POST / HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\n" == request_head("POST", "/", "t", headers, 2)
+
+
+def test_a_host_among_the_headers_is_the_host() -> None:
+    assert b"GET / HTTP/1.1\r\nhost: other\r\n\r\n" == request_head("GET", "/", "t", (("host", "other"),), 0)
+
+
+def test_an_upgrade_is_asked_for() -> None:
+    expected = b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    assert expected == request_head("GET", "/ws", "t", (("upgrade", "websocket"),), 0, "websocket")
+
+
+def test_bytes_that_were_no_utf8_go_out_as_they_came() -> None:
+    headers = (("x", b"\xc3\xa9 \xe9".decode("utf-8", "surrogateescape")),)
+
+    assert b"GET / HTTP/1.1\r\nhost: t\r\nx: \xc3\xa9 \xe9\r\n\r\n" == request_head("GET", "/", "t", headers, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers"),
+    [
+        ("GET", "/a b", ()),
+        ("GET", "/a\r\nx: y", ()),
+        ("GET", "/a\n", ()),
+        ("GET", "/\xe9", ()),
+        ("GET", "a", ()),
+        ("GET", "", ()),
+        ("GET", "http://other/", ()),
+        ("GET /x HTTP/1.1\r\n", "/", ()),
+        ("", "/", ()),
+        ("GET", "/", (("x", "a\r\nevil: 1"),)),
+        ("GET", "/", (("x", "a\nevil: 1"),)),
+        ("GET", "/", (("x", "a\rb"),)),
+        ("GET", "/", (("x", "a\0b"),)),
+        ("GET", "/", (("x\r\nevil", "1"),)),
+        ("GET", "/", (("host", "t\r\nevil: 1"),)),
+    ],
+)
+def test_what_would_break_a_line_is_not_sent(method: str, target: str, headers: Headers) -> None:
+    with pytest.raises(Broken) as broken:
+        request_head(method, target, "t", headers, 0)
+
+    assert UNSENDABLE == broken.value.fault
+
+
+def test_an_upgrade_cannot_break_a_line() -> None:
+    with pytest.raises(Broken):
+        request_head("GET", "/", "t", (), 0, "websocket\r\nevil: 1")
+
+
+def test_a_chunk_is_its_size_in_hex_and_its_content() -> None:
+    assert b"1f\r\n" + b"x" * 31 + b"\r\n" == chunk(b"x" * 31)
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("http://tools.test", Origin("tools.test", 80, False, "tools.test")),
+        ("http://tools.test:8000/v1/", Origin("tools.test", 8000, False, "tools.test:8000", "/v1")),
+        ("https://tools.test", Origin("tools.test", 443, True, "tools.test")),
+        ("https://tools.test:80", Origin("tools.test", 80, True, "tools.test:80")),
+        ("http://127.0.0.1:1", Origin("127.0.0.1", 1, False, "127.0.0.1:1", literal=True)),
+        ("http://[::1]:1", Origin("::1", 1, False, "[::1]:1", literal=True)),
+        ("http://b\xfccher.test", Origin("xn--bcher-kva.test", 80, False, "xn--bcher-kva.test")),
+        ("unix:/run/tool.sock", Origin("localhost", 0, False, "localhost", socket="/run/tool.sock")),
+        ("unix:///run/tool.sock", Origin("localhost", 0, False, "localhost", socket="/run/tool.sock")),
+        ("http+unix://%2Frun%2Ftool.sock/v1", Origin("localhost", 0, False, "localhost", "/v1", "/run/tool.sock")),
+    ],
+)
+def test_a_url_is_read(url: str, origin: Origin) -> None:
+    assert origin == read_origin(url)
+
+
+def test_a_socket_stands_in_for_the_network() -> None:
+    assert Origin("tools.test", 80, False, "tools.test", "/v1", "/t.sock") == read_origin(
+        "http://tools.test/v1", "/t.sock"
+    )
+
+
+@pytest.mark.parametrize("url", ["ftp://tools.test", "tools.test", "http://", "http://me:secret@tools.test", ""])
+def test_another_url_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(ValueError, match="an upstream's URL is") as wrong:
+        read_origin(url)
+
+    assert "secret" not in str(wrong.value)
