@@ -30,6 +30,7 @@ __all__ = [
     "CallRecord",
     "Clock",
     "Episode",
+    "Event",
     "FailedAttempt",
     "FailureRecorded",
     "GuardedUpstream",
@@ -165,6 +166,16 @@ class StateStore(Protocol):
 
 
 # --- telemetry ------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened during a request, told with its span: `name` is one of the seeds' names, `at` seconds on
+    the monotonic clock; `attributes` never hold an argument value."""
+
+    name: str
+    at: float
+    attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class CallRecord:
     """Everything telemetry may know of one request, filled while the story runs; no argument value is ever in it.
@@ -206,6 +217,7 @@ class CallRecord:
     request_bytes: int = 0
     response_bytes: int = 0
     notes: Mapping[str, str] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
     settling: Ahead | None = None  # tells `corrected_after` when the answer is already on its way
 
 
