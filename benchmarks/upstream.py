@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection as Pipe
 
 from proxy.core.model import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.upstream import AiohttpUpstream, UpstreamSettings
+from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 
 HEADERS = (

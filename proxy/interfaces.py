@@ -20,6 +20,7 @@ from proxy.core.model import (
     Headers,
     Repair,
     Rung,
+    ToolCall,
     UpstreamFault,
     UpstreamReply,
     Violation,
@@ -236,8 +237,28 @@ class Lane(Protocol):
     def tools(self) -> Mapping[str, ToolPolicy]:
         """The policy of every tool that may be called."""
 
+    @property
+    def headers(self) -> Headers:
+        """The client's own headers, names in lower case."""
+
+    def lets_through(self, tool: str) -> bool:
+        """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""
+
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:
         """What is sent for a checked call; None where the proxy itself answers with the checked arguments."""
+
+
+class Corrector(Protocol):
+    """Layers 3 and 4 (GoMind): a model is asked for a better call than one that failed."""
+
+    async def correct(
+        self, call: ToolCall, failure: Failure, policy: ToolPolicy, tries: int, record: CallRecord
+    ) -> ToolCall | None:
+        """The call to make instead, judged by `decide` like any other; None to leave it at the failure.
+
+        `call` is the client's own, `failure` what became of it or, from the second time on, of the correction before;
+        `tries` counts the corrections made so far. Never raises; bounds its own time.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +270,4 @@ class Services:
     upstreams: Mapping[str, GuardedUpstream]
     pacing: Pacing
     extra_lines: Callable[[str, Failure], tuple[str, ...]] = lambda tool, failure: ()  # noqa: ARG005
+    corrector: Corrector | None = None

@@ -22,7 +22,7 @@ from proxy.config.policies import fingerprint_parts, repair_policy
 from proxy.config.schemas import fingerprint
 from proxy.config.secrets import reveal
 from proxy.core.model import Container, FeedbackLimits, Headers
-from proxy.core.policy import ToolPolicy
+from proxy.core.policy import Mode, ToolPolicy
 from proxy.core.secrets import sensitive_names
 from proxy.core.validation import Check
 
@@ -34,7 +34,7 @@ _SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
 class Route:
     """One configured route, compiled. `tools` holds the policy of every tool that may be called through it.
 
-    `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
+    `mode` is that of calls whose tool is unknown. `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
     `passthrough` relays everything. `upstream_path` may hold `{tool}` and the route's own path parameters.
     `tool_timeouts` holds the tools that may take another time than `timeout` (seconds).
     """
@@ -50,6 +50,7 @@ class Route:
     upstream_path: str = ""
     envelope: str = default_of(Policy, "envelope")
     error_status: Literal["category", "ok"] = default_of(Policy, "error_status")
+    mode: Mode = default_of(Policy, "mode")
     max_body: int = default_of(Policy, "max_body")
     timeout: float = 30.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
@@ -232,6 +233,7 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         upstream_path=entry.upstream_path,
         envelope=entry.policy.envelope,
         error_status=entry.policy.error_status,
+        mode=entry.policy.mode,
         max_body=entry.policy.max_body,
         timeout=timeout,
         tool_timeouts={

@@ -154,7 +154,7 @@ def _mitmproxy(stage: Stage) -> Command | Missing:
 
 
 OURS: Final = "ours"
-MANY: Final = "ours, 10000 routes"
+MANY: Final = "ours with 10000 routes"
 NGINX: Final = "nginx (no checks)"
 NODE: Final = "node undici + AJV"
 CAST: Final[dict[str, Cue]] = {
@@ -171,7 +171,7 @@ CAST: Final[dict[str, Cue]] = {
 
 
 # Started and timed, but not loaded.
-HUNDRED: Final = "ours, 100 routes"
+HUNDRED: Final = "ours with 100 routes"
 TIMED: Final[dict[str, Cue]] = {HUNDRED: _ours(100)}
 
 

@@ -14,7 +14,7 @@ from proxy.adapters import ADAPTERS
 from proxy.adapters.base import Adapter
 from proxy.app.headers import Changes, request_headers
 from proxy.core.model import CheckedCall, Headers, RawRequest
-from proxy.core.policy import ToolPolicy
+from proxy.core.policy import Mode, ToolPolicy
 from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 
@@ -62,6 +62,18 @@ class RequestLane:
     def tools(self) -> Mapping[str, ToolPolicy]:
         """The policy of every tool of the route."""
         return self.way.route.tools
+
+    @property
+    def headers(self) -> Headers:
+        """The client's own headers."""
+        return self.raw.headers
+
+    def lets_through(self, tool: str) -> bool:
+        """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the
+        upstream and cannot."""
+        route = self.way.route
+        named = tool not in ("", ".", "..") or "{tool}" not in route.upstream_path
+        return route.mode is Mode.REPORT and route.kind == "call" and named
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:
         """What is sent for a checked call; None on a validate-only route."""

@@ -19,6 +19,7 @@ from proxy.core.model import (
     Delivered,
     Document,
     Failure,
+    Headers,
     JsonProblem,
     JsonValue,
     Passthrough,
@@ -45,6 +46,10 @@ class _Nowhere:
     """Implements the pipeline's `Lane`: knows the tools and sends nothing, so the checked arguments come back."""
 
     tools: Mapping[str, ToolPolicy]
+    headers: Headers = ()
+
+    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
+        return False
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
         return None

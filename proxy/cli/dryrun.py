@@ -21,6 +21,7 @@ from proxy.core.model import (
     Delivered,
     Document,
     Failure,
+    Headers,
     JsonValue,
     Passthrough,
     RawRequest,
@@ -59,6 +60,10 @@ class _NowhereLane:
     """A route that would call these tools and sends nothing."""
 
     tools: Mapping[str, ToolPolicy]
+    headers: Headers = ()
+
+    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
+        return False
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
         return None

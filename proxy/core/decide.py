@@ -55,7 +55,13 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Decision:
     return _report(call, decision)
 
 
-def _report(call: ToolCall, decision: Decision) -> Decision:
+def let_through(call: ToolCall, failure: Failure) -> Forward:
+    """Report-only, for a call that has no policy because its tool is unknown (`failure` says so): it goes on as it
+    came, and what an enforced route would have answered is kept for the books."""
+    return _report(call, Reject(failure))
+
+
+def _report(call: ToolCall, decision: Decision) -> Forward:
     """Report-only: the client's own bytes go on, and what an enforced route would have done is kept for the books."""
     text = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT

@@ -18,10 +18,19 @@ from proxy.core.jsontext import at_pointer
 from proxy.core.model import JsonValue, Pointer
 from proxy.core.openapi_schema import MAX_HOPS, OpenApiError, Translator, local, resolved
 
-__all__ = ["METHODS", "ImportedOperation", "OpenApiError", "import_operation"]
+__all__ = [
+    "METHODS",
+    "ImportedOperation",
+    "ListedOperation",
+    "OpenApiError",
+    "import_operation",
+    "list_operations",
+    "servers_of",
+]
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
+_IN_PATH: Final = re.compile(r"\{([^{}]+)\}")
 _JSON_TYPE = re.compile(r"\s*(?:application/json|[\w.-]+/[\w.-]+\+json|application/\*|\*/\*)\s*(?:;.*)?", re.IGNORECASE)
 
 
@@ -35,6 +44,22 @@ class ImportedOperation:
     description: str
     body_required: bool
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOperation:
+    """One operation of a description. `name` is its operationId or ''; `parameters` the names in its path.
+
+    `takes_nothing`: it has no body, and no parameter but those. `elsewhere`: it names servers of its own.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    parameters: tuple[str, ...]
+    takes_nothing: bool
+    elsewhere: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +97,32 @@ def import_operation(
     return ImportedOperation(schema, found.method.upper(), found.path, description, required, notes)
 
 
+def list_operations(document: JsonValue) -> tuple[ListedOperation, ...]:
+    """Every operation of a parsed description, in its order. Raises OpenApiError for what is no description."""
+    _version(document)
+    return tuple(_listed_operation(document, operation) for operation in _operations(document))
+
+
+def servers_of(document: JsonValue) -> tuple[str, ...]:
+    """The URLs the description says its paths start at, variables filled with their defaults; they may be relative to
+    where the description was read (OpenAPI 3.1.1, Server Object; 2.0: `schemes`, `host` and `basePath`)."""
+    if _version(document).startswith("2"):
+        base = str(document.get("basePath") or "")
+        host = document.get("host")
+        schemes = _listed(document.get("schemes")) or ["https"]
+        return tuple(f"{scheme}://{host}{base}" for scheme in schemes) if host else ((base,) if base else ())
+    return tuple(_server(entry) for entry in _listed(document.get("servers")) if isinstance(entry, dict))
+
+
+def _server(entry: dict[str, JsonValue]) -> str:
+    variables = entry.get("variables")
+    url = str(entry.get("url", ""))
+    for name, variable in (variables if isinstance(variables, dict) else {}).items():
+        if isinstance(variable, dict):
+            url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+    return url
+
+
 def _version(document: JsonValue) -> str:
     if isinstance(document, dict):
         version = str(document.get("openapi") or document.get("swagger") or "")
@@ -91,6 +142,31 @@ def _operations(document: dict[str, JsonValue]) -> Iterator[_Operation]:
                 yield _Operation(
                     str(value.get("operationId", "")), method, path, value, tuple(_listed(item.get("parameters")))
                 )
+
+
+def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOperation:
+    item = document["paths"][operation.path]
+    parameters = [
+        found
+        for parameter in (*operation.shared, *_listed(operation.value.get("parameters")))
+        if isinstance(found := _resolved_or_none(document, parameter, operation.pointer), dict)
+    ]
+    return ListedOperation(
+        operation.name,
+        operation.method.upper(),
+        operation.path,
+        str(operation.value.get("summary") or operation.value.get("description") or ""),
+        tuple(_IN_PATH.findall(operation.path)),
+        "requestBody" not in operation.value and all(parameter.get("in") == "path" for parameter in parameters),
+        bool(operation.value.get("servers") or item.get("servers")),
+    )
+
+
+def _resolved_or_none(document: JsonValue, value: JsonValue, origin: Pointer) -> JsonValue:
+    try:
+        return resolved(document, value, origin)
+    except OpenApiError:
+        return {"in": "nowhere"}  # a parameter all the same; what is wrong is told when the operation is imported
 
 
 def _find(document: dict[str, JsonValue], wanted: str) -> _Operation:

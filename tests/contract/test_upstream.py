@@ -24,7 +24,7 @@ from proxy.core.model import (
     UpstreamReply,
 )
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.upstream import AiohttpUpstream, Guarded, ReplyBroken, UpstreamSettings
+from proxy.upstream import Guarded, ReplyBroken, UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
 
@@ -36,7 +36,6 @@ def guarded(settings: UpstreamSettings) -> Upstream:
 
 
 MAKERS: dict[str, Callable[[UpstreamSettings], Upstream]] = {
-    "aiohttp": AiohttpUpstream,
     "http1": Http1Upstream,
     "guarded": guarded,
 }

@@ -32,7 +32,7 @@ CHANGES: dict[str, Any] = {
     "notes": {"client.token": "agent"},
     "resends": ("timeout",), "resend_denied": "budget",
 }  # fmt: skip
-UNTOLD = {"settling"}
+UNTOLD = {"events", "settling"}
 
 
 def record(**changes: Any) -> CallRecord:

@@ -20,7 +20,6 @@ from proxy.app.tls import renew, server_context
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ServerTls
-from proxy.upstream import AiohttpUpstream
 from proxy.upstream.http1 import Http1Upstream
 from tests.contract.test_upstream import CHECKED, request
 from tests.serving.keys import authority, certificate, openssl
@@ -212,7 +211,6 @@ def upstreams(url: str, tls: str = "") -> str:
     return f"{{tools: {{url: '{url}'{tls and f', tls: {{{tls}}}'}}}}}"
 
 
-@pytest.mark.parametrize("maker", [Http1Upstream, AiohttpUpstream])
 @pytest.mark.parametrize(
     ("host", "tls", "status"),
     [
@@ -224,7 +222,7 @@ def upstreams(url: str, tls: str = "") -> str:
     ],
 )
 async def test_an_upstreams_certificate_is_checked_as_the_config_says(
-    keys: Path, tmp_path: Path, maker: type[Http1Upstream | AiohttpUpstream], host: str, tls: str, status: int | None
+    keys: Path, tmp_path: Path, host: str, tls: str, status: int | None
 ) -> None:
     async with tls_tool(keys) as server:
         url = f"https://{host}:{server.port}"
@@ -233,7 +231,7 @@ async def test_an_upstreams_certificate_is_checked_as_the_config_says(
             f"version: 1\nupstreams: {upstreams(url, tls.format(keys=keys))}\n"
             "routes: [{path: /weather, upstream: tools, passthrough: true}]\n"
         )
-        upstream = maker(settings_of(load(path, {}).config.upstreams["tools"]))
+        upstream = Http1Upstream(settings_of(load(path, {}).config.upstreams["tools"]))
         reply = await upstream.send(CHECKED, request())
         await upstream.close()
 

@@ -20,7 +20,6 @@ from typing import Final
 
 from proxy.core.model import CheckedCall, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.client import UpstreamSettings
 from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
 from proxy.upstream.http1.connection import Connection
 from proxy.upstream.http1.dial import Dialer
@@ -30,6 +29,7 @@ from proxy.upstream.http1.pool import Pool
 from proxy.upstream.http1.stream import AnswerStream, Tunnel
 from proxy.upstream.http1.upload import Upload
 from proxy.upstream.http1.wire import CHUNKED, request_head, upgrade_asked
+from proxy.upstream.settings import UpstreamSettings
 
 _AT_ONCE: Final = -1  # of `Connection.begin`: hand the answer on as it comes
 _LIMITS: Final = AnswerLimits()

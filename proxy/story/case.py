@@ -1,0 +1,57 @@
+"""A case: one call on its way, with everything its chapters need. Opened once, by `open_case`.
+
+A `Setback` is what went wrong and has not been counted yet: it is told to the model only when nothing better is left
+(a correction may still mend it), so nothing in the store has heard of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proxy.core import contract, toolname
+from proxy.core.model import Failure, Repair, ToolCall
+from proxy.core.policy import Mode, ToolPolicy
+from proxy.interfaces import CallRecord, Lane, Services
+from proxy.telemetry.record import note_call
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call on its way. `policy` is None for an unknown tool; `key` and `digest` belong to the retry contract and
+    stay those of the call as it came. `opening`: the repairs made before anything was judged.
+
+    A report-only case changes and refuses nothing: it counts what it would have done.
+    """
+
+    call: ToolCall
+    policy: ToolPolicy | None
+    lane: Lane
+    services: Services
+    record: CallRecord
+    key: str
+    digest: str
+    report_only: bool
+    opening: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """Why a call got no answer from its tool. `outcome` is the `CallRecord`'s word for it."""
+
+    failure: Failure
+    outcome: str
+
+
+def open_case(call: ToolCall, lane: Lane, services: Services, record: CallRecord) -> Case:
+    """Finds the call's policy, under its name or the known name inside it (`tool_name_trim`)."""
+    opening: tuple[Repair, ...] = ()
+    policy = lane.tools.get(call.tool)
+    trimmed = toolname.trim(call.tool, lane.tools) if policy is None else None
+    if trimmed is not None and toolname.RULE in lane.tools[trimmed].repair.rules:
+        policy, opening = lane.tools[trimmed], (Repair(toolname.RULE, ()),)
+        call = call if policy.mode is Mode.REPORT else replace(call, tool=trimmed)
+    report_only = lane.lets_through(call.tool) if policy is None else policy.mode is Mode.REPORT
+    record.repairs = opening
+    note_call(record, call, policy)
+    key = contract.attempt_key(call.conversation, call.tool, policy)
+    return Case(call, policy, lane, services, record, key, contract.digest_of(call, policy), report_only, opening)

@@ -1,0 +1,64 @@
+"""How a call ends: the tool's answer, the tool's own error handed on, or what the model is told instead.
+
+Each ending is written into the `CallRecord` and, where the retry contract asks for it, into the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.core import container, contract
+from proxy.core.advice import advise
+from proxy.core.model import CheckedCall, Delivered, Failure, ToolResult, UpstreamReply
+from proxy.core.wrapping import wrapped
+from proxy.interfaces import Ahead
+from proxy.story.case import Case, Setback
+from proxy.telemetry.record import note_result
+
+
+async def refused_before(case: Case) -> ToolResult | None:
+    """The answer that needs no work, because the call was refused before. A clean call waits for no shared store."""
+    if not case.services.store.knows(case.key) and not contract.asks_first(case.policy):
+        return None
+    known = contract.look(case.call, await case.services.store.look(case.key), case.digest, case.policy)
+    if known is None or case.report_only:
+        return None
+    note_result(case.record, known, "refused")
+    return known
+
+
+async def refuse(case: Case, setback: Setback) -> ToolResult:
+    """Counts the attempt where the failure is one, and lets the retry contract make the answer of it."""
+    policy, failure, recorded = case.policy, setback.failure, None
+    if contract.raises_attempt(failure) and not case.report_only:
+        attempt, ttl = contract.remember(failure, case.digest), contract.ttl_of(case.call.conversation, policy)
+        recorded = await case.services.store.fail(case.key, attempt, ttl)
+    result = advise(contract.grant(case.call, failure, recorded, policy), policy)
+    note_result(case.record, result, setback.outcome)
+    lines = case.services.extra_lines(case.call.tool, failure)
+    return replace(result, repairs=tuple(case.record.repairs), extra=lines)
+
+
+def hand_on(case: Case, checked: CheckedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
+    """The tool's own error, untouched: it neither raises the attempts nor ends them, and takes no slot of a cap."""
+    case.record.outcome, case.record.code = "tool_error", failure.code.name
+    return Delivered(reply, tuple(case.record.repairs), checked.warnings, failed=True)
+
+
+async def deliver(case: Case, checked: CheckedCall, reply: UpstreamReply, ahead: Ahead | None = None) -> Delivered:
+    """The tool answered: the attempts of this call are over."""
+    policy, record, store = case.policy, case.record, case.services.store
+    record.outcome = "repaired" if record.repairs and checked.enforced else "delivered"
+    if reply.status < 300 and not store.knows(case.key):
+        record.settling = store.clear_soon(case.key, ahead)
+    elif reply.status < 300 and (episode := await store.clear(case.key)) is not None:
+        record.corrected_after = episode.count
+    if policy is not None and policy.container is not None and checked.call.tool == case.call.tool:
+        record.container_event = record.container_event or "expanded"
+        if policy.container.require_expansion:
+            await store.mark(
+                container.expansion_key(case.call.conversation, policy.container.name), policy.attempts.ttl
+            )
+    if checked.enforced and (tool := case.lane.tools.get(checked.call.tool)) is not None and tool.wrap_success:
+        reply = wrapped(reply)
+    return Delivered(reply, tuple(record.repairs) if checked.enforced else (), checked.warnings)
