@@ -71,7 +71,9 @@ reliability: $(VENV)/test.stamp
 # The pages that are made from the code.
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.defaults
+	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair
+	$(BIN)/python -m tests.docs.chart_values
 
 # Pins what is installed now. Run it in a fresh .venv after changing the dependencies of pyproject.toml.
 lock: $(VENV)/test.stamp

@@ -23,8 +23,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 
+import aiohttp
+
 from proxy.core.model import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
-from proxy.interfaces import Upstream, UpstreamRequest
+from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 
@@ -83,29 +85,39 @@ def serve(pipe: Pipe, size: int, core: int | None) -> None:
 
 
 # --- the clients ------------------------------------------------------------------------------------------------------
-def ours(
-    make: Callable[[UpstreamSettings], Upstream],
-) -> Callable[[str, bytes], contextlib.AbstractAsyncContextManager[Call]]:
-    """A client that implements `Upstream`."""
+@contextlib.asynccontextmanager
+async def ours(url: str, body: bytes) -> AsyncIterator[Call]:
+    """Our own connection."""
+    upstream = Http1Upstream(UpstreamSettings("bare", url))
+    request = UpstreamRequest("bare", "POST", "/tools/weather", HEADERS, body, 30.0)
+    checked = CheckedCall(ToolCall("weather", Document(b"{}", {}), "1", Conversation("c", Rung.HEADER)), body, {})
 
-    @contextlib.asynccontextmanager
-    async def opened(url: str, body: bytes) -> AsyncIterator[Call]:
-        upstream = make(UpstreamSettings("bare", url))
-        request = UpstreamRequest("bare", "POST", "/tools/weather", HEADERS, body, 30.0)
-        checked = CheckedCall(
-            ToolCall("weather", Document(b"{}", {}), "1", Conversation("c", Rung.HEADER)), body, {}
-        )  # fmt: skip
+    async def call() -> int:
+        reply = await upstream.send(checked, request)
+        assert isinstance(reply, UpstreamReply), reply
+        assert isinstance(reply.body, bytes)
+        return len(reply.body)
+
+    yield call
+    await upstream.close()
+
+
+@contextlib.asynccontextmanager
+async def aiohttp_client(url: str, body: bytes) -> AsyncIterator[Call]:
+    """aiohttp's client as a proxy has to set it up: no cookies, no decoding, no headers of its own."""
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=256, keepalive_timeout=4.0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        timeout=aiohttp.ClientTimeout(total=None, connect=2.0),
+    ) as session:
 
         async def call() -> int:
-            reply = await upstream.send(checked, request)
-            assert isinstance(reply, UpstreamReply), reply
-            assert isinstance(reply.body, bytes)
-            return len(reply.body)
+            async with session.post(f"{url}/tools/weather", data=body, headers=HEADERS, allow_redirects=False) as reply:
+                return len(await reply.read())
 
         yield call
-        await upstream.close()
-
-    return opened
 
 
 @contextlib.asynccontextmanager
@@ -170,8 +182,8 @@ class Echo(asyncio.Protocol):
 
 
 CLIENTS: dict[str, Callable[[str, bytes], contextlib.AbstractAsyncContextManager[Call]]] = {
-    "aiohttp": ours(AiohttpUpstream),
-    "http1": ours(Http1Upstream),
+    "aiohttp": aiohttp_client,
+    "http1": ours,
     "httpx": httpx_client,
     "floor": floor,
 }

@@ -10,7 +10,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from keyword import iskeyword
+from typing import Any, Final
 
 from proxy import __version__
 
@@ -18,11 +19,12 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 # The verbs in the order a newcomer needs them; each is a file of the same name under cli/.
-VERBS: Final = ("demo", "check", "serve", "drain", "validate", "replay", "explain")
+VERBS: Final = ("demo", "import", "check", "serve", "drain", "validate", "replay", "explain", "guidance", "export")
 
 EPILOG: Final = """\
 first steps:
   toolcall-proxy demo                          try it: sample tools and the proxy, with calls to paste
+  toolcall-proxy import openapi URL            write a config for tools that describe themselves
   toolcall-proxy check config.yaml             every mistake of a configuration, with line and remedy
   toolcall-proxy serve --config config.yaml    stand in front of your own tools
 
@@ -43,8 +45,13 @@ def parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in verbs:
-        import_module(f"proxy.cli.{verb}").register(subparsers)
+        _file(verb).register(subparsers)
     return top
+
+
+def _file(verb: str) -> Any:
+    """The module of a verb. A verb that is a word of Python has an underscore behind it (PEP 8)."""
+    return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
     args = parser(asked).parse_args(words)
     try:
-        return int(import_module(f"proxy.cli.{args.verb}").run(args))
+        return int(_file(args.verb).run(args))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output (such as head) has seen enough

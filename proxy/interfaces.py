@@ -6,18 +6,22 @@ Nothing here knows how it is done: `state/`, `upstream/` and `telemetry/` implem
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from proxy.core.backoff import Denied, Reason
+from proxy.core.correction import Asked, Layer
 from proxy.core.model import (
     CheckedCall,
+    Decision,
+    Delivered,
     Episode,
     FailedAttempt,
     Failure,
     FailureRecorded,
     Headers,
+    Outcome,
     Repair,
     Rung,
     ToolCall,
@@ -74,6 +78,7 @@ class UpstreamRequest:
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's.
     """
 
     upstream: str
@@ -83,6 +88,7 @@ class UpstreamRequest:
     body: bytes = field(repr=False)
     timeout: float
     resend: bool = False
+    silence: float | None = None
 
 
 class Upstream(Protocol):
@@ -153,6 +159,9 @@ class StateStore(Protocol):
     async def release(self, key: str) -> None:
         """Gives a slot back (the call was not delivered)."""
 
+    async def taken(self, key: str) -> int:
+        """How many slots of a call cap are used now. Looking takes none and prolongs nothing."""
+
     async def mark(self, key: str, ttl: float) -> None:
         """Remembers a fact by its key, such as "this conversation has expanded this container"."""
 
@@ -177,6 +186,57 @@ class Event:
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One request to an upstream, the first or a resend, as the span of a trace. Times on the monotonic clock, until
+    the head of the answer; `status` 0 and an `error` (a proxy error type, or client_gone) where none came."""
+
+    span_id: str
+    method: str
+    upstream: str
+    started: float
+    ended: float
+    status: int = 0
+    error: str = ""
+    resend: bool = False
+
+
+@dataclass(slots=True)
+class Trace:
+    """Where a request stands among those that led to it (W3C Trace Context), and what it led to itself.
+
+    Ids as lower-case hexadecimal digits; `parent_id` is '' at the root. `flags` and `state` as in the two headers.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    flags: int
+    state: str
+    fresh_id: Callable[[], str]
+    sent: list[Sent] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailure:
+    """A hook that did not do its part: its name in the config, the point, and timeout, exception, cancelled,
+    wrong_answer or wrong_header."""
+
+    hook: str
+    point: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to the model endpoint. `independent`: no earlier result of the conversation was known."""
+
+    layer: Layer
+    outcome: Asked
+    seconds: float = 0.0
+    independent: bool = True
+
+
 @dataclass(slots=True)
 class CallRecord:
     """Everything telemetry may know of one request, filled while the story runs; no argument value is ever in it.
@@ -194,7 +254,7 @@ class CallRecord:
     stages: dict[str, float] = field(default_factory=dict)
     mode: str = "enforce"
     schema_id: str = ""
-    outcome: str = ""  # delivered | repaired | refused | tool_error | upstream_error | passthrough | client_gone
+    outcome: str = ""  # one of the values of the metric label `outcome` (telemetry/catalogue.py)
     code: str = ""
     status: int = 0
     repairs: Sequence[Repair] = ()
@@ -215,10 +275,16 @@ class CallRecord:
     resends: Sequence[Reason] = ()  # why the call was sent again, each time
     resend_denied: Denied | None = None  # why it was not sent once more although it might have been
     trace_id: str = ""
+    trace: Trace | None = None  # where spans are made
     request_bytes: int = 0
     response_bytes: int = 0
     notes: Mapping[str, str] = field(default_factory=dict)
+    hook_failures: Sequence[HookFailure] = ()
+    answer: str = ""  # what the check of the tool's answer said: one of the values of the metric's label
+    answer_violations: Sequence[Violation] = ()
     events: list[Event] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)  # to the model endpoint, by layers 3 and 4
+    corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ahead | None = None  # tells `corrected_after` when the answer is already on its way
 
 
@@ -241,6 +307,9 @@ class Lane(Protocol):
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
+    def wish(self) -> str:
+        """What the user wants, in the client's words; '' where the client does not tell (GoMind's user query)."""
+
     def lets_through(self, tool: str) -> bool:
         """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""
 
@@ -248,17 +317,53 @@ class Lane(Protocol):
         """What is sent for a checked call; None where the proxy itself answers with the checked arguments."""
 
 
+class Hooks(Protocol):
+    """The operator's own code around a call (docs/hooks.md). No method raises, whatever a hook does; each is bounded
+    in time. A Failure ends the call."""
+
+    async def before_decision(
+        self, call: ToolCall, lane: Lane, record: CallRecord
+    ) -> ToolCall | UpstreamReply | Failure:
+        """The call to judge, which may have other arguments than it came with; or the answer in its place."""
+
+    async def after_decision(
+        self, call: ToolCall, decision: Decision, lane: Lane, record: CallRecord
+    ) -> Failure | None:
+        """Is told what was decided."""
+
+    async def before_forward(
+        self, checked: CheckedCall, request: UpstreamRequest, lane: Lane, record: CallRecord
+    ) -> UpstreamRequest | Failure:
+        """The request to send: the same but for its headers."""
+
+    async def after_outcome(self, call: ToolCall, outcome: Outcome | None, lane: Lane, record: CallRecord) -> None:
+        """Is told what became of the call; None where its client has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stumble:
+    """A call that failed and may be corrected: the client's own, what became of it, and where it came from."""
+
+    call: ToolCall
+    failure: Failure
+    policy: ToolPolicy
+    lane: Lane
+    record: CallRecord
+
+
+# Judges and sends a call in the place of the one that failed.
+TryCall = Callable[[ToolCall], Awaitable[Delivered | Failure]]
+
+
 class Corrector(Protocol):
     """Layers 3 and 4 (GoMind): a model is asked for a better call than one that failed."""
 
-    async def correct(
-        self, call: ToolCall, failure: Failure, policy: ToolPolicy, tries: int, record: CallRecord
-    ) -> ToolCall | None:
-        """The call to make instead, judged by `decide` like any other; None to leave it at the failure.
+    async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
+        """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
+        told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
-        `call` is the client's own, `failure` what became of it or, from the second time on, of the correction before;
-        `tries` counts the corrections made so far. Never raises; bounds its own time.
-        """
+    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, lane: Lane) -> None:
+        """Is told of a call that was delivered, to remember what it gave where the policy wants that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,3 +376,4 @@ class Services:
     pacing: Pacing
     extra_lines: Callable[[str, Failure], tuple[str, ...]] = lambda tool, failure: ()  # noqa: ARG005
     corrector: Corrector | None = None
+    hooks: Hooks | None = None

@@ -6,8 +6,7 @@ pure core decides everything; this file asks the store, sends, and notes in the 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import count
+import asyncio
 
 from proxy.core import caps, container, toolname
 from proxy.core.decide import decide, let_through
@@ -23,10 +22,13 @@ from proxy.core.model import (
     ToolCall,
     UpstreamReply,
 )
-from proxy.core.policy import ToolPolicy, UpstreamErrors
+from proxy.core.policy import ToolPolicy
 from proxy.interfaces import CallRecord, Lane, Services
+from proxy.story.answering import held_back
 from proxy.story.case import Case, Setback, open_case
+from proxy.story.correcting import correct
 from proxy.story.ending import deliver, hand_on, refuse, refused_before
+from proxy.story.hooked import admit, dressed, told_decision, told_outcome
 from proxy.telemetry.record import note_checked
 from proxy.upstream.resending import send_with_backoff
 from proxy.upstream.stream import close_body
@@ -37,12 +39,30 @@ _JSON = (("Content-Type", "application/json"),)
 async def run_call(call: ToolCall, lane: Lane, services: Services, record: CallRecord) -> Outcome:
     """What comes of a call: the tool's answer, or what the model is told instead. Fills `record` on the way."""
     case = open_case(call, lane, services, record)
+    outcome: Outcome | None = None
+    try:
+        return (outcome := await _run(case))
+    finally:
+        if services.hooks is not None:
+            await told_outcome(case, outcome)
+
+
+async def _run(case: Case) -> Outcome:
     if (known := await refused_before(case)) is not None:
         return known
-    result = await _try(case)
-    if isinstance(result, Setback):
-        result = await _correct(case, result)
+    result = await admit(case)
+    if isinstance(result, Case):
+        case = result
+        result = await _try(case)
+        if isinstance(result, Setback):
+            result = await correct(case, result, _try_anew)
     return await refuse(case, result) if isinstance(result, Setback) else result
+
+
+async def _try_anew(case: Case) -> Delivered | Setback:
+    """A corrected call goes the whole way of a new one."""
+    result = await admit(case)
+    return await _try(result) if isinstance(result, Case) else result
 
 
 async def _try(case: Case) -> Delivered | Setback:
@@ -51,26 +71,10 @@ async def _try(case: Case) -> Delivered | Setback:
     record.repairs, started = case.opening, now()
     decision = await _judge(case)
     record.stages["decide"] = now() - started
+    unheard = await told_decision(case, decision)
     if isinstance(decision, Reject):
         return Setback(decision.failure, "refused")
-    return await _forward(case, decision.checked)
-
-
-async def _correct(case: Case, setback: Setback) -> Delivered | Setback:
-    """A better call in place of one that failed, judged like any other. What it cannot mend stays as it was."""
-    corrector, latest, repairs = case.services.corrector, setback, case.record.repairs
-    if corrector is None or case.policy is None or case.report_only:
-        return setback
-    for tries in count():
-        better = await corrector.correct(case.call, latest.failure, case.policy, tries, case.record)
-        if better is None:
-            break
-        result = await _try(replace(case, call=better))
-        if isinstance(result, Delivered):
-            return result
-        latest = result
-    case.record.repairs = repairs
-    return setback
+    return await _forward(case, decision.checked) if unheard is None else unheard
 
 
 async def _judge(case: Case) -> Decision:
@@ -85,6 +89,8 @@ async def _judge(case: Case) -> Decision:
         if early is not None:
             case.record.container_event = "not_expanded"
             return Reject(early)
+    if not case.policy.ready:  # a first call; other calls go on while its code is written
+        await asyncio.to_thread(case.policy.prepare)
     decision = decide(case.call, case.policy)
     if isinstance(decision, Reject) and decision.failure.container is not None:
         return _instead(case, case.policy, decision.failure, await case.services.store.look(case.key) is not None)
@@ -129,16 +135,19 @@ async def _send(case: Case, checked: CheckedCall) -> Delivered | Setback:
     request = case.lane.request(checked)
     if request is None:
         return await deliver(case, checked, UpstreamReply(200, _JSON, checked.arguments or b"{}"))
+    dress = await dressed(case, checked, request)
+    if isinstance(dress, Setback):
+        return dress
     tool = case.lane.tools.get(checked.call.tool)
     ahead = case.services.store.look_ahead(case.key)  # runs beside the request; nobody waits for it
-    answer = await send_with_backoff(checked, request, tool, case.services, case.record)
+    answer = await send_with_backoff(checked, dress, tool, case.services, case.record)
     if isinstance(answer, UpstreamReply):
-        return await deliver(case, checked, answer, ahead)
+        return held_back(case, tool, answer) or await deliver(case, checked, answer, ahead)
     if answer.reply is None:
         return Setback(answer.failure, "upstream_error")
     if case.report_only:  # leaves answers alone as well
         return await deliver(case, checked, answer.reply, ahead)
-    if tool is not None and tool.upstream_errors is UpstreamErrors.PASSTHROUGH:
+    if tool is not None and tool.upstream_errors.hands_on(answer.reply.status):
         return hand_on(case, checked, answer.reply, answer.failure)
     await close_body(answer.reply)
     return Setback(answer.failure, "tool_error")

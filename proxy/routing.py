@@ -17,12 +17,26 @@ from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
-from proxy.config.model import Auth, Config, Cors, HeaderChanges, Policy, RouteEntry, Tool, Upstream, default_of
+from proxy.config.model import (
+    Auth,
+    Config,
+    Cors,
+    HeaderChanges,
+    Mcp,
+    Policy,
+    RouteEntry,
+    RouteKind,
+    Tool,
+    Upstream,
+    default_of,
+)
 from proxy.config.policies import fingerprint_parts, repair_policy
 from proxy.config.schemas import fingerprint
 from proxy.config.secrets import reveal
-from proxy.core.model import Container, FeedbackLimits, Headers
-from proxy.core.policy import Mode, ToolPolicy
+from proxy.config.units import switch
+from proxy.core.learned import LearnPolicy, Overlay
+from proxy.core.model import ABSENT, Container, FeedbackLimits, Headers
+from proxy.core.policy import AnswerPolicy, Mode, ToolPolicy
 from proxy.core.secrets import sensitive_names
 from proxy.core.validation import Check
 
@@ -34,8 +48,9 @@ _SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
 class Route:
     """One configured route, compiled. `tools` holds the policy of every tool that may be called through it.
 
-    `mode` is that of calls whose tool is unknown. `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
-    `passthrough` relays everything. `upstream_path` may hold `{tool}` and the route's own path parameters.
+    `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
+    `passthrough` relays everything. `mode` is that of calls whose tool is unknown. `upstream_path` may hold `{tool}`
+    and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
     `tool_timeouts` holds the tools that may take another time than `timeout` (seconds).
     """
 
@@ -50,15 +65,17 @@ class Route:
     upstream_path: str = ""
     envelope: str = default_of(Policy, "envelope")
     error_status: Literal["category", "ok"] = default_of(Policy, "error_status")
-    mode: Mode = default_of(Policy, "mode")
+    mode: Mode = field(default=default_of(Policy, "mode"))
     max_body: int = default_of(Policy, "max_body")
     timeout: float = 30.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     headers_set: Headers = field(default=(), repr=False)
     headers_remove: frozenset[str] = frozenset()
+    query: tuple[tuple[str, str], ...] = ()
     auth: Auth | None = None
     cors: Cors | None = None
     websocket: bool = False
+    learn: LearnPolicy | None = None
     idle_timeout: float = default_of(Upstream, "idle_timeout")
 
     def timeout_for(self, tool: str) -> float:
@@ -228,7 +245,7 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         kind=entry.kind,
         adapter=entry.adapter,
         shape=entry.shape,
-        tools={name: _policy(tool, containers.get(name)) for name, tool in entry.tools.items()},
+        tools={name: _policy(tool, containers.get(name), entry.kind) for name, tool in entry.tools.items()},
         upstream=entry.upstream,
         upstream_path=entry.upstream_path,
         envelope=entry.policy.envelope,
@@ -238,14 +255,16 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         timeout=timeout,
         tool_timeouts={
             name: tool.policy.timeout
-            for name, tool in entry.tools.items()
+            for name, tool in (entry.mcp.tools if entry.mcp is not None else entry.tools).items()
             if tool.policy.timeout not in (None, timeout)
         },
         headers_set=tuple((name, reveal(value)) for name, value in changed.items()),
         headers_remove=inherited.remove | own.remove,
+        query=config.correction.query if config.correction is not None else (),
         auth=entry.policy.auth,
         cors=entry.policy.cors,
         websocket=entry.websocket and entry.kind == "passthrough",
+        learn=_learn(entry.mcp) if entry.mcp is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else default_of(Route, "idle_timeout"),
     )
 
@@ -255,9 +274,40 @@ def _tool_timeouts(entry: RouteEntry, timeout: float) -> dict[str, float]:
     return {name: seconds for name, seconds in own.items() if seconds is not None and seconds != timeout}
 
 
-def _policy(tool: Tool, member_of: Container | None) -> ToolPolicy:
-    policy = tool.policy
-    schema = tool.schema
+def _learn(entry: Mcp) -> LearnPolicy:
+    """What the operator says of tools that are listed by their server."""
+    template = entry.template
+    everything = Tool("", "", None, None, template, entry.written)
+    overlays = {
+        name: Overlay(
+            _policy(tool, None, "call"),
+            entry.patches.get(name, ABSENT),
+            switch(tool.written.get("validation", True)),
+        )
+        for name, tool in entry.tools.items()
+    }
+    return LearnPolicy(
+        _policy(everything, None, "call"),
+        overlays,
+        caps={name: template.caps.of(name) for name in template.caps.overrides},
+        formats=template.formats,
+        unknown_schema=entry.unknown_schema,
+        on_bad_schema=entry.on_bad_schema,
+        trust_annotations=entry.trust_annotations,
+        output_check=entry.output_check,
+        collapse=entry.collapse,
+        collapse_description=entry.collapse_description,
+        credentials=entry.credentials,
+        ttl=entry.ttl,
+        wait=entry.wait,
+    )
+
+
+def _policy(tool: Tool, member_of: Container | None, kind: RouteKind) -> ToolPolicy:
+    policy, schema, attempts = tool.policy, tool.schema, tool.policy.attempts
+    finalising = kind == "validate"
+    if finalising and policy.finalize_output_retries is not None:
+        attempts = replace(attempts, max_attempts=1 + policy.finalize_output_retries)
     return ToolPolicy(
         tool=tool.name,
         check=schema.check if schema else None,
@@ -269,13 +319,16 @@ def _policy(tool: Tool, member_of: Container | None) -> ToolPolicy:
         repair=repair_policy(policy.repair),
         text=policy.text,
         feedback=_feedback(policy.feedback, schema.check if schema else None),
-        attempts=policy.attempts,
+        attempts=attempts,
         cap=policy.caps.of(tool.name),
         container=tool.container,
         member_of=member_of,
         resend=policy.resend,
         upstream_errors=policy.upstream_errors,
         wrap_success=policy.wrap_success,
+        correction=policy.correction,
+        answer=None if tool.answer is None else AnswerPolicy(tool.answer.check, policy.response_mode is Mode.ENFORCE),
+        finalising=finalising,
     )
 
 

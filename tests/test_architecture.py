@@ -32,8 +32,10 @@ FLOORS: Final = {
     "telemetry": 3,
     "pipeline": 4,
     "story": 4,
+    "learning": 4,
     "routing": 4,
     "app": 5,
+    "importing": 5,  # stands beside the app: writes configs, serves none
     "samples": 5,  # stands beside the app: tools to sit in front of, unknown to it
     "cli": 6,
     "__main__": 6,
@@ -53,6 +55,7 @@ LIBRARIES: Final = {
     "jsonschema_rs": ("proxy/core/engine/",),
     "yaml": ("proxy/config/",),
     "structlog": ("proxy/telemetry/logs.py",),
+    "opentelemetry": ("proxy/telemetry/otlp.py",),
     "prometheus_client": ("proxy/telemetry/metrics.py", "proxy/telemetry/merged.py"),
     "aiohttp.web": ("proxy/app.py", "proxy/app/"),
     "aiohttp": ("proxy/app.py", "proxy/app/"),

@@ -11,8 +11,9 @@ from typing import Final
 
 from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import DispatchAdapter
+from proxy.adapters.mcp import McpAdapter
 from proxy.adapters.plain import PlainAdapter
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {
-    adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter())
+    adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter(), McpAdapter())
 }  # fmt: skip

@@ -39,6 +39,20 @@ DEFAULT_LADDER: tuple[ConversationSource, ...] = (
 )
 
 
+# The same for MCP: clients tell their conversations in `_meta`, each under a key of its own.
+MCP_LADDER: tuple[ConversationSource, ...] = (
+    ConversationSource("header", "x-conversation-id"),
+    ConversationSource("meta", "vscode.conversationId"),
+    ConversationSource("meta", "openai/session"),
+    ConversationSource("meta", "ai.opencode/sessionID"),
+    ConversationSource("meta", "antigravity.google/conversation_id"),
+    ConversationSource("meta", "threadId"),
+    ConversationSource("trace"),
+    ConversationSource("session", "mcp-session-id"),
+    ConversationSource("address"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CallShape:
     """Where a route's requests hold the call. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.
@@ -69,6 +83,13 @@ class Adapter(Protocol):
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
         """The body to send upstream: the client's own bytes when nothing was repaired."""
 
-    def encode(self, result: ToolResult, envelope: str, error_status: str, accept: str = "") -> HttpReply:
+    def encode(
+        self,
+        result: ToolResult,
+        envelope: str,
+        error_status: str,
+        accept: str = "",
+        request: RawRequest | None = None,
+    ) -> HttpReply:
         """A failure as this protocol's clients read it (`envelope` is a format name or 'auto', contract section 1).
-        `accept` is the request's Accept header."""
+        `accept` is the request's Accept header, `request` what is answered, as far as it was read."""

@@ -16,7 +16,7 @@ from proxy.adapters.base import CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.envelope import render
-from proxy.core.jsonspan import span_at
+from proxy.core.jsonspan import span_at, spliced
 from proxy.core.jsontext import at_pointer, dumps, parse
 from proxy.core.model import (
     ABSENT,
@@ -69,12 +69,19 @@ class DispatchAdapter:
             raise AssertionError("a checked call came from a body that cannot be read")
         text = body.text
         if shape.tool_pointer is not None:
-            text = _replaced(text, shape.tool_pointer, dumps(checked.call.tool))
+            text = spliced(text, shape.tool_pointer, dumps(checked.call.tool))
         if not checked.repairs:
             return text
-        return _replaced(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
+        return spliced(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
 
-    def encode(self, result: ToolResult, envelope: str, error_status: str, accept: str = "") -> HttpReply:
+    def encode(
+        self,
+        result: ToolResult,
+        envelope: str,
+        error_status: str,
+        accept: str = "",
+        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
+    ) -> HttpReply:
         """A failure in the route's envelope."""
         return render(result, envelope, error_status, accept)
 
@@ -122,25 +129,3 @@ def _encoded(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
     if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):
         return dumps(arguments.decode())
     return arguments
-
-
-def _replaced(text: bytes, path: Pointer, new: bytes) -> bytes:
-    """The body with the value at `path` exchanged; a member that is not there is added to its object."""
-    try:
-        start, end = span_at(text, path)
-    except LookupError:
-        return _added(text, path, new)
-    return text[:start] + new + text[end:]
-
-
-def _added(text: bytes, path: Pointer, new: bytes) -> bytes:
-    """The body with a member that it lacks; what stands in the way of it (such as null) makes room."""
-    parents, member = path[:-1], dumps(str(path[-1])) + b":" + new
-    try:
-        start, end = span_at(text, parents)
-    except LookupError:
-        return _added(text, parents, b"{" + member + b"}")
-    if text[start : start + 1] != b"{":
-        return text[:start] + b"{" + member + b"}" + text[end:]
-    rest = text[start + 1 : end]
-    return text[: start + 1] + member + (b"" if rest.strip() == b"}" else b",") + rest + text[end:]

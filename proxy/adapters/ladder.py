@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.adapters.base import ConversationSource
-from proxy.core.jsontext import at_pointer, parse_pointer
-from proxy.core.model import ABSENT, Conversation, JsonValue, Pointer, RawRequest, Rung
+from proxy.core import tracecontext
+from proxy.core.jsontext import at_pointer, parse, parse_pointer
+from proxy.core.model import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
-# W3C Trace Context section 3.2: version, trace id, parent id, flags. An all-zero trace id is invalid.
-_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 # A call id goes back in answers and logs, so it has to be short and printable.
 _CALL_ID: Final = re.compile(r"[!-~]{1,200}")
 _CALL_ID_HEADER: Final = "x-tool-call-id"
@@ -27,8 +26,8 @@ Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 def trace_id(traceparent: str | None) -> str | None:
     """The trace id of a `traceparent` header, or None where it is missing or malformed."""
-    found = _TRACEPARENT.fullmatch(traceparent or "")
-    return found[1] if found is not None else None
+    found = tracecontext.read(traceparent)
+    return found.trace_id if found is not None else None
 
 
 def _header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
@@ -79,6 +78,23 @@ def find_conversation(
 def _hashed(source: ConversationSource, found: str) -> str:
     named = f"{source.kind}\n{source.name}\n{found}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(named, digest_size=16).hexdigest()
+
+
+def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
+    """The first text that the request holds at one of the places (kind of a source, name), '' where it holds none.
+    `_meta` is looked for where the body has it, or its `params` (MCP)."""
+    body: JsonValue = ABSENT
+    for kind, name in places:
+        if kind != "header" and body is ABSENT:
+            read = parse(request.body)
+            body = None if isinstance(read, JsonProblem) else read
+        find = _FINDERS[kind][1]
+        found = find(request, name, body)
+        if not found and kind == "meta" and isinstance(body, dict):
+            found = find(request, name, body.get("params"))
+        if found:
+            return found
+    return ""
 
 
 def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, fresh_id: str) -> str:

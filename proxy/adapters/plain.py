@@ -46,6 +46,13 @@ class PlainAdapter:
         """The body to send: the arguments, which are the client's own bytes when nothing was repaired."""
         return checked.arguments if checked.enforced else request.body
 
-    def encode(self, result: ToolResult, envelope: str, error_status: str, accept: str = "") -> HttpReply:
+    def encode(
+        self,
+        result: ToolResult,
+        envelope: str,
+        error_status: str,
+        accept: str = "",
+        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
+    ) -> HttpReply:
         """A failure in the route's envelope."""
         return render(result, envelope, error_status, accept)

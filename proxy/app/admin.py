@@ -19,7 +19,8 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from proxy.app.body import Unread, read_whole
-from proxy.app.pages import PROBES, Page, Pages, Question, json_page, unfit
+from proxy.app.pages import PROBES, Pages
+from proxy.app.question import Page, Question, json_page, unfit
 from proxy.core.jsontext import parse
 from proxy.core.model import JsonValue
 

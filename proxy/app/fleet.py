@@ -28,11 +28,13 @@ from aiohttp import web
 from proxy.app.admin import Admin
 from proxy.app.identity import SystemClock, fresh_id
 from proxy.app.listener import Listener
-from proxy.app.pages import Page
+from proxy.app.middleware import check_hooks
 from proxy.app.ports import Port, open_port
+from proxy.app.question import Page
 from proxy.app.replies import refused
 from proxy.app.serving import tell_notes
 from proxy.config.load import Loaded
+from proxy.config.mistakes import ConfigError
 from proxy.config.model import Address
 from proxy.config.secrets import reveal
 from proxy.core.codes import ErrorCode
@@ -77,8 +79,11 @@ class Fleet:
 
     @classmethod
     async def start(cls, loaded: Loaded, listen: Address | None = None, log_to: TextIO | None = None) -> Fleet:
-        """Starts as many workers as the config says. Raises OSError where a port cannot be opened or none starts."""
+        """Starts as many workers as the config says. Raises OSError where a port cannot be opened or none starts,
+        ConfigError where a hook cannot be found."""
         config = loaded.config
+        if mistakes := check_hooks(loaded):
+            raise ConfigError(mistakes)
         log = make_log(
             log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, SystemClock().wall
         )

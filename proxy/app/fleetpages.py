@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from proxy.app.pages import PAGES, Page, Pages, Question, json_page, unfit
+from proxy.app.pages import PAGES, Pages
+from proxy.app.question import Page, Question, json_page, unfit
 from proxy.core.jsontext import parse
 from proxy.core.model import JsonValue
 from proxy.telemetry.merged import merged

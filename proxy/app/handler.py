@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -29,23 +30,28 @@ from proxy.app.body import (
 )
 from proxy.app.headers import Hop, lower_case
 from proxy.app.lane import RequestLane, Way
-from proxy.app.replies import CORS, Delivery, deliver, ours, refusal, refused
+from proxy.app.mcp import Mcp, Turn
+from proxy.app.replies import CORS, Delivery, deliver, faulty, ours, refusal, refused, refused_on
 from proxy.app.tunnel import NOT_AGREED, UPGRADE, agreed, asks_for_websocket
 from proxy.app.tunnel import run as run_tunnel
 from proxy.core import codes
-from proxy.core.classify import fault_failure
 from proxy.core.codes import ErrorCode
 from proxy.core.model import Failure, HttpReply, Passthrough, RawRequest, ToolResult, UpstreamFault, UpstreamReply
-from proxy.interfaces import CallRecord, Episode, Observer, Services
+from proxy.interfaces import CallRecord, Episode, Observer, Services, Trace, Upstream, UpstreamRequest
 from proxy.pipeline import run_call
 from proxy.routing import Match, NotAllowed, RouteTable
 from proxy.upstream.stream import close_body
+from proxy.upstream.traced import traced
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
+# Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
+_WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
+# A request's `traceparent` and `tracestate` -> its trace.
+BeginTrace = Callable[[str | None, str | None], Trace]
 _LOOP: Final = "The route leads back to this proxy."
 
 
@@ -74,6 +80,8 @@ class Handler:
         fresh_id: Callable[[], str],
         report_error: Callable[[str, BaseException], None],
         hosts: frozenset[str] = frozenset(),
+        begin_trace: BeginTrace | None = None,
+        mcp: Mcp | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.draining = False
@@ -83,6 +91,8 @@ class Handler:
         self._observers = observers
         self._hop = hop
         self._hosts = hosts
+        self._begin_trace = begin_trace
+        self._mcp = mcp
         self._fresh_id = fresh_id
         self._report_error = report_error
         self._tasks: set[asyncio.Task[object]] = set()
@@ -154,12 +164,17 @@ class Handler:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else self._fresh_id()
         record = CallRecord(request_id, "", request.method, started=self._clock.now())
-        record.trace_id = trace_id(request.headers.get("traceparent")) or ""
+        parent = request.headers.get("traceparent")
+        if self._begin_trace is None:
+            record.trace_id = trace_id(parent) or ""
+        else:
+            record.trace = self._begin_trace(parent, request.headers.get("tracestate"))
+            record.trace_id = record.trace.trace_id
         return record
 
     def _finish(self, record: CallRecord) -> None:
         record.ended = self._clock.now()
-        others = record.upstream_seconds + record.stages.get("read", 0.0) + record.stages.get("stream", 0.0)
+        others = record.upstream_seconds + sum(record.stages.get(stage, 0.0) for stage in _WAITED_FOR)
         record.stages["total"] = record.ended - record.started - others
         if record.settling is None:
             self._tell(record)
@@ -216,12 +231,12 @@ class Handler:
         """The answer to a request that may not use its route, or not now; None where it may."""
         if self._hop.is_loop(raw.headers):
             record.upstream_error = "proxy_loop_detected"
-            return _refused_on(way, raw, refusal(codes.UPSTREAM_UNAVAILABLE, _LOOP, record), record)
+            return refused_on(way, raw, refusal(codes.UPSTREAM_UNAVAILABLE, _LOOP, record), record)
         if self.closing:
-            return _refused_on(way, raw, refusal(codes.RESTARTING, "", record), record)
+            return refused_on(way, raw, refusal(codes.RESTARTING, "", record), record)
         admitted = admit(way.route, raw.headers)
         if isinstance(admitted, Denied):
-            denied = _refused_on(way, raw, refusal(admitted.code, admitted.message, record), record)
+            denied = refused_on(way, raw, refusal(admitted.code, admitted.message, record), record)
             denied.headers.extend(admitted.headers)
             return denied
         if admitted.token:
@@ -241,17 +256,19 @@ class Handler:
             return _unread(lane, body, record)
         record.request_bytes = len(body.data)
         lane = RequestLane(way, with_body(lane.raw, body), lane.hop_fields)
+        if way.route.learn is not None and self._mcp is not None:
+            return await self._mcp.handle(Turn(request, lane, services, record, self.draining, self._send))
         started = now()
         call = way.adapter.decode(lane.raw, way.route.shape, record.request_id)
         record.stages["decode"] = now() - started
         if isinstance(call, Passthrough):
             return await self._relay(request, lane, services, record)
         if isinstance(call, Failure):
-            return _refused_on(way, lane.raw, refusal(call.code, call.message, record, call.status), record)
+            return refused_on(way, lane.raw, refusal(call.code, call.message, record, call.status), record)
         outcome = await run_call(call, lane, services, record)
         started = now()
         if isinstance(outcome, ToolResult):
-            response: web.StreamResponse = _refused_on(way, lane.raw, outcome, record)
+            response: web.StreamResponse = refused_on(way, lane.raw, outcome, record)
         else:
             response = await deliver(Delivery.of(outcome), request, record, self.draining)
         record.stages["stream" if response.prepared else "answer"] = now() - started
@@ -272,7 +289,7 @@ class Handler:
                 return _unread(lane, whole, record)
             lane, body = replace(lane, raw=replace(lane.raw, body=whole)), None
         try:
-            reply = await services.upstreams[record.upstream].relay(lane.passthrough(), body)
+            reply = await self._send(lane.passthrough(), body, services.upstreams[record.upstream], record)
         except BodyBrokenError as broken:
             return _unread(lane, broken.why, record)
         record.upstream_seconds = self._clock.now() - started
@@ -280,7 +297,7 @@ class Handler:
             await close_body(reply)
             reply = NOT_AGREED
         if isinstance(reply, UpstreamFault):
-            return _faulty(lane, reply, record)
+            return faulty(lane.way, lane.raw, reply, record)
         record.upstream_status = reply.status
         started = self._clock.now()
         if reply.status == 101:
@@ -289,6 +306,14 @@ class Handler:
             response = await deliver(Delivery(reply), request, record, self.draining)
         record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
+
+    async def _send(
+        self, request: UpstreamRequest, body: AsyncIterator[bytes] | None, upstream: Upstream, record: CallRecord
+    ) -> UpstreamReply | UpstreamFault:
+        """Relays a request, as part of its trace where there is one."""
+        if record.trace is None:
+            return await upstream.relay(request, body)
+        return await traced(partial(upstream.relay, body=body), record.trace, self._clock.now)(request)
 
 
 def _path_and_query(target: str) -> tuple[str, str]:
@@ -318,22 +343,8 @@ def _is_http_1(request: web.BaseRequest) -> bool:
     return request.version == (1, 1) or (request.version == (1, 0) and "Transfer-Encoding" not in request.headers)
 
 
-def _refused_on(way: Way, raw: RawRequest, result: ToolResult, record: CallRecord) -> web.Response:
-    """A failure in the format of its route."""
-    accept = raw.header("accept") or ""
-    return ours(way.adapter.encode(result, way.route.envelope, way.route.error_status, accept), record)
-
-
-def _faulty(lane: RequestLane, fault: UpstreamFault, record: CallRecord) -> web.Response:
-    """The answer to a relayed request whose upstream gave none."""
-    failure = fault_failure(fault)
-    result = replace(refusal(failure.code, "", record), failure=failure)
-    record.outcome, record.upstream_error = "upstream_error", fault.token
-    return _refused_on(lane.way, lane.raw, result, record)
-
-
 def _unread(lane: RequestLane, why: Unread, record: CallRecord) -> web.Response:
     """The answer to a request whose body could not be read. What is left of it ends the connection."""
-    response = _refused_on(lane.way, lane.raw, refusal(why.code, why.message, record, why.status), record)
+    response = refused_on(lane.way, lane.raw, refusal(why.code, why.message, record, why.status), record)
     response.force_close()
     return response

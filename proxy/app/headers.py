@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
+from proxy.app.forwarded import addresses, extended
 from proxy.core.model import Headers
 
 # RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
@@ -110,6 +111,7 @@ class Hop:
         if not self.trusts(peer):
             return peer
         said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
+        said = said or addresses(value for name, value in headers if name == "forwarded")
         return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
 
     def _known(self, address: str) -> bool:
@@ -120,12 +122,16 @@ class Hop:
         return any(name == "via" and self.pseudonym in value for name, value in headers)
 
     def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
-        """`Via` and the `X-Forwarded-*` fields for the upstream."""
+        """`Via`, the `X-Forwarded-*` fields and, where a trusted hop uses it, `Forwarded` for the upstream."""
         said = {name: value for name, value in headers if name in ("via", "host")}
         via = f"{said['via']}, 1.1 {self.pseudonym}" if "via" in said else f"1.1 {self.pseudonym}"
+        forwarded = ""
         if self.trusts(peer):
             said |= {name: value for name, value in headers if name.startswith("x-forwarded-")}
+            if told := [value for name, value in headers if name == "forwarded"]:
+                forwarded = extended(told, peer, scheme, said.get("host", ""))
         fields = (
+            ("forwarded", forwarded),
             ("via", via),
             ("x-forwarded-for", ", ".join(filter(None, (said.get("x-forwarded-for"), peer)))),
             ("x-forwarded-proto", said.get("x-forwarded-proto", scheme)),

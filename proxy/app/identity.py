@@ -14,6 +14,7 @@ _RANDOM_BITS: Final = 74
 _chance: Final = random.Random()  # noqa: S311 - of request ids alone
 if hasattr(os, "register_at_fork"):  # else two processes of one parent would give the same ids
     os.register_at_fork(after_in_child=_chance.seed)
+random_bits: Final = _chance.getrandbits  # so many of them, for the ids of traces
 
 
 class SystemClock:

@@ -7,11 +7,13 @@ one tool per path, and gets the arguments alone, as it would from a route per to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import Adapter
+from proxy.adapters.ladder import find_text
+from proxy.app.catalogue import Catalogues
 from proxy.app.headers import Changes, request_headers
 from proxy.core.model import CheckedCall, Headers, RawRequest
 from proxy.core.policy import Mode, ToolPolicy
@@ -24,12 +26,14 @@ _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A route with what its requests need, worked out beforehand. `alone`: the arguments go without their envelope."""
+    """A route with what its requests need, worked out beforehand. `alone`: the arguments go without their envelope.
+    `catalogues` holds what was learned of its tools, where a route learns them."""
 
     route: Route
     adapter: Adapter
     dropped: frozenset[str]
     alone: bool
+    catalogues: Catalogues = field(default_factory=Catalogues)
 
     @classmethod
     def of(cls, route: Route) -> Way:
@@ -67,6 +71,10 @@ class RequestLane:
     def headers(self) -> Headers:
         """The client's own headers."""
         return self.raw.headers
+
+    def wish(self) -> str:
+        """What the user wants, where the config says that clients tell it."""
+        return find_text(self.raw, self.way.route.query)
 
     def lets_through(self, tool: str) -> bool:
         """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the

@@ -7,53 +7,23 @@ value of a call or a secret of the config.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from proxy.app import trial
+from proxy.app.guiding import guide
+from proxy.app.question import Page, Question, json_page, unfit
 from proxy.config.model import Config
 from proxy.config.secrets import as_written
-from proxy.core.jsontext import as_decimal, dumps
+from proxy.core.jsontext import as_decimal
 from proxy.core.model import JsonValue
 from proxy.telemetry.logs import LEVELS
 
 if TYPE_CHECKING:
     from proxy.app.serving import Serving
 
-_JSON: Final = "application/json"
 _LONGEST_DRAIN: Final = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What the operator asks: the rest of the path behind a page's name, the query, and the body of a POST."""
-
-    method: str
-    path: str
-    rest: str
-    query: str
-    body: Mapping[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What is answered."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = _JSON
-
-
-def json_page(value: JsonValue, status: int = 200) -> Page:
-    """A value as an answer."""
-    return Page(dumps(value) + b"\n", status)
-
-
-def unfit(why: str, status: int = 400) -> Page:
-    """What is wrong with a question."""
-    return json_page({"error": why}, status)
 
 
 # --- probes: from this process alone, never the upstream or the store -------------------------------------------------
@@ -221,6 +191,7 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, Question], Awaitable[P
     "/-/routes": {"GET": _routes},
     "/-/config": {"GET": _config},
     "/-/schemas/": {"GET": _schema},
+    "/-/guidance": {"GET": guide},
     "/-/calls": {"GET": _calls},
     "/-/attempts": {"GET": _attempts},
     "/-/attempts/reset": {"POST": _reset_attempts},

@@ -15,9 +15,13 @@ from proxy.upstream import Guarded
 
 @dataclass(slots=True)
 class Pools:
-    """Makes pools with their guards, keeps them while they are wanted, and closes them after their last call."""
+    """Makes pools with their guards, keeps them while they are wanted, and closes them after their last call.
+
+    `changed` is told the name of an upstream and the new state of its breaker.
+    """
 
     now: Callable[[], float]
+    changed: Callable[[str, str], None]
     _made: dict[str, tuple[UpstreamEntry, Guarded]] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -33,7 +37,7 @@ class Pools:
         return {name: upstream for name, (_, upstream) in after.items()}, gone
 
     def _make(self, entry: UpstreamEntry) -> Guarded:
-        return Guarded(make_upstream(entry), entry.name, entry.guard, self.now)
+        return Guarded(make_upstream(entry), entry.name, entry.guard, self.now, self.changed)
 
     def breaker_states(self) -> dict[str, int]:
         """Upstream -> 0 closed, 1 half-open, 2 open; of those that have a breaker."""

@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import web
 
 from proxy.app.headers import reply_headers
+from proxy.app.lane import Way
+from proxy.core.classify import fault_failure
 from proxy.core.codes import ErrorCode
 from proxy.core.envelope import render
-from proxy.core.envelope.headers import repair_headers, warning_headers
+from proxy.core.envelope.headers import correction_headers, repair_headers, warning_headers
 from proxy.core.model import (
     Conversation,
     Delivered,
     Document,
     Failure,
     HttpReply,
+    RawRequest,
     Repair,
     Rung,
     ToolCall,
     ToolResult,
+    UpstreamFault,
     UpstreamReply,
     Violation,
 )
@@ -76,6 +80,20 @@ def refused(
     return ours(render(refusal(code, message, record, status), "auto", "category", accept), record)
 
 
+def refused_on(way: Way, raw: RawRequest, result: ToolResult, record: CallRecord) -> web.Response:
+    """A failure in the format of its route."""
+    accept = raw.header("accept") or ""
+    return ours(way.adapter.encode(result, way.route.envelope, way.route.error_status, accept, raw), record)
+
+
+def faulty(way: Way, raw: RawRequest, fault: UpstreamFault, record: CallRecord) -> web.Response:
+    """The answer to a relayed request whose upstream gave none."""
+    failure = fault_failure(fault)
+    result = replace(refusal(failure.code, "", record), failure=failure)
+    record.outcome, record.upstream_error = "upstream_error", fault.token
+    return refused_on(way, raw, result, record)
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """The tool's answer together with what was done to the call."""
@@ -83,11 +101,12 @@ class Delivery:
     reply: UpstreamReply
     repairs: tuple[Repair, ...] = ()
     warnings: tuple[Violation, ...] = ()
+    corrections: tuple[Repair, ...] = ()
 
     @classmethod
     def of(cls, delivered: Delivered) -> Delivery:
         """The delivery of a call."""
-        return cls(delivered.reply, delivered.repairs, delivered.warnings)
+        return cls(delivered.reply, delivered.repairs, delivered.warnings, delivered.corrections)
 
 
 async def deliver(
@@ -99,6 +118,7 @@ async def deliver(
     record.status = reply.status
     headers = reply_headers(reply.headers)
     headers += repair_headers(delivery.repairs)
+    headers += correction_headers(delivery.corrections)
     headers += warning_headers(delivery.warnings)
     headers.append(("X-Request-ID", record.request_id))
     if CORS in request:  # what the upstream says of pages is its own view, without our routes

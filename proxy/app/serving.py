@@ -16,10 +16,13 @@ from dataclasses import replace
 from typing import Final, TextIO
 
 from proxy.app.admin import Admin
+from proxy.app.correcting import Corrections
 from proxy.app.handler import Handler, Snapshot
 from proxy.app.headers import Hop
 from proxy.app.identity import SystemClock, SystemPacing, fresh_id, fresh_pseudonym
 from proxy.app.listener import Listener, patience_of
+from proxy.app.mcp import Mcp, Reports
+from proxy.app.middleware import hooks_of
 from proxy.app.pages import pages_of
 from proxy.app.pools import Pools
 from proxy.app.ports import Port, open_port
@@ -27,6 +30,7 @@ from proxy.app.reload import Compiled, Reloaded, Reloader
 from proxy.app.replies import NAME
 from proxy.app.store import SharedStore
 from proxy.app.tls import renew, server_context
+from proxy.app.tracing import begin_tracing
 from proxy.app.warming import Warming
 from proxy.config.load import Loaded
 from proxy.config.model import Address, Config, ServerTls
@@ -34,12 +38,13 @@ from proxy.config.model import Admin as AdminEntry
 from proxy.config.secrets import reveal
 from proxy.config.watch import warnings
 from proxy.formatters import Formatters
-from proxy.interfaces import Clock, Services
+from proxy.interfaces import Clock, GuardedUpstream, Services
+from proxy.telemetry.lag import LoopLag
 from proxy.telemetry.logs import Log, make_log
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.recent import Recent
 
-# After the drain: how long calls under way may still take.
+# How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0
 # A client that has just connected is about to ask: closing its connection now would lose the call.
 _LAST_WORDS: Final = 0.2
@@ -54,16 +59,22 @@ class Serving:
         self.log = log
         self.metrics = Metrics(_tools(compiled), compiled.loaded.digest)
         self.recent = Recent(base.clock.wall)
+        self._lag = LoopLag(self.metrics.lagged)
+        traces = compiled.loaded.config.telemetry.traces
+        self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
-        self._pools = Pools(base.clock.now)
-        upstreams, _ = self._pools.of(compiled.loaded.config)
+        self._pools = Pools(base.clock.now, self._breaker_changed)
+        self._corrections = Corrections(base, log)
+        self._mcp = Mcp(base.clock, fresh_id, Reports(self.metrics.learned, self._schema_unusable))
         self.handler = Handler(
-            _snapshot(compiled, replace(base, upstreams=upstreams)),
-            (self.metrics, log, self.recent),
+            _snapshot(compiled, self._served(compiled, self._pools.of(compiled.loaded.config)[0])),
+            (self.metrics, log, self.recent, *self._tracing.observers),
             hop,
             fresh_id,
             log.defect,
             compiled.loaded.config.listen.hosts,
+            self._tracing.begin,
+            self._mcp,
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._reloaded, log.defect)
         self.drained = False
@@ -72,7 +83,7 @@ class Serving:
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)
         self.metrics.watch(lambda: self.handler.inflight, lambda: self.handler.draining, self._pools.breaker_states)
-        self.metrics.loaded(_tools(compiled), compiled.loaded.digest, base.clock.wall())
+        self._tell_tools(compiled)
 
     @classmethod
     async def start(
@@ -90,13 +101,14 @@ class Serving:
 
         `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
         `worker`: this is one of several that share the port, with an operator's port of its own.
-        Raises OSError where a port cannot be opened; nothing is left open then.
+        Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded; nothing is left open.
         """
         config, clock = loaded.config, clock or SystemClock()
         log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
         formatters = Formatters.installed(log.formatter_failed)
         shared = SharedStore(log)
-        base = Services(shared.make(config.state, clock), clock, {}, SystemPacing(), formatters.lines)
+        hooks = hooks_of(loaded, log, clock)
+        base = Services(shared.make(config.state, clock), clock, {}, SystemPacing(), formatters.lines, hooks=hooks)
         environ = os.environ if environ is None else environ
         hop = Hop(fresh_pseudonym(NAME), config.trusted.networks, config.trusted.unix)
         serving = cls(Compiled.of(loaded), base, environ, log, hop)
@@ -110,6 +122,7 @@ class Serving:
         if worker is None:  # of several, the one above them has said it
             tell_notes(log, loaded, watched=watch)
         serving.warming.begin(serving.reloader.served.table)
+        serving._lag.begin()
         if watch:
             serving._watching = asyncio.create_task(serving.reloader.watch())
         return serving
@@ -152,8 +165,9 @@ class Serving:
         await asyncio.sleep(seconds)
         self.handler.closing = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE):
+            async with asyncio.timeout(self.config.finish):
                 await self.handler.settled()
+        await self._tracing.flush()
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
 
@@ -161,6 +175,7 @@ class Serving:
         """Stops accepting, waits up to `grace` seconds for calls under way, and closes everything."""
         self.handler.draining = True
         self.warming.end()
+        self._lag.end()
         for task in filter(None, (self._watching, self._draining)):
             task.cancel()
         for port in self._ports[:1]:
@@ -175,8 +190,13 @@ class Serving:
         for port in self._ports:
             await port.close()
             await port.listener.shutdown(_CLOSING)
+        await self._mcp.close()
         await self._pools.close()
         await self._base.store.close()
+        await self._tracing.close()
+
+    def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
+        self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
 
     async def _open(self, listen: Address, admin: AdminEntry | None, *, shared: bool) -> None:
         handler = self.handler
@@ -195,13 +215,23 @@ class Serving:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
         upstreams, gone = self._pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, replace(self._base, upstreams=upstreams)))
+        last = self.handler.exchange(_snapshot(compiled, self._served(compiled, upstreams)))
         self._pools.retire(gone, last)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
-        self.metrics.loaded(_tools(compiled), compiled.loaded.digest, self._base.clock.wall())
+        self._tell_tools(compiled)
         if before != after:  # else what the operator has set by hand stays
             self.log.level = after
+
+    def _tell_tools(self, compiled: Compiled) -> None:
+        """Which tools there are: the only names that stand in metrics and spans."""
+        self.metrics.loaded(_tools(compiled), compiled.loaded.digest, self._base.clock.wall())
+        self._tracing.loaded(_tools(compiled))
+
+    def _served(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
+        """What the calls of a config need of the outside world."""
+        services = replace(self._base, upstreams=upstreams)
+        return self._corrections.added(compiled.loaded.config.correction, services)
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""
@@ -212,6 +242,12 @@ class Serving:
             renew(context, tls)
         except OSError as error:  # ssl.SSLError is one: the files changed once more since the config was read
             self.log.event("certificate not renewed", "error", reason=getattr(error, "reason", None) or error.strerror)
+
+    def _breaker_changed(self, upstream: str, state: str) -> None:
+        self.metrics.breaker_changed(upstream, state)
+        self.log.event(
+            "Circuit breaker changed", "info" if state == "closed" else "warning", upstream=upstream, state=state
+        )
 
     def _reloaded(self, reloaded: Reloaded) -> None:
         self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))
@@ -236,5 +272,9 @@ def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
     return Snapshot(compiled.table, compiled.ways, services, compiled.loaded.digest)
 
 
-def _tools(compiled: Compiled) -> list[tuple[str, str]]:
-    return [(route.name, tool) for route in compiled.table.routes for tool in route.tools]
+def _tools(compiled: Compiled) -> list[Served]:
+    return [
+        Served(route.name, tool, route.kind, policy.mode.value, policy.schema_id)
+        for route in compiled.table.routes
+        for tool, policy in route.tools.items()
+    ]

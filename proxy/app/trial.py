@@ -48,6 +48,9 @@ class _Nowhere:
     tools: Mapping[str, ToolPolicy]
     headers: Headers = ()
 
+    def wish(self) -> str:
+        return ""
+
     def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
         return False
 
@@ -90,7 +93,7 @@ async def judged(way: Way, request: RawRequest, services: Services) -> JsonValue
         return _refused(way, ToolResult(nobody, call), (), shown)
     record = CallRecord(_NAME, way.route.name)
     enforced = {name: replace(policy, mode=Mode.ENFORCE) for name, policy in way.route.tools.items()}
-    alone = replace(services, store=make_store("memory", services.clock), upstreams={})
+    alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
     outcome = await run_call(call, _Nowhere(enforced), alone, record)
     policy = way.route.tools.get(record.tool)
     shown |= {"tool": record.tool, "mode": policy.mode.value if policy else "enforce", "schema_id": record.schema_id}

@@ -2,7 +2,8 @@
 
 Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
 here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A call
-that comes first does not wait for its turn: its check is written then and there.
+that comes first does not wait for its turn: its check is written at once, in a thread too (`pipeline.py`), so that no
+other call waits for it.
 """
 
 from __future__ import annotations
@@ -41,17 +42,10 @@ class Warming:
     async def _warm(self, table: RouteTable) -> None:
         try:
             for policy in _policies(table):
-                await asyncio.to_thread(prepare, policy)
+                await asyncio.to_thread(policy.prepare)
                 await asyncio.sleep(PAUSE)
         except Exception as error:  # noqa: BLE001 - a defect of the writer, which the tool's first call meets as well
             self._report_error("warming up", error)
-
-
-def prepare(policy: ToolPolicy) -> None:
-    """Writes all code that a tool's calls need."""
-    if policy.check is not None:
-        policy.check.prepare()
-        policy.check.mender(policy.repair.rules)
 
 
 def _policies(table: RouteTable) -> Iterator[ToolPolicy]:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from proxy.cli.import_ import header
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
+    from proxy.config.mistakes import Mistake
 
+EXIT_DRIFT = 1
 EXIT_MISTAKES = 2
 
 _EPILOG = """\
 Each mistake is printed as  file:line:col  section  message  (what to write instead)  so that editors and CI systems can
-jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment.
+jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
+and the modules of hooks are imported.
 
-exit codes: 0 the config can be served, 2 it cannot
+With --live the sources of an import (docs/import.md) are asked, and what has changed there since is told, tool by tool.
+
+exit codes: 0 the config can be served, 1 a source has changed (--live), 2 it cannot be served, or a source not asked
 """
 
 
@@ -32,6 +41,17 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("config", metavar="CONFIG", help="the config file, such as config.yaml")
     parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
+    parser.add_argument(
+        "--live", action="store_true", help="compare what was imported with its sources as they are now"
+    )
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        type=header,
+        action="append",
+        default=[],
+        help="for --live: send this header",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         loaded = load(args.config, os.environ)
+        if loaded.config.hooks and (mistakes := _hooks(loaded)):
+            raise ConfigError(mistakes)
     except ConfigError as error:
         for mistake in error.mistakes:
             print(mistake, file=sys.stderr)
@@ -49,7 +71,30 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_MISTAKES
     if not args.quiet:
         print("\n".join(summary(loaded, args.config)))
-    return 0
+    return _live(Path(args.config).parent, args) if args.live else 0
+
+
+def _live(folder: Path, args: argparse.Namespace) -> int:
+    """Asks the sources and says what has changed."""
+    from proxy.importing.harvest import ImportProblem
+    from proxy.importing.live import look_live, told
+
+    try:
+        drifts = asyncio.run(look_live(folder, tuple(args.header)))
+    except ImportProblem as problem:
+        print(f"check --live: {problem}", file=sys.stderr)
+        return EXIT_MISTAKES
+    for found in drifts:
+        if found.is_found or not args.quiet:
+            print("\n".join(told(found)))
+    return EXIT_DRIFT if any(found.is_found for found in drifts) else 0
+
+
+def _hooks(loaded: Loaded) -> list[Mistake]:
+    """What is wrong with the hooks; only a config that has some imports what serves."""
+    from proxy.app import check_hooks
+
+    return check_hooks(loaded)
 
 
 def summary(loaded: Loaded, name: str) -> list[str]:

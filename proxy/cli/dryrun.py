@@ -62,6 +62,9 @@ class _NowhereLane:
     tools: Mapping[str, ToolPolicy]
     headers: Headers = ()
 
+    def wish(self) -> str:
+        return ""
+
     def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
         return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 import re
@@ -39,6 +40,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", type=listen_address, help="listen here instead of where the config says"
     )
+    parser.add_argument("--mcp", metavar="URL", help="no config: stand in front of the MCP server at this URL")
+    parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
+    parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     # One of several processes behind a port (`workers`); started by `proxy/app/fleet.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
@@ -58,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
+    if args.openapi is not None or args.mcp is not None:
+        return _run_unwritten(args)
     path = args.path or args.config
     if path is None:
         print("serve: which config? toolcall-proxy serve config.yaml", file=sys.stderr)
@@ -72,9 +78,23 @@ def run(args: argparse.Namespace) -> int:
             if loaded.config.workers > 1 and not args.worker:
                 return runner.run(_serve_many(loaded, args.listen))
             return runner.run(_serve(loaded, args.listen, worker=args.worker))
+    except ConfigError as error:  # a hook that cannot be loaded
+        print(error, file=sys.stderr)
+        return EXIT_CONFIG
     except OSError as error:
         print(f"serve: cannot listen: {error}", file=sys.stderr)
         return EXIT_CONFIG
+
+
+def _run_unwritten(args: argparse.Namespace) -> int:
+    """Serves what a description describes, or an MCP server, without a config."""
+    from proxy.cli.mcpconfig import made_mcp_config
+    from proxy.cli.unwritten import made_config
+
+    with contextlib.ExitStack() as kept:
+        path = made_mcp_config(args.mcp, kept) if args.mcp is not None else made_config(args, kept)
+        written = {"openapi": None, "mcp": None, "path": path}
+        return EXIT_CONFIG if path is None else run(argparse.Namespace(**{**vars(args), **written}))
 
 
 def _fast_loop() -> Any:

@@ -23,6 +23,8 @@ PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 Finding = tuple[Pointer, str, str]
 
+# POST carries MCP's messages; GET opens the stream of old revisions, DELETE ends their sessions.
+MCP_METHODS: Final = ("POST", "GET", "DELETE")
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _DROP_ONE: Final = "drop one of them"
 
@@ -30,7 +32,13 @@ _DROP_ONE: Final = "drop one of them"
 _JUDGING: Final = (
     "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "unknown_keys", "attempts",
     "caps", "feedback", "formats", "validation", "resend", "idempotent", "idempotency", "upstream_errors",
-    "wrap_success",
+    "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
+    "protocol", "mcp",
+)  # fmt: skip
+# Keys that mean nothing where the message names the tool and MCP says how answers look.
+_NOT_MCP: Final = (
+    "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
+    "wrap_success", "response_schema", "response_mode",
 )  # fmt: skip
 
 
@@ -46,6 +54,11 @@ class WrittenRoute:
     def passes(self) -> bool:
         """Whether it relays everything."""
         return bool(self.entry.get("passthrough"))
+
+    @property
+    def speaks_mcp(self) -> bool:
+        """Whether its clients and its upstream speak MCP."""
+        return self.entry.get("protocol") == "mcp"
 
     @property
     def name(self) -> str:
@@ -65,7 +78,7 @@ class WrittenRoute:
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods it takes."""
-        return tuple(map(reveal, self.entry.get("methods", ("POST",))))
+        return MCP_METHODS if self.speaks_mcp else tuple(map(reveal, self.entry.get("methods", ("POST",))))
 
     @property
     def path_at(self) -> Pointer:
@@ -108,7 +121,7 @@ def _braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
 
 def _methods(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     for index, method in enumerate(route.methods):
-        if not route.passes and method not in _CALL_METHODS:
+        if not route.passes and not route.speaks_mcp and method not in _CALL_METHODS:
             hint = "calls come by POST; relay other requests with `passthrough: true`"
             yield (*route.at, "methods", index), f"{method} carries no call", hint
 
@@ -125,8 +138,35 @@ def _passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, "upstream"), "a passthrough route needs an upstream", "name one of `upstreams`"
 
 
+def _finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Keys for answers of a tool where no tool answers, and the other way round."""
+    if route.passes or not route.upstream:
+        return
+    sends = route.upstream != NO_UPSTREAM
+    for key in ("finalize_output_retries",) if sends else ("response_schema", "response_mode"):
+        if key in route.entry:
+            where = "only a route with `upstream: none` finalises outputs" if sends else "no tool answers here"
+            yield (*route.at, key), f"`{key}` has no effect: {where}", _DROP_ONE
+
+
+def _mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    if not route.speaks_mcp:
+        if "mcp" in route.entry:
+            yield (*route.at, "mcp"), "`mcp` has no effect on this route", "say `protocol: mcp`, or drop it"
+        return
+    for key in _NOT_MCP:
+        if key in route.entry:
+            hint = "tools are listed by the server; what is special about one stands under `mcp: {tools: {NAME: ...}}`"
+            yield (*route.at, key), f"`{key}` has no effect on an MCP route", hint
+    if route.upstream == NO_UPSTREAM:
+        yield (*route.at, "upstream"), "an MCP route needs an upstream", "name one of `upstreams`"
+    for name in route.parameters:
+        if name == "tool":
+            yield route.path_at, "{tool} in the path of an MCP route", "the message names the tool"
+
+
 def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    if route.passes:
+    if route.passes or route.speaks_mcp:
         return
     names = {
         "`tool`": "tool" in route.entry,
@@ -142,7 +182,7 @@ def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield route.at, "nothing says which tool is called", hint
     if "tool" in route.entry and "tools" in route.entry:
         yield (*route.at, "tools"), "`tools` has no effect beside `tool`", _DROP_ONE
-    for key in ("schema", "container", "description"):
+    for key in ("schema", "response_schema", "container", "description"):
         if key in route.entry and "tool" not in route.entry and ways:
             hint = f"put it into the catalogue: `tools: {{NAME: {{{key}: ...}}}}`"
             yield (*route.at, key), f"`{key}` on a route of many tools", hint
@@ -155,7 +195,7 @@ def _upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if route.upstream == NO_UPSTREAM:
         yield at, "`upstream_path` has no effect with `upstream: none`", "drop it"
     yield from _braces(route.upstream_path, at, "as in `/api/{tool}`")
-    known = {*route.parameters, *(() if route.passes else ("tool",))}
+    known = {*route.parameters, *(() if route.passes or route.speaks_mcp else ("tool",))}
     for name in parameters(route.upstream_path):
         if name not in known:
             hint = did_you_mean(name, known) or f"known here: {one_of(sorted(known)) or 'none'}"
@@ -166,6 +206,8 @@ CHECKS: Final[tuple[Callable[[Context, WrittenRoute], Iterator[Finding]], ...]] 
     _path,
     _methods,
     _passthrough,
+    _mcp,
+    _finalising,
     _which_tool,
     _upstream_path,
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from proxy.config.access import check_auth, may_be_token
 from proxy.config.context import Context
+from proxy.config.correction import check_correct, read_correction
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, RouteEntry
 from proxy.config.network import read_listen, read_trusted
@@ -23,7 +24,10 @@ from proxy.config.sections import (
     check_addresses,
     read_admin,
     read_documents,
+    read_drain,
+    read_guidance,
     read_headers,
+    read_hooks,
     read_reload,
     read_telemetry,
     read_upstreams,
@@ -33,7 +37,6 @@ from proxy.config.source import Files, Source
 from proxy.config.stateurl import masked_url, read_state
 from proxy.config.structure import Structure, check_structure, section
 from proxy.config.tools import Catalogue, check_policy
-from proxy.config.units import seconds
 from proxy.core.model import JsonValue, Pointer
 from proxy.core.policy import Mode
 
@@ -101,16 +104,22 @@ def _put_in(
 
 def _is_schema(path: Pointer) -> bool:
     """A schema written in place is data: `$` in a pattern means what it means there."""
-    return len(path) == 3 and path[0] in ("tools", "routes") and path[2] == "schema"
+    if path[2:4] == ("mcp", "tools"):
+        return len(path) == 6 and path[5] in ("schema", "overlay")
+    if len(path) == 3:
+        return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
+    return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
 def _may_hold_secret(path: Pointer) -> bool:
-    """Header values, the URLs of upstreams and of the store, and the operator's token are never shown."""
+    """Header values, the URLs of upstreams and of the store, the operator's token and what hooks are made with are
+    never shown."""
     in_headers = "headers" in path[:-2] and path[-2] == "set"
     return (
         in_headers
         or path in (("admin", "token"), ("state", "url"), ("state", "sentinel", "password"))
         or may_be_token(path)
+        or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
         or (path[:1] == ("upstreams",) and path[2:] == ("url",))
     )
 
@@ -128,9 +137,11 @@ def _config(context: Context, files: Files) -> Config:
     catalogue.check()
     routes = Routes(context, catalogue)
     entries = routes.read()
+    correction = read_correction(context, files, upstreams)
+    check_correct(context, entries)
+    routes.used_upstreams.update({correction.upstream} if correction is not None else ())
     _note_unused(context, routes, catalogue)
     _note_routes(context, entries)
-    drain = context.structure.entry("drain")
     config = Config(
         routes=entries,
         upstreams=upstreams,
@@ -139,18 +150,25 @@ def _config(context: Context, files: Files) -> Config:
         trusted=read_trusted(context),
         state=read_state(context, files),
         telemetry=read_telemetry(context),
+        hooks=read_hooks(context),
+        guidance=read_guidance(context),
+        correction=correction,
         reload=read_reload(context),
         workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
         written=redacted(context.structure),
-        **({} if drain is None else {"drain": seconds(drain)}),
+        **read_drain(context),
     )
+    _check_workers(context, config)
+    return config
+
+
+def _check_workers(context: Context, config: Config) -> None:
     if (why := unshared(config)) is not None:
         context.mistake(("workers",), *why, key=True)
     if config.workers > 1 and config.listen.unix:
         hint = "listen at host:port, or take one worker"
         context.mistake(("workers",), "several workers cannot share a unix socket", hint, key=True)
-    return config
 
 
 def unshared(config: Config) -> tuple[str, str] | None:

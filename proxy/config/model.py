@@ -15,8 +15,10 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
+from proxy.core.correction import CorrectionPolicy, CorrectionSettings
 from proxy.core.guard import GuardPolicy
 from proxy.core.jsontext import TextLimits
+from proxy.core.learned import LearnPolicy, Unjudged
 from proxy.core.model import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.policy import (
     AttemptsPolicy,
@@ -191,7 +193,8 @@ class Cors:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A whole policy: `defaults`, then the tool's, then the route's own keys. `timeout` None: the upstream's."""
+    """A whole policy: `defaults`, then the tool's, then the route's own keys. `timeout` None: the upstream's;
+    `finalize_output_retries` None: what `attempts` says."""
 
     mode: Mode = field(default=default_of(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
@@ -207,6 +210,9 @@ class Policy:
     resend: ResendPolicy = field(default_factory=ResendPolicy)
     upstream_errors: UpstreamErrors = field(default=default_of(ToolPolicy, "upstream_errors"))
     wrap_success: bool = field(default=default_of(ToolPolicy, "wrap_success"))
+    correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
+    response_mode: Mode = Mode.REPORT
+    finalize_output_retries: int | None = None
     formats: bool = True
     ladder: tuple[ConversationSource, ...] = DEFAULT_LADDER
     headers: HeaderChanges = field(default_factory=HeaderChanges)
@@ -230,7 +236,8 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as one route serves it. `schema` is None where validation is off or the tool is a container.
+    """A tool as one route serves it. `schema` is None where validation is off or the tool is a container, `answer`
+    where the tool may answer anything.
 
     `written` is the policy as written (all layers merged, headers left out): the fingerprint is made of it.
     """
@@ -241,6 +248,27 @@ class Tool:
     container: Container | None
     policy: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
+    answer: ToolSchema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mcp:
+    """What a route does with the tools that its MCP server lists. `template` and `written` are the policy of a tool
+    without an entry in `tools`; `patches` are laid over listed schemas. Times in seconds."""
+
+    template: Policy
+    written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    patches: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
+    unknown_schema: Unjudged = field(default=default_of(LearnPolicy, "unknown_schema"))
+    on_bad_schema: Unjudged = field(default=default_of(LearnPolicy, "on_bad_schema"))
+    trust_annotations: bool = default_of(LearnPolicy, "trust_annotations")
+    output_check: bool = default_of(LearnPolicy, "output_check")
+    collapse: Container | None = None
+    collapse_description: str = ""
+    credentials: frozenset[str] = frozenset()
+    ttl: float = default_of(LearnPolicy, "ttl")
+    wait: float = default_of(LearnPolicy, "wait")
 
 
 RouteKind = Literal["call", "validate", "passthrough"]
@@ -261,6 +289,7 @@ class RouteEntry:
     upstream: str = ""
     upstream_path: str = ""
     websocket: bool = True
+    mcp: Mcp | None = None
 
 
 class Topology(StrEnum):
@@ -305,10 +334,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """The log: `auto` is console on a terminal and json elsewhere."""
+    """The log: `auto` is console on a terminal and json elsewhere. Traces: `auto` is what the variables OTEL_* say."""
 
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    traces: Literal["auto", "otlp", "off"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +349,32 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
+class Guidance:
+    """What agents are told before they call: at most `max_chars` characters, with the state of a conversation or
+    without (Compozy, `enable_dynamic_prompt_state`)."""
+
+    dynamic_state: bool = True
+    max_chars: int = 12_000
+
+
+@dataclass(frozen=True, slots=True)
+class HookEntry:
+    """One hook: what to load (`module:attribute` or an installed name), made with `settings`. `timeout` in seconds for
+    each of its points. `at`: line and column, for a mistake that only loading it can find."""
+
+    use: str
+    timeout: float = 0.05
+    on_failure: Literal["ignore", "refuse"] = "refuse"
+    settings: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
+    at: tuple[int, int] = field(default=(1, 1), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A whole config. `written` is the file's content with references as they are written: what a dump may show.
 
-    `notes` is for the operator: nothing is wrong, but worth knowing. `drain` in seconds.
+    `notes` is for the operator: nothing is wrong, but worth knowing. `drain` and
+    `finish`, what calls under way have after it, in seconds.
     """
 
     routes: tuple[RouteEntry, ...]
@@ -332,7 +384,11 @@ class Config:
     trusted: Trusted = field(default_factory=Trusted)
     state: State = field(default_factory=State)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    hooks: tuple[HookEntry, ...] = ()
+    guidance: Guidance = field(default_factory=Guidance)
+    correction: CorrectionSettings | None = None
     drain: float = 25.0
+    finish: float = 5.0
     reload: Reload = field(default_factory=Reload)
     workers: int = 1
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from proxy.adapters.base import ConversationSource
 from proxy.config.access import auth_of, cors_of
+from proxy.config.correction import correction_policy
 from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
 from proxy.config.resilience import RESEND_KEYS, resend_of
 from proxy.config.secrets import reveal
@@ -23,7 +24,7 @@ from proxy.core.rules import PLUMBING_KEYS, rules_for
 # Keys of a policy that hold for one tool; the rest are decided before the tool is known.
 TOOL_KEYS: Final = frozenset(
     ["mode", "repair", "unknown_keys", "attempts", "caps", "feedback", "formats", "timeout", "validation",
-     "upstream_errors", "wrap_success", *RESEND_KEYS]
+     "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries", "correct", *RESEND_KEYS]
 )  # fmt: skip
 POLICY_KEYS: Final = TOOL_KEYS | {"envelope", "error_status", "limits", "conversation", "headers", "auth", "cors"}
 # Keys that are not laid over one another: a route that names its tokens does not take those of `defaults` as well.
@@ -131,7 +132,7 @@ def _rung(value: JsonValue) -> ConversationSource:
         return ConversationSource("trace" if value == "trace" else "address")
     (kind, name), *_ = value.items()
     text = reveal(name)
-    return ConversationSource(kind, text if kind == "body" else text.lower())
+    return ConversationSource(kind, text if kind in ("body", "meta") else text.lower())
 
 
 def pointer(text: str) -> tuple[str | int, ...]:
@@ -139,7 +140,7 @@ def pointer(text: str) -> tuple[str | int, ...]:
     return parse_pointer(reveal(text))
 
 
-_FIELDS: Final = {"conversation": "ladder"}
+_FIELDS: Final = {"conversation": "ladder", "correct": "correction"}
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
     "repair": _repair,
@@ -153,6 +154,9 @@ _READERS: Final[Mapping[str, Any]] = {
     "formats": switch,
     "upstream_errors": UpstreamErrors,
     "wrap_success": switch,
+    "response_mode": Mode,
+    "finalize_output_retries": int,
+    "correct": correction_policy,
     "conversation": _ladder,
     "headers": headers_of,
     "auth": auth_of,

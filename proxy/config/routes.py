@@ -9,6 +9,7 @@ from proxy.adapters.base import CallShape
 from proxy.config.access import check_auth
 from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
+from proxy.config.mcp import McpReader
 from proxy.config.mistakes import did_you_mean, one_of
 from proxy.config.model import Policy, RouteEntry, Tool
 from proxy.config.policies import Written, layered, pointer, policy_of, repair_policy
@@ -53,29 +54,33 @@ class Routes:
         before = len(self._context.mistakes)
         check_route(self._context, route)
         self._check_upstream(route)
-        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps)
+        listed = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.speaks_mcp else frozenset()
+        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        tools = {} if route.passes else self._tools(route)
+        reader = McpReader(self._context, self._catalogue)
+        mcp = reader.read(route.entry, route.at) if route.speaks_mcp else None
+        tools = {} if route.passes or mcp is not None else self._tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
             return None
         single = self._context.mapping("tools", name)
-        policy = policy_of(layered(self._catalogue.defaults, single, route.entry))
+        policy = mcp.template if mcp else policy_of(layered(self._catalogue.defaults, single, route.entry))
         sends = route.upstream != NO_UPSTREAM
         return RouteEntry(
             name=route.name,
             path=route.path,
             methods=route.methods,
             kind="passthrough" if route.passes else "call" if sends else "validate",
-            adapter="dispatch" if "dispatch" in route.entry else "plain",
+            adapter="mcp" if mcp is not None else "dispatch" if "dispatch" in route.entry else "plain",
             shape=_shape(route, policy, tools),
             policy=policy,
             tools=tools,
             upstream=route.upstream if sends else "",
             upstream_path=route.upstream_path if sends else "",
             websocket=switch(route.entry.get("websocket", True)),
+            mcp=mcp,
         )
 
     def _check_upstream(self, route: WrittenRoute) -> None:
@@ -160,6 +165,8 @@ class Routes:
 # --- where the call stands in the request -----------------------------------------------------------------------------
 def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, Tool]) -> CallShape:
     allowed = [repair_policy(tool.policy.repair).rules for tool in tools.values()]
+    if route.speaks_mcp:
+        allowed = [repair_policy(policy.repair).rules]
     # The text is repaired before the tool is known: only what every tool of the route allows.
     text_repairs = frozenset(TEXT_RULES).intersection(*allowed) if allowed else frozenset()
     made: dict[str, Any] = {"ladder": policy.ladder, "text": policy.text, "text_repairs": text_repairs}

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.mistakes import ConfigError
-from proxy.config.model import Address, Admin, HeaderChanges, Reload, Telemetry, Upstream
+from proxy.config.model import Address, Admin, Guidance, HeaderChanges, HookEntry, Reload, Telemetry, Upstream
 from proxy.config.network import check_address, read_upstream_tls, split_unix
 from proxy.config.policies import headers_of
 from proxy.config.resilience import guard_of
 from proxy.config.secrets import reveal
 from proxy.config.source import Files, Source
-from proxy.config.units import address, seconds, size
+from proxy.config.units import address, seconds, size, switch
 from proxy.core.model import JsonValue, Pointer
 
 # What a route says instead of an upstream's name.
@@ -157,7 +158,22 @@ def read_documents(context: Context, files: Files) -> dict[str, Source]:
 
 def read_telemetry(context: Context) -> Telemetry:
     """What the proxy says about itself."""
-    return Telemetry(**{f"log_{key}": value for key, value in _plain(context.mapping("telemetry", "log")).items()})
+    made = {f"log_{key}": value for key, value in _plain(context.mapping("telemetry", "log")).items()}
+    written = context.mapping("telemetry")
+    if "traces" in written:
+        made["traces"] = reveal(written["traces"])
+    if made.get("traces") == "otlp" and not has_otel():
+        hint = "install it: pip install 'toolcall-proxy[otel]'"
+        context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not there", hint)
+    return Telemetry(**made)
+
+
+def has_otel() -> bool:
+    """Whether the extra `otel` is installed."""
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
+    except ModuleNotFoundError:  # not even the packages around it
+        return False
 
 
 def read_reload(context: Context) -> Reload:
@@ -172,6 +188,52 @@ def read_reload(context: Context) -> Reload:
         hint = "2s finds a change soon enough; `reload: off` does not look"
         context.mistake(("reload", "interval"), "looking that often would do nothing else", hint)
     return Reload(interval)
+
+
+def read_drain(context: Context) -> dict[str, float]:
+    """How long to serve on once told to stop, and how long calls may then take to finish: `drain` and `finish`, as far
+    as they are written."""
+    value = context.structure.entry("drain")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return {"drain": seconds(value)}
+    fields = (("serve", "drain"), ("finish", "finish"))
+    return {field: seconds(value[key]) for key, field in fields if key in value}
+
+
+def read_guidance(context: Context) -> Guidance:
+    """What agents are told before they call."""
+    written = context.mapping("guidance")
+    made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
+    if "dynamic_state" in written:
+        made["dynamic_state"] = switch(written["dynamic_state"])
+    return Guidance(**made)
+
+
+def read_hooks(context: Context) -> tuple[HookEntry, ...]:
+    """The hooks in their order. Whether they can be loaded is for those to say who load them."""
+    entries = context.structure.entry("hooks")
+    found = []
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if not isinstance(entry, dict) or "use" not in entry:
+            continue
+        made: dict[str, Any] = {"settings": _revealed(entry.get("settings", {}))}
+        if "timeout" in entry:
+            made["timeout"] = seconds(entry["timeout"])
+        if "on_failure" in entry:
+            made["on_failure"] = reveal(entry["on_failure"])
+        at = context.source.places.at(("hooks", index))
+        found.append(HookEntry(reveal(entry["use"]), at=at, **made))
+    return tuple(found)
+
+
+def _revealed(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _revealed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_revealed(item) for item in value]
+    return reveal(value) if isinstance(value, str) else value
 
 
 def read_workers(context: Context) -> int:

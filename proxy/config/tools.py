@@ -46,6 +46,7 @@ class Catalogue:
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
                 self.schema(entry["schema"], path, layered(self.defaults, entry))
+            self.answer(name, {}, path, layered(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
 
     def _known_to_caps(self) -> frozenset[str]:
@@ -77,11 +78,12 @@ class Catalogue:
     def tool(self, name: str, route: Written, route_path: Pointer, provided: frozenset[str]) -> Tool | None:
         """A tool as a route serves it; None where it cannot be put together (which is reported)."""
         self.used.add(name)
-        entry = self.context.mapping("tools", name)
+        entry = self.entry(name)
         written = layered(self.defaults, entry, route)
         path = route_path if "schema" in route else ("tools", name)
         made = route.get("schema", entry.get("schema"))
-        container = self.container(name, route.get("container", entry.get("container")))
+        holder = route_path if "container" in route else ("tools", name)
+        container = self.container(name, holder, route.get("container", entry.get("container")))
         schema: ToolSchema | None = None
         if container is None and switch(written.get("validation", True)):
             if made is None:
@@ -90,13 +92,30 @@ class Catalogue:
             self.schemas.check_parameters(made, self.place(path, route_path), provided)
             if schema is None:
                 return None
+        before = len(self.context.mistakes)
+        answer = self.answer(name, route, route_path, written)
+        if len(self.context.mistakes) > before:
+            return None
         if any(self.context.structure.is_hurt(where) for where in (("defaults",), ("tools", name), route_path)):
             return None
         described = reveal(route.get("description", entry.get("description", "")))
         self.note_overrides(name, entry, route, route_path)
         return Tool(
-            name, described or (schema.description if schema else ""), schema, container, policy_of(written), written
-        )
+            name, described or (schema.description if schema else ""), schema, container, policy_of(written), written,
+            answer,
+        )  # fmt: skip
+
+    def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:
+        """The compiled schema of a tool's answers, the route's own before the tool's."""
+        path, entry = (route_path, route) if "response_schema" in route else (("tools", name), self.entry(name))
+        if "response_schema" not in entry:
+            return None
+        place = Place(self.context.source, (*path, "response_schema"), self.context.where(path))
+        return self.schemas.load(entry["response_schema"], place, formats=switch(written.get("formats", True)))
+
+    def entry(self, name: str) -> Written:
+        """What the catalogue says of a tool."""
+        return self.context.mapping("tools", name)
 
     def schema(self, made: JsonValue, path: Pointer, written: Written) -> ToolSchema | None:
         """The compiled schema of an entry."""
@@ -106,26 +125,27 @@ class Catalogue:
         """Where an entry's schema is written, and the section a mistake in it is told under."""
         return Place(self.context.source, (*path, "schema"), self.context.where(shown))
 
-    def container(self, name: str, value: JsonValue) -> Container | None:
-        """The container an entry describes, with what the catalogue knows of its functions."""
+    def container(self, name: str, holder: Pointer, value: JsonValue) -> Container | None:
+        """The container an entry (at `holder`) describes, with what the catalogue knows of its functions."""
         if not isinstance(value, dict):
             return None
-        functions = tuple(self._functions(value.get("functions", ())))
+        functions = tuple(self._functions((*holder, "container", "functions"), value.get("functions", ())))
         made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
         if "require_expansion" in value:
             made["require_expansion"] = switch(value["require_expansion"])
         return Container(reveal(value.get("name", name)), functions=functions, **made)
 
-    def _functions(self, values: JsonValue) -> Iterator[ContainerFunction]:
-        for value in values:
+    def _functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
+        for index, value in enumerate(values):
             written: Written = {"name": value} if isinstance(value, str) else value
             name = reveal(written.get("name", ""))  # missing only where that is reported
-            entry = self.context.mapping("tools", name)
-            schema = (
-                self.schema(entry["schema"], ("tools", name), layered(self.defaults, entry))
-                if "schema" in entry
-                else None
-            )
+            entry = self.entry(name)
+            own = "schema" in written
+            schema = self.schema(
+                written["schema"] if own else entry["schema"],
+                (*at, index) if own else ("tools", name),
+                layered(self.defaults, entry),
+            ) if own or "schema" in entry else None  # fmt: skip
             described = reveal(written.get("description", entry.get("description", "")))
             known = schema.value if schema is not None and isinstance(schema.value, dict) else None
             yield ContainerFunction(name, described or (schema.description if schema else ""), known)

@@ -124,6 +124,18 @@ CALL_CAP_EXCEEDED = ErrorCode(
     "Go on without this tool: use what you already have, or ask the user.",
 )  # fmt: skip
 
+# --- the operator's own rules (docs/hooks.md) ---------------------------------------------------------------------
+CALL_NOT_ALLOWED = ErrorCode(
+    "CALL_NOT_ALLOWED", Category.AUTH_ERROR, 403, False, ErrorType.TOOL,
+    "A hook of the operator does not allow this call.",
+    "This cannot be mended by another call: tell the user.",
+)  # fmt: skip
+HOOK_FAILED = ErrorCode(
+    "HOOK_FAILED", Category.SERVICE_ERROR, 503, True, ErrorType.TOOL,
+    "A hook of the operator failed, and without it no call is let through.",
+    "Try again in a moment.",
+)  # fmt: skip
+
 # --- requests that are no calls -----------------------------------------------------------------------------------
 BAD_REQUEST = _input(
     "BAD_REQUEST", 400, False, "The HTTP request is malformed.", "Send a well-formed HTTP/1.1 request."
@@ -180,6 +192,14 @@ INTERNAL_ERROR = ErrorCode(
     "The proxy itself failed.", "Report the request id to the operator.",
 )  # fmt: skip
 
+HEADER_MISMATCH = _input(
+    "HEADER_MISMATCH",
+    400,
+    False,
+    "The request's headers and its body do not say the same.",
+    "Send in the headers what the body says.",
+)
+
 # --- the way to the tool ------------------------------------------------------------------------------------------
 UPSTREAM_TIMEOUT = _service("UPSTREAM_TIMEOUT", 504, "The tool did not answer in time.", "Try again later.")
 UPSTREAM_UNAVAILABLE = _service(
@@ -188,6 +208,14 @@ UPSTREAM_UNAVAILABLE = _service(
 UPSTREAM_BAD_ANSWER = _service(
     "UPSTREAM_BAD_ANSWER", 502, "The tool's service broke off or answered no valid HTTP.", "Try again later."
 )
+SCHEMA_UNKNOWN = _service(
+    "SCHEMA_UNKNOWN", 503, "What the tool takes could not be found out, so its call was not sent.", "Try again later."
+)
+UPSTREAM_UNFIT_ANSWER = ErrorCode(
+    "UPSTREAM_UNFIT_ANSWER", Category.SERVICE_ERROR, 502, False, ErrorType.TOOL,
+    "The tool ran, but its answer breaks its response schema.",
+    "Do not repeat the call: tell the user that the tool's answer cannot be used.",
+)  # fmt: skip
 RESTARTING = _service("RESTARTING", 503, "The proxy is shutting down.", "Try again in a moment.")
 OVERLOADED = _service("OVERLOADED", 503, "Too many calls to this tool are under way.", "Try again in a moment.")
 CIRCUIT_OPEN = _service(

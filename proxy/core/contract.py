@@ -115,6 +115,10 @@ def _limits(policy: ToolPolicy | None) -> FeedbackLimits:
     return FeedbackLimits() if policy is None else policy.feedback
 
 
+def _finalising(policy: ToolPolicy | None) -> bool:
+    return policy is not None and policy.finalising
+
+
 # --- before the work ------------------------------------------------------------------------------------------------
 def asks_first(policy: ToolPolicy | None) -> bool:
     """Whether a call has to wait for the store before it is judged, also where this process knows of no failure.
@@ -150,6 +154,7 @@ def look(call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy 
         repeated=repeated,
         history=history(episode),
         limits=_limits(policy),
+        finalising=_finalising(policy),
     )
 
 
@@ -191,7 +196,7 @@ def grant(call: ToolCall, failure: Failure, recorded: FailureRecorded | None, po
     """
     limits = _limits(policy)
     if recorded is None:
-        return ToolResult(call, failure, limits=limits)
+        return ToolResult(call, failure, limits=limits, finalising=_finalising(policy))
     attempts = _attempts(policy)
     episode = recorded.episode
     escalated = exhausted(episode, attempts)
@@ -205,6 +210,7 @@ def grant(call: ToolCall, failure: Failure, recorded: FailureRecorded | None, po
         repeated=recorded.repeated,
         history=history(episode) if escalated else (),
         limits=limits,
+        finalising=_finalising(policy),
     )
 
 

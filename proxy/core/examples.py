@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from proxy.core.guidance import listed, type_words
-from proxy.core.jsontext import equal
+from proxy.core.jsontext import LosslessFloat, equal
 from proxy.core.members import declared, required, schemas_of
 from proxy.core.model import ABSENT, JsonValue
 from proxy.core.proposals import Site
@@ -35,6 +35,11 @@ _MAX_DEPTH: Final = 24
 # Values tried for one place, and for the items of an array that must differ.
 _MAX_TRIED: Final = 80
 _MAX_ITEMS: Final = 200
+# Numbers that look like what they are.
+_TELLING: Final[dict[frozenset[str], tuple[JsonValue, ...]]] = {
+    frozenset({"integer"}): (10, 3),
+    frozenset({"integer", "number"}): (LosslessFloat(b"35.5"), LosslessFloat(b"0.5")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,27 @@ def minimal_example(check: Check) -> JsonValue:
     except (TooMuchWorkError, RecursionError):
         return ABSENT
     return value if value is ABSENT or check.accepts(value) else ABSENT
+
+
+def telling_example(check: Check, most: int) -> JsonValue:
+    """A valid value that also shows up to `most` optional keys of the outermost object, and numbers as one writes them;
+    the smallest one where no more can be found, `ABSENT` where there is none. Deterministic; never raises."""
+    smallest = minimal_example(check)
+    if not isinstance(smallest, dict):
+        return smallest
+    shown: dict[str, JsonValue] = dict(smallest)
+    maker = _Maker(check, Work(_MAX_WORK))
+    try:
+        parts = _parts((check.root,))
+        keys = [key for part in parts for key in part.properties if key not in smallest][:most]
+        for key in [*smallest, *keys]:
+            for value in maker.tellings(tuple(schemas_of(parts, key, maker.work)), shown.get(key, ABSENT)):
+                if value is not ABSENT and check.accepts({**shown, key: value}):
+                    shown[key] = value
+                    break
+    except (TooMuchWorkError, RecursionError):
+        return smallest
+    return shown
 
 
 def example(check: Check, sent: JsonValue = ABSENT) -> Example:
@@ -84,6 +110,19 @@ class _Maker:
             if fresh and self.accepted(nodes, value):
                 return value
         return ABSENT
+
+    def tellings(self, nodes: tuple[Node, ...], known: JsonValue) -> Iterator[JsonValue]:
+        """Values for a place that tell its type at a glance: `0` could be of any kind of number."""
+        if not nodes:
+            return
+        parts, types = _parts(nodes), frozenset.intersection(*(facts(node).site.types for node in nodes))
+        if not any(part.choices or part.get("examples") or part.has("default") for part in parts):
+            yield from _TELLING.get(types, ())
+        if types == {"array"} and (items := tuple(schemas_of(parts, 0, self.work))):
+            item = self.make(items, 2, ())
+            yield ABSENT if item is ABSENT else [item]
+        if known is ABSENT and (value := self.make(nodes, 1, ())) not in ([], {}):
+            yield value
 
     def values(self, nodes: tuple[Node, ...], depth: int) -> Iterator[JsonValue]:
         """Values for a place, best first; not all of them valid."""

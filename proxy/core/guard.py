@@ -91,8 +91,9 @@ class HalfOpen:
 
 Breaker = Closed | Open | HalfOpen
 
-# How a gauge shows each state.
+# How a gauge shows each state, and what it is called.
 SHOWN_AS: Final[dict[type[Breaker], int]] = {Closed: 0, HalfOpen: 1, Open: 2}
+CALLED: Final[dict[type[Breaker], str]] = {Closed: "closed", HalfOpen: "half_open", Open: "open"}
 # How long to stay away while probes are under way, in seconds.
 _WHILE_PROBED: Final = 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.jsontext import format_pointer, parse
+from proxy.core.jsontext import dumps, format_pointer, parse
 from proxy.core.model import Pointer
 
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
@@ -24,6 +24,28 @@ def span_at(text: bytes, path: Pointer) -> tuple[int, int]:
     for step in path:
         start = _child(text, start, step, path)
     return start, _end(text, start)
+
+
+def spliced(text: bytes, path: Pointer, new: bytes) -> bytes:
+    """The body with the value at `path` exchanged; a member that is not there is added to its object."""
+    try:
+        start, end = span_at(text, path)
+    except LookupError:
+        return _added(text, path, new)
+    return text[:start] + new + text[end:]
+
+
+def _added(text: bytes, path: Pointer, new: bytes) -> bytes:
+    """The body with a member that it lacks; what stands in the way of it (such as null) makes room."""
+    parents, member = path[:-1], dumps(str(path[-1])) + b":" + new
+    try:
+        start, end = span_at(text, parents)
+    except LookupError:
+        return _added(text, parents, b"{" + member + b"}")
+    if text[start : start + 1] != b"{":
+        return text[:start] + b"{" + member + b"}" + text[end:]
+    rest = text[start + 1 : end]
+    return text[: start + 1] + member + (b"" if rest.strip() == b"}" else b",") + rest + text[end:]
 
 
 def _skip(text: bytes, at: int) -> int:

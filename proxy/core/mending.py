@@ -7,30 +7,35 @@ their order included (tests/core/test_mending.py holds the two together). `None`
 
 from __future__ import annotations
 
-from proxy.core.engine.remedies import GiveUp
+from proxy.core.engine.remedies import GiveUp, Mending
 from proxy.core.model import JsonValue, Repair
 from proxy.core.policy import RepairPolicy
+from proxy.core.repair import MAX_WORK
 from proxy.core.respell import respell_integers
 from proxy.core.validation import Check
 
 
-def mended(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[JsonValue, tuple[Repair, ...]] | None:
+def mended(
+    check: Check, value: JsonValue, policy: RepairPolicy, limit: int = MAX_WORK
+) -> tuple[JsonValue, tuple[Repair, ...]] | None:
     """The refused value as the schema takes it and the repairs made, or None where it takes more than the obvious.
 
-    Never changes `value`; never raises. It looks at each part once, so it needs no limit of its own.
+    `limit` bounds the work, in the units of `work.py`, as it does in `repair`. Never changes `value`; never raises.
     """
-    mend = check.mender(policy.rules)
-    if mend is None or ("unwrap_arguments" in policy.rules and _wraps(value, policy)):
+    rules = policy.rules
+    mend = check.mender(rules)
+    if mend is None or ("unwrap_arguments" in rules and _wraps(value, policy)):
         return None
     made: list[Repair] = []
-    late: list[bool] = []
+    mending = Mending()
+    mending.late, mending.left = False, limit
     try:
-        candidate = mend(value, made, late)
+        candidate = mend(value, made, mending)
     except (GiveUp, KeyError, ValueError, RecursionError):
         return None
     if not made or not check.accepts(candidate):
         return None
-    if late:
+    if mending.late:
         candidate, respelt = respell_integers(check, candidate, policy)
         made += respelt
     return candidate, tuple(made)

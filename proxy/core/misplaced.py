@@ -15,7 +15,7 @@ from proxy.core.codes import Severity
 from proxy.core.graphemes import cut
 from proxy.core.jsontext import format_pointer
 from proxy.core.model import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.names import nearest
+from proxy.core.names import abbreviation, nearest
 from proxy.core.preview import shown_text
 from proxy.core.schema import Node
 from proxy.core.sites import applies_always
@@ -90,8 +90,9 @@ def _meant(
     beside = value_at(root, place)
     if isinstance(beside, dict):
         declared = {key for node in _nodes_at(check, place) for key in node.properties}
-        unknown = (key for key in beside if key not in declared and len(key) <= _LONGEST_NAME)
-        close = nearest(name, list(islice(unknown, LOOKED_AT)))
+        undeclared = (key for key in beside if key not in declared and len(key) <= _LONGEST_NAME)
+        unknown = list(islice(undeclared, LOOKED_AT))
+        close = nearest(name, unknown) or abbreviation(name, unknown)
         if close is not None:
             sent, meant = cut(format_pointer((*place, close)), 120), cut(name, 60)
             return f"You sent '{sent}', which this tool does not know: rename it to '{meant}'.", (*place, close)

@@ -317,12 +317,16 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The tool answered; the reply goes back as it is. `failed`: it is an error that the route hands on untouched."""
+    """The tool answered; the reply goes back as it is. `failed`: it is an error that the route hands on untouched.
+
+    `corrections` are the places that a model changed, each with its layer (docs/correction.md).
+    """
 
     reply: UpstreamReply
     repairs: tuple[Repair, ...] = ()
     warnings: tuple[Violation, ...] = ()
     failed: bool = False
+    corrections: tuple[Repair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +353,7 @@ class ToolResult:
     never on the rung `ADDRESS`). `history` has one line for each attempt so far; `repeated` marks a byte-identical
     resend of arguments that were refused before. `accepts` and `example` are guidance for the model (an example that
     is not complete shows the shape alone); `extra` holds lines of a tool-specific formatter; `limits` bounds all of it.
+    `finalising`: no tool was called, a final output was checked.
     """
 
     call: ToolCall
@@ -364,6 +369,7 @@ class ToolResult:
     extra: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
     limits: FeedbackLimits = field(default_factory=FeedbackLimits)
+    finalising: bool = False
 
 
 Outcome = Delivered | ToolResult

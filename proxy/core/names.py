@@ -21,6 +21,8 @@ _NEAR: Final = 0.7
 _LOOKED_AT: Final = 2000
 _LISTED: Final = 8
 _LONGEST_NAME: Final = 100
+# What is shorter begins too many words.
+_SHORTEST: Final = 3
 
 
 def fold(name: str) -> str:
@@ -58,6 +60,19 @@ def _contained(wanted: str, known: Iterable[str]) -> str | None:
 
 def _holds(folded: str, wanted: str) -> bool:
     return len(folded) >= 4 and (wanted in folded or folded in wanted)
+
+
+def abbreviation(name: str, known: Iterable[str]) -> str | None:
+    """The only known name that `name` is short for, or that is short for it (`lat` for `latitude`): the one begins with
+    the other, which has three letters or more. None where there are several."""
+    wanted = fold(name[:_LONGEST_NAME])
+    found = [known_name for _, known_name in zip(range(_LOOKED_AT), known, strict=False)
+             if _begins(fold(known_name), wanted)]  # fmt: skip
+    return found[0] if len(found) == 1 else None
+
+
+def _begins(folded: str, wanted: str) -> bool:
+    return min(len(folded), len(wanted)) >= _SHORTEST and (folded.startswith(wanted) or wanted.startswith(folded))
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> Failure:

@@ -48,17 +48,18 @@ class ImportedOperation:
 
 @dataclass(frozen=True, slots=True)
 class ListedOperation:
-    """One operation of a description. `name` is its operationId or ''; `parameters` the names in its path.
+    """One operation of a description. `name` is its operationId or ''; `in_path` are the names in its path.
 
-    `takes_nothing`: it has no body, and no parameter but those. `elsewhere`: it names servers of its own.
+    `parameters`: what it takes outside of a body, such as `status (query)`. `elsewhere`: it has servers of its own.
     """
 
     name: str
     method: str
     path: str
     summary: str
+    in_path: tuple[str, ...]
     parameters: tuple[str, ...]
-    takes_nothing: bool
+    takes_body: bool
     elsewhere: bool
 
 
@@ -111,7 +112,11 @@ def servers_of(document: JsonValue) -> tuple[str, ...]:
         host = document.get("host")
         schemes = _listed(document.get("schemes")) or ["https"]
         return tuple(f"{scheme}://{host}{base}" for scheme in schemes) if host else ((base,) if base else ())
-    return tuple(_server(entry) for entry in _listed(document.get("servers")) if isinstance(entry, dict))
+    return _servers(document.get("servers"))
+
+
+def _servers(value: JsonValue) -> tuple[str, ...]:
+    return tuple(_server(entry) for entry in _listed(value) if isinstance(entry, dict))
 
 
 def _server(entry: dict[str, JsonValue]) -> str:
@@ -145,20 +150,22 @@ def _operations(document: dict[str, JsonValue]) -> Iterator[_Operation]:
 
 
 def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOperation:
-    item = document["paths"][operation.path]
-    parameters = [
-        found
+    places = [
+        (str(found.get("in")), str(found.get("name")))
         for parameter in (*operation.shared, *_listed(operation.value.get("parameters")))
         if isinstance(found := _resolved_or_none(document, parameter, operation.pointer), dict)
     ]
+    in_body = ("body", "formData")
+    own = _servers(operation.value.get("servers") or document["paths"][operation.path].get("servers"))
     return ListedOperation(
         operation.name,
         operation.method.upper(),
         operation.path,
         str(operation.value.get("summary") or operation.value.get("description") or ""),
         tuple(_IN_PATH.findall(operation.path)),
-        "requestBody" not in operation.value and all(parameter.get("in") == "path" for parameter in parameters),
-        bool(operation.value.get("servers") or item.get("servers")),
+        tuple(dict.fromkeys(f"{name} ({where})" for where, name in places if where not in in_body)),
+        "requestBody" in operation.value or any(where in in_body for where, _ in places),
+        bool(own) and own != servers_of(document),
     )
 
 
@@ -166,7 +173,7 @@ def _resolved_or_none(document: JsonValue, value: JsonValue, origin: Pointer) ->
     try:
         return resolved(document, value, origin)
     except OpenApiError:
-        return {"in": "nowhere"}  # a parameter all the same; what is wrong is told when the operation is imported
+        return None  # told where the operation is imported
 
 
 def _find(document: dict[str, JsonValue], wanted: str) -> _Operation:

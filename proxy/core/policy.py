@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from proxy.core.correction import CorrectionPolicy
 from proxy.core.jsontext import TextLimits
 from proxy.core.model import Container
 from proxy.core.model import FeedbackLimits as FeedbackLimits
@@ -67,10 +68,19 @@ class CallCap:
 
 
 class UpstreamErrors(StrEnum):
-    """A tool's own error: explained to the model as ours are, or handed on untouched (contract section 7)."""
+    """A tool's own error: explained to the model as ours are, or handed on untouched (contract section 7).
+
+    `outages` explains only that the service is overloaded or broken: where the client's protocol gives statuses a
+    meaning (credentials, sessions), all others have to arrive.
+    """
 
     EXPLAIN = "explain"
     PASSTHROUGH = "passthrough"
+    OUTAGES = "outages"
+
+    def hands_on(self, status: int) -> bool:
+        """Whether an error of this HTTP status goes to the client as it is."""
+        return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +104,23 @@ class ResendPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerPolicy:
+    """What a tool may answer. `enforce`: another answer is refused, else it is counted and handed on."""
+
+    check: Check
+    enforce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ToolPolicy:
     """Everything that decides one tool's calls. `check` is None where the operator wrote `validation: off`.
 
     `fingerprint` is a hash of the whole policy: what was refused under one policy is judged anew under another.
     `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container, `member_of`
     for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON answer goes to
-    the client as `{success: true, data: ...}` (GoMind's `ToolResponse`).
+    the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `correction`: whether a model may correct its
+    calls. `answer`: what the tool may answer, None for anything. `finalising`: nothing is called, a model's final
+    output is checked (Compozy gap 5).
     """
 
     tool: str
@@ -120,3 +140,21 @@ class ToolPolicy:
     resend: ResendPolicy = field(default_factory=ResendPolicy)
     upstream_errors: UpstreamErrors = UpstreamErrors.EXPLAIN
     wrap_success: bool = False
+    correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
+    answer: AnswerPolicy | None = None
+    finalising: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the code is written that judges and repairs this tool's calls, and judges its answers."""
+        answer = self.answer
+        return (self.check is None or self.check.ready(self.repair.rules)) and (
+            answer is None or answer.check.ready(frozenset())
+        )
+
+    def prepare(self) -> None:
+        """Writes that code, which takes milliseconds, for a very large schema a second: for a thread."""
+        if self.check is not None:
+            self.check.prepare(self.repair.rules)
+        if self.answer is not None:
+            self.answer.check.prepare(frozenset())

@@ -9,9 +9,10 @@ a different one. Which rule is on when is the table of `rules.py`; each function
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from proxy.core.jsontext import (
@@ -192,12 +193,17 @@ def _container(value: JsonValue, site: Site) -> JsonValue:
 # --- enum members ---------------------------------------------------------------------------------------------------
 def enum_case(value: JsonValue, site: Site) -> JsonValue:
     """The one enum member that is equal after trimming and case-folding."""
-    return _one_member(value, site, lambda text: text.strip().casefold())
+    return _one_member(value, site, trimmed)
 
 
 def enum_fold(value: JsonValue, site: Site) -> JsonValue:
     """The one enum member that is equal when '-', '_', spaces and case are left out of account."""
     return _one_member(value, site, fold)
+
+
+def trimmed(text: str) -> str:
+    """A text without case and without white space around it."""
+    return text.strip().casefold()
 
 
 def fold(text: str) -> str:
@@ -206,10 +212,18 @@ def fold(text: str) -> str:
 
 
 def _one_member(value: JsonValue, site: Site, key: Callable[[str], str]) -> JsonValue:
-    if not isinstance(value, str) or site.choices is None or site.free_text or not key(value):
+    if not isinstance(value, str) or site.choices is None or site.free_text:
         return NONE
-    found = {member for member in site.choices if isinstance(member, str) and key(member) == key(value)}
-    return found.pop() if len(found) == 1 else NONE
+    return members_by(key, tuple(member for member in site.choices if isinstance(member, str))).get(key(value), NONE)
+
+
+@lru_cache(maxsize=1024)  # a long enum is folded once, not for each of the values of a call
+def members_by(key: Callable[[str], str], members: tuple[str, ...]) -> Mapping[str, str]:
+    """Folded text -> the one member that folds to it; texts that several members or none fold to are not there."""
+    found: dict[str, set[str]] = {}
+    for member in members:
+        found.setdefault(key(member), set()).add(member)
+    return {folded: same.pop() for folded, same in found.items() if folded and len(same) == 1}
 
 
 # --- one and many ---------------------------------------------------------------------------------------------------

@@ -131,6 +131,9 @@ _TABLE: Final = (
     Rule("trailing_text", "lenient", "text", "text after the complete object is cut", "the object is whole; no "
          "second JSON value follows"),
     Rule("trailing_commas", "lenient", "text", "`[1,2,]` -> `[1,2]`", "braces balance"),
+    Rule("tool_name_fold", "lenient", "name", '`"getWeather"`, `"get-weather"` -> `get_weather`',
+         "the name is unknown, and equals exactly one known name after case-folding and without `-`, `_`, `.` and "
+         "spaces"),
     Rule("comments", "lenient", "text", "`//` and `/* */` comments are left out", "braces balance"),
     Rule("single_quotes", "lenient", "text", "`{'a': 'b'}` -> `{\"a\": \"b\"}`", "braces balance"),
     Rule("python_literals", "lenient", "text", "`True`, `False`, `None` -> true, false, null", "braces balance"),

@@ -44,6 +44,11 @@ _ACCEPTS_SHARE: Final = 3
 _EXAMPLE_SHARE: Final = 2
 
 _ESCALATED: Final = "The model was unable to provide valid arguments. Please intervene or provide guidance."
+# Compozy gap 5: the corrective instruction of a final output.
+_JSON_ONLY: Final = (
+    "Please correct these errors and answer again with the corrected JSON only: no other text around it."
+)
+_ASK: Final = "Do not answer with guessed values: tell the user what is missing and ask for it."
 _RESENT: Final = (
     "you sent exactly the same arguments again. They were refused before and will be refused every time: "
     "change them before you call this tool again"
@@ -145,6 +150,8 @@ def _closing(result: ToolResult) -> str:
 def remedy(result: ToolResult) -> str:
     """What to do next, in one line."""
     failure = result.failure
+    if result.finalising and failure.violations:
+        return _ASK if result.escalated else _JSON_ONLY
     if result.escalated:
         return (
             f"Do not call {quoted(result.call.tool)} with guessed arguments again: "
@@ -265,6 +272,7 @@ def hidden(text: str, hiding: Hider, size: int = _HINT) -> str:
 # What a detail means in words. `{value}` is the detail's text.
 _NOTES: Final = {
     ("executed", "no"): "The tool did not run.",
+    ("executed", "yes"): "The tool did run.",
     (
         "executed",
         "unknown",
@@ -274,6 +282,7 @@ _NOTES: Final = {
 }
 _OPEN_NOTES: Final = {
     "original_error": "The tool's own words: {value}",
+    "answer_errors": "What is wrong with its answer: {value}",
     "retry_after": "Wait {value} before the next call.",
 }
 

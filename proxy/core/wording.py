@@ -85,6 +85,7 @@ _TYPE_HINTS: Final = {
     ("string", "array"): "Send a JSON array, not text.",
     ("string", "object"): "Send a JSON object, not text.",
     ("number", "integer"): "Send a whole number; it is not rounded for you.",
+    ("array", "object"): "Send one object, not a list.",
     ("array", ""): "Send one value, not a list.",
     ("object", "string"): "Send text, not an object.",
     ("object", "array"): "Send a JSON array.",

@@ -20,7 +20,9 @@ _PLAIN: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_./()$+-]*(?: [A-Za-z0-9_./()$+
 _PATH: Final = re.compile(r"/[A-Za-z0-9_./-]*|https?://[A-Za-z0-9_./:-]*[A-Za-z0-9_/-]")
 # What a block scalar can hold: printable lines without blanks at either end that would be lost or would indent.
 _LINE: Final = re.compile(r"(?:[^\s\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff](?:.*\S)?)?")
-_UNPRINTABLE: Final = re.compile(r"[^\t\n\x20-\x7e\xa1-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]")
+_UNPRINTABLE: Final = re.compile(
+    r"[^\t\n\x20-\x7e\xa1-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
+)
 
 
 def yaml_text(value: JsonValue, indent: int = 0) -> str:

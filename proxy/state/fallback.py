@@ -223,6 +223,10 @@ class FallbackStore:
         if isinstance(await self._ask(key, lambda: self._remote.mark(key, ttl)), Unreachable):
             self._journal.marked(key, ttl)
 
+    async def taken(self, key: str) -> int:
+        used = await self._ask(key, lambda: self._remote.taken(key))
+        return await self._local.taken(key) if isinstance(used, Unreachable) else used
+
     async def marked(self, key: str) -> bool:
         """A mark is never taken away, so one that this process knows of needs no asking."""
         if await self._local.marked(key):

@@ -112,6 +112,10 @@ class MemoryStore:
             elif used is not None:
                 self._used.pop(key)
 
+    async def taken(self, key: str) -> int:
+        with self._lock:
+            return self._used.get(key) or 0
+
     async def mark(self, key: str, ttl: float) -> None:
         with self._lock:
             self._marks.put(key, True, ttl)

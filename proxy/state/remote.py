@@ -60,6 +60,9 @@ class Remote(Protocol):
     def release(self, key: str) -> Future[int]:
         """Gives a slot back; gives how many are still used."""
 
+    def taken(self, key: str) -> Future[int]:
+        """How many slots are used now."""
+
     def mark(self, key: str, ttl: float) -> Future[None]:
         """Remembers a fact."""
 

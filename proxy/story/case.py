@@ -43,13 +43,14 @@ class Setback:
 
 
 def open_case(call: ToolCall, lane: Lane, services: Services, record: CallRecord) -> Case:
-    """Finds the call's policy, under its name or the known name inside it (`tool_name_trim`)."""
+    """Finds the call's policy, under its name or under the known name that it stands for (`toolname`)."""
     opening: tuple[Repair, ...] = ()
     policy = lane.tools.get(call.tool)
-    trimmed = toolname.trim(call.tool, lane.tools) if policy is None else None
-    if trimmed is not None and toolname.RULE in lane.tools[trimmed].repair.rules:
-        policy, opening = lane.tools[trimmed], (Repair(toolname.RULE, ()),)
-        call = call if policy.mode is Mode.REPORT else replace(call, tool=trimmed)
+    known = toolname.known_name(call.tool, lane.tools) if policy is None else None
+    if known is not None:
+        name, rule = known
+        policy, opening = lane.tools[name], (Repair(rule, ()),)
+        call = call if policy.mode is Mode.REPORT else replace(call, tool=name)
     report_only = lane.lets_through(call.tool) if policy is None else policy.mode is Mode.REPORT
     record.repairs = opening
     note_call(record, call, policy)

@@ -11,8 +11,9 @@ from proxy.core import container, contract
 from proxy.core.advice import advise
 from proxy.core.model import CheckedCall, Delivered, Failure, ToolResult, UpstreamReply
 from proxy.core.wrapping import wrapped
-from proxy.interfaces import Ahead
+from proxy.interfaces import Ahead, CallRecord
 from proxy.story.case import Case, Setback
+from proxy.story.correcting import remember
 from proxy.telemetry.record import note_result
 
 
@@ -48,7 +49,8 @@ def hand_on(case: Case, checked: CheckedCall, reply: UpstreamReply, failure: Fai
 async def deliver(case: Case, checked: CheckedCall, reply: UpstreamReply, ahead: Ahead | None = None) -> Delivered:
     """The tool answered: the attempts of this call are over."""
     policy, record, store = case.policy, case.record, case.services.store
-    record.outcome = "repaired" if record.repairs and checked.enforced else "delivered"
+    record.outcome = _as_sent(record) if checked.enforced else "delivered"
+    remember(case, checked, reply)
     if reply.status < 300 and not store.knows(case.key):
         record.settling = store.clear_soon(case.key, ahead)
     elif reply.status < 300 and (episode := await store.clear(case.key)) is not None:
@@ -61,4 +63,11 @@ async def deliver(case: Case, checked: CheckedCall, reply: UpstreamReply, ahead:
             )
     if checked.enforced and (tool := case.lane.tools.get(checked.call.tool)) is not None and tool.wrap_success:
         reply = wrapped(reply)
-    return Delivered(reply, tuple(record.repairs) if checked.enforced else (), checked.warnings)
+    if not checked.enforced:
+        return Delivered(reply, (), checked.warnings)
+    return Delivered(reply, tuple(record.repairs), checked.warnings, corrections=tuple(record.corrections))
+
+
+def _as_sent(record: CallRecord) -> str:
+    """The outcome of a delivered call, by what was done to its arguments: the boldest of it."""
+    return "corrected" if record.corrections else "repaired" if record.repairs else "delivered"

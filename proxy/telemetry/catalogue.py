@@ -14,6 +14,8 @@ from typing import Final, Literal
 from proxy.core.backoff import Denied, Reason
 from proxy.core.codes import ERROR_CODES, VIOLATION_CODES
 from proxy.core.container import EVENTS
+from proxy.core.correction import Asked, Layer
+from proxy.core.guard import CALLED
 from proxy.core.rules import RULES
 
 # Stands for whatever a client made up: a tool's name, a method, an error code of a tool's own.
@@ -32,6 +34,21 @@ CORRECTION_EVENTS: Final = (
     "contextual_re_resolution.start",
     "contextual_re_resolution.complete",
 )
+# Where hooks are asked, and what can go wrong with one (docs/hooks.md).
+HOOK_POINTS: Final = ("before_decision", "after_decision", "before_forward", "after_outcome")
+HOOK_REASONS: Final = ("timeout", "exception", "cancelled", "wrong_answer", "wrong_header")
+# RFC 9209 section 2.3, all of them.
+PROXY_ERRORS: Final = (
+    "dns_timeout", "dns_error", "destination_not_found", "destination_unavailable", "destination_ip_prohibited",
+    "destination_ip_unroutable", "connection_refused", "connection_terminated", "connection_timeout",
+    "connection_read_timeout", "connection_write_timeout", "connection_limit_reached", "tls_protocol_error",
+    "tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied",
+    "http_response_incomplete", "http_response_header_section_size", "http_response_header_size",
+    "http_response_body_size", "http_response_trailer_section_size", "http_response_trailer_size",
+    "http_response_transfer_coding", "http_response_content_coding", "http_response_timeout", "http_upgrade_failed",
+    "http_protocol_error", "proxy_internal_response", "proxy_internal_error", "proxy_configuration_error",
+    "proxy_loop_detected",
+)  # fmt: skip
 SPAN_RESULTS: Final = ("exported", "failed", "dropped")
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
@@ -69,7 +86,17 @@ LABELS: Final[Mapping[str, Label]] = {
     "upstream": Label("The upstream's name."),
     "outcome": Label(
         "What became of the request.",
-        ("delivered", "repaired", "refused", "tool_error", "upstream_error", "passthrough", "client_gone"),
+        (
+            "delivered",
+            "repaired",
+            "corrected",
+            "answered",
+            "refused",
+            "tool_error",
+            "upstream_error",
+            "passthrough",
+            "client_gone",
+        ),
     ),
     "mode": Label("Whether the route enforces or only reports.", ("enforce", "report")),
     "code": Label("The error code ([errors.md](errors.md)); `_other` for one of a tool's own.", (*ERROR_CODES, OTHER)),
@@ -83,7 +110,11 @@ LABELS: Final[Mapping[str, Label]] = {
         "The class of the upstream's status; `_other` where no answer came.",
         ("1xx", "2xx", "3xx", "4xx", "5xx", OTHER),
     ),
-    "error": Label("The fault, as a proxy error type of RFC 9209 section 2.3."),
+    "layer": Label("Layer 3 (`validation_feedback`) or layer 4 (`semantic_retry`).", tuple(Layer)),
+    "independent": Label("Whether no earlier result of the conversation was known.", ("true", "false")),
+    "hook": Label("The hook, as the config names it (`use`)."),
+    "point": Label("Where it was asked.", HOOK_POINTS),
+    "error": Label("The fault, as a proxy error type of RFC 9209.", PROXY_ERRORS),
     "reason": Label("What allowed it ([upstream.md](upstream.md)).", tuple(Reason)),
     "why": Label("What stood against it.", tuple(Denied)),
     "stage": Label("The part of the proxy's own work; `total` is all of it.", OWN_STAGES),
@@ -110,8 +141,7 @@ _TABLE: Final = (
     Described("toolproxy_violations_total", "counter", "Broken schema keywords, by code.", (*_CALL, "code"),
               {"code": Label("The violation's code ([errors.md](errors.md)).", tuple(VIOLATION_CODES))}),
     Described("toolproxy_repairs_total", "counter", "Repairs made, by rule.", (*_CALL, "rule")),
-    Described("toolproxy_episodes_total", "counter", "Calls that failed for the first time: the model may correct them.",
-              _CALL),
+    Described("toolproxy_episodes_total", "counter", "Calls that failed for the first time, to be corrected.", _CALL),
     Described("toolproxy_attempts_total", "counter", "Failed calls that raised the attempt.", _CALL),
     Described("toolproxy_corrected_total", "counter", "Delivered calls, by failed attempts before.",
               (*_CALL, "attempts")),
@@ -122,6 +152,18 @@ _TABLE: Final = (
     Described("toolproxy_containers_total", "counter", "What happened around containers.", (*_CALL, "event")),
     Described("toolproxy_corrections_total", "counter", "What the optional correction layers did.", (*_CALL, "event"),
               {"event": Label("The event, as in the span.", CORRECTION_EVENTS)}),
+    Described("toolproxy_correction_questions_total", "counter",
+              "Questions to the model endpoint ([correction.md](correction.md)).",
+              (*_CALL, "layer", "outcome", "independent"),
+              {"outcome": Label("What came of it; `busy` and `budget`: it was not asked.", tuple(Asked))}),
+    Described("toolproxy_correction_seconds", "histogram", "How long the model endpoint took for one question.",
+              ("layer",)),
+    Described("toolproxy_answers_total", "counter", "Tools' answers held against their `response_schema`.",
+              (*_CALL, "outcome"),
+              {"outcome": Label("What the check said; `unread`: no whole JSON answer; `broken`: handed on all the same.",
+                                ("passed", "broken", "refused", "unread"))}),
+    Described("toolproxy_hook_failures_total", "counter", "Hooks that failed ([hooks.md](hooks.md)).",
+              ("hook", "point", "reason"), {"reason": Label("What went wrong.", HOOK_REASONS)}),
     Described("toolproxy_upstream_requests_total", "counter", "Requests sent upstream.", ("upstream", "status")),
     Described("toolproxy_upstream_errors_total", "counter", "Upstream faults.", ("upstream", "error")),
     Described("toolproxy_upstream_resends_total", "counter", "Calls sent again.", ("upstream", "reason")),
@@ -129,6 +171,9 @@ _TABLE: Final = (
               "Calls not sent again although they might have been.", ("upstream", "why")),
     Described("toolproxy_upstream_breaker_state", "gauge", "Circuit breakers: 0 closed, 1 half-open, 2 open.",
               ("upstream",)),
+    Described("toolproxy_upstream_breaker_changes_total", "counter", "Changes of state of circuit breakers.",
+              ("upstream", "state"),
+              {"state": Label("The state it came into.", tuple(CALLED.values()))}),
     Described("toolproxy_overhead_seconds", "histogram", "Time spent in this proxy alone.", ("stage",)),
     Described("http_server_request_duration_seconds", "histogram", "Requests, from head to answer (OTel's name).",
               ("http_request_method", "http_route", "http_response_status_code", "error_type")),

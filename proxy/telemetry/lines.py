@@ -33,6 +33,7 @@ _FILLED: Final[dict[str, Callable[[CallRecord], object]]] = {
     "upstream.duration_ms": lambda record: milliseconds(record.upstream_seconds),
     "overhead_ms": lambda record: milliseconds(record.stages.get("total", 0.0)),
     "trace_id": lambda record: quoted(record.trace_id),
+    "span_id": lambda record: quoted(record.trace.span_id if record.trace is not None else ""),
 }
 
 
@@ -52,6 +53,8 @@ def is_ordinary(record: CallRecord) -> bool:
         or record.corrected_after
         or record.resends
         or record.notes
+        or record.answer_violations
+        or record.questions
         or record.outcome == "refused"
     )
 
@@ -60,7 +63,7 @@ def _kind(record: CallRecord) -> tuple[object, ...]:
     return (
         record.outcome, record.method, record.route, record.status, record.tool, record.mode, record.schema_id,
         record.conversation_rung, record.upstream, record.upstream_status, record.resend_denied, record.would_refuse,
-        not record.call_id, not record.trace_id,
+        not record.call_id, not record.trace_id, record.trace is None,
     )  # fmt: skip
 
 

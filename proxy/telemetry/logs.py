@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TextIO, cast
 
 import structlog
 
+from proxy.core.model import Violation
 from proxy.core.sentence import shown_path
-from proxy.interfaces import CallRecord
+from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.lines import Sink, Stamps, Templates, is_ordinary, milliseconds
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -24,6 +25,8 @@ LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MESSAGES: Final = {
     "delivered": ("info", "Tool call delivered"),
     "repaired": ("info", "Tool call repaired and delivered"),
+    "corrected": ("info", "Tool call corrected by a model and delivered"),
+    "answered": ("info", "Tool call answered by a hook"),
     "passthrough": ("info", "Request relayed"),
     "client_gone": ("info", "Client left before the answer"),
     "refused": ("info", "Request refused"),
@@ -80,12 +83,23 @@ class Log:
         """Writes down that a tool's own formatter failed; not the exception's words, which may quote a value."""
         self._logger.warning("Formatter failed", tool_name=tool, error=type(error).__name__)
 
+    def hook_failed(self, failure: HookFailure, error: BaseException | None) -> None:
+        """Writes down that a hook failed and where in its code; not the exception's words, which may quote a value."""
+        told: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
+        if error is not None:
+            told |= {"error": type(error).__name__, "frames": _frames(error)}
+        self._logger.error("Hook failed", **told)
+
     def defect(self, request_id: str, error: BaseException) -> None:
         """Writes down a defect of ours: where it happened, but not the exception's words, which may quote a value."""
-        frames = [
-            f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)
-        ]
-        self._logger.error("Internal error", correlation_id=request_id, error=type(error).__name__, frames=frames[-12:])
+        told: Fields = {"error": type(error).__name__, "frames": _frames(error)}
+        self._logger.error("Internal error", correlation_id=request_id, **told)
+
+
+def _frames(error: BaseException) -> list[str]:
+    """Where an exception came up: the innermost places."""
+    found = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found][-12:]
 
 
 def make_log(stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> Log:
@@ -172,6 +186,8 @@ def fields_of(record: CallRecord) -> Fields:
         fields["error.code"] = record.code
     if record.trace_id:
         fields["trace_id"] = record.trace_id
+    if record.trace is not None:
+        fields["span_id"] = record.trace.span_id
     fields |= record.notes
     return fields
 
@@ -190,14 +206,37 @@ def _call_fields(record: CallRecord) -> Fields:
         fields["repairs"] = [
             {"rule": repair.rule, "path": shown_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
         ]
+    if record.questions:
+        fields |= _correction_fields(record)
     if record.outcome == "refused" or record.violations:
         fields |= _failure_fields(record, name)
+    if record.answer_violations:
+        fields["answer.errors"] = _broken(record.answer_violations)
     if record.corrected_after:
         fields["corrected_after"] = record.corrected_after
     if record.container:
         fields["container"] = record.container
         fields["container.event"] = record.container_event
     return fields
+
+
+def _correction_fields(record: CallRecord) -> Fields:
+    """What was asked of the model endpoint, and what it changed in the call that was delivered."""
+    fields: Fields = {
+        "correction.questions": [
+            {"layer": asked.layer.value, "outcome": asked.outcome.value, "duration_ms": milliseconds(asked.seconds)}
+            for asked in record.questions
+        ]
+    }
+    if record.corrections:
+        fields["corrections"] = [
+            {"layer": made.rule, "path": shown_path(made.path)} for made in record.corrections[:_MOST_LISTED]
+        ]
+    return fields
+
+
+def _broken(violations: Sequence[Violation]) -> list[Fields]:
+    return [{"path": shown_path(each.path), "code": each.code.name} for each in violations[:_MOST_LISTED]]
 
 
 def _failure_fields(record: CallRecord, name: str) -> Fields:
@@ -207,10 +246,7 @@ def _failure_fields(record: CallRecord, name: str) -> Fields:
         "error_count": len(record.violations),
         "retry_attempt": record.attempt,
         "max_retries": record.max_attempts,
-        "errors": [
-            {"path": shown_path(violation.path), "code": violation.code.name}
-            for violation in record.violations[:_MOST_LISTED]
-        ],
+        "errors": _broken(record.violations),
     }
     if record.escalated:
         fields["escalated"] = True

@@ -5,6 +5,7 @@ Names, codes, paths and numbers only; no argument value ever gets into a record.
 
 from __future__ import annotations
 
+from proxy.core.correction import CORRECTIONS
 from proxy.core.model import CheckedCall, ToolCall, ToolResult
 from proxy.core.policy import ToolPolicy
 from proxy.interfaces import CallRecord
@@ -20,7 +21,8 @@ def note_call(record: CallRecord, call: ToolCall, policy: ToolPolicy | None) -> 
 
 def note_checked(record: CallRecord, checked: CheckedCall) -> None:
     """What the check found in a call that may go on; on a report-only route, what it would have refused."""
-    record.repairs = (*record.repairs, *checked.repairs)
+    record.repairs = (*record.repairs, *(made for made in checked.repairs if made.rule not in CORRECTIONS))
+    record.corrections = tuple(made for made in checked.repairs if made.rule in CORRECTIONS)
     record.would_refuse = checked.would is not None
     record.violations = checked.warnings if checked.would is None else checked.would.violations
     record.code = "" if checked.would is None else checked.would.code.name

@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.core.backoff import Budget
 from proxy.core.codes import CIRCUIT_OPEN, OVERLOADED, ErrorCode
-from proxy.core.guard import SHOWN_AS, Breaker, Closed, GuardPolicy, admit, has_failed, refuses, settle
+from proxy.core.guard import CALLED, SHOWN_AS, Breaker, Closed, GuardPolicy, admit, has_failed, refuses, settle
 from proxy.core.model import CheckedCall, Executed, UpstreamFault, UpstreamReply
 from proxy.interfaces import Upstream, UpstreamRequest
 from proxy.upstream.turnstile import Turnstile
@@ -24,13 +24,22 @@ _SOON: Final = 1
 
 
 class Guarded:
-    """Implements `GuardedUpstream` around another upstream. `now` is a monotonic clock in seconds.
+    """Implements `GuardedUpstream` around another upstream. `now` is a monotonic clock in seconds; `changed` hears
+    the upstream's name and the breaker's new state (one of `guard.CALLED`) whenever that becomes another one.
 
     A call holds its place until its whole answer is through, a relayed request until its answer begins.
     """
 
-    def __init__(self, inner: Upstream, name: str, policy: GuardPolicy, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        inner: Upstream,
+        name: str,
+        policy: GuardPolicy,
+        now: Callable[[], float],
+        changed: Callable[[str, str], None] = lambda name, state: None,  # noqa: ARG005
+    ) -> None:
         self._inner = inner
+        self._changed = changed
         self._name = name
         self._policy = policy
         self._now = now
@@ -109,14 +118,20 @@ class Guarded:
         admitted = admit(self._breaker, now, policy)
         if admitted is None:
             return self._refused() or self._shut(_SOON)
-        self._breaker, epoch = admitted, admitted.epoch
+        epoch = admitted.epoch
+        self._become(admitted)
         failed: bool | None = None
         try:
             answer = await send()
             failed = has_failed(answer)
             return answer
         finally:
-            self._breaker = settle(self._breaker, epoch, failed, self._now(), policy)
+            self._become(settle(self._breaker, epoch, failed, self._now(), policy))
+
+    def _become(self, breaker: Breaker) -> None:
+        before, self._breaker = self._breaker, breaker
+        if type(before) is not type(breaker):
+            self._changed(self._name, CALLED[type(breaker)])
 
     def _refused(self) -> UpstreamFault | None:
         policy = self._policy.breaker

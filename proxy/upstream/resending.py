@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from proxy.core.backoff import Denied, keyed_headers, pause, reason_to_resend, told_to_wait
 from proxy.core.classify import classify, fault_failure
@@ -18,6 +19,7 @@ from proxy.core.model import CheckedCall, Executed, Failure, UpstreamFault, Upst
 from proxy.core.policy import ResendPolicy, ToolPolicy
 from proxy.interfaces import CallRecord, GuardedUpstream, Services, UpstreamRequest
 from proxy.upstream.stream import close_body
+from proxy.upstream.traced import Send, traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,12 @@ async def send_with_backoff(
     started, record.upstream = clock.now(), request.upstream
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
     may_have_run = False
+    send: Send = partial(upstream.send, checked)
+    if record.trace is not None:
+        send = traced(send, record.trace, clock.now)
     while True:
         first = not record.resends and rules.deadline is None  # all of its time is left to it
-        answer = await upstream.send(checked, request if first else _within(request, due - clock.now()))
+        answer = await send(request if first else _within(request, due - clock.now()))
         if isinstance(answer, UpstreamFault) and may_have_run:
             answer = replace(answer, executed=Executed.UNKNOWN)  # of all sends together
         failure = _meaning(answer, checked, policy, clock.wall)

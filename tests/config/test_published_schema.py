@@ -133,11 +133,13 @@ def test_the_defaults_are_those_of_the_model(tmp_path: Path) -> None:
     assert config.admin is not None
     assert {
         "listen": str(config.listen), "admin.listen": str(config.admin.listen), "drain": config.drain,
+        "drain.serve": config.drain, "drain.finish": config.finish,
         "state.backend": config.state.backend, "state.max_keys": config.state.max_keys,
         "telemetry.log.format": config.telemetry.log_format, "telemetry.log.level": config.telemetry.log_level,
         "routes[].methods": list(config.routes[0].methods),
     } == {
         "listen": default("listen"), "admin.listen": default("admin.listen"), "drain": seconds(default("drain")),
+        "drain.serve": seconds(default("drain.serve")), "drain.finish": seconds(default("drain.finish")),
         "state.backend": default("state.backend"), "state.max_keys": default("state.max_keys"),
         "telemetry.log.format": default("telemetry.log.format"), "telemetry.log.level": default("telemetry.log.level"),
         "routes[].methods": default("routes[].methods"),

@@ -71,6 +71,8 @@ def test_what_stands_in_front_of_an_upstream(tmp_path: Path, text: str, expected
             "resend: {max: 0, backoff: 1ms, max_backoff: 2s, deadline: 1m, on_retry_after: on}",
             ResendPolicy(0, 0.001, 2.0, 60.0, True),
         ),
+        ("resend: {deadline: 0.5s}", ResendPolicy(deadline=0.5)),
+        ("resend: {deadline: 0.25}", ResendPolicy(deadline=0.25)),
     ],
 )
 def test_when_a_tools_calls_may_be_sent_again(tmp_path: Path, text: str, expected: ResendPolicy) -> None:
@@ -99,7 +101,9 @@ def test_a_routes_keys_are_laid_over_those_of_tool_and_defaults(tmp_path: Path) 
         (", concurrency: 0", "", "`concurrency` expects a whole number of at least 1"),
         ("", ", resend: {max: 11}", "`max` expects a whole number"),
         ("", ", resend: {tries: 2}", "unknown key 'tries'"),
-        ("", ", upstream_errors: hide", "`upstream_errors` expects 'explain' or 'passthrough'"),
+        ("", ", resend: {deadline: 0}", "`deadline` expects a time above 0 such as 30s"),
+        ("", ", resend: {deadline: 0.0s}", "`deadline` expects a time above 0 such as 30s"),
+        ("", ", upstream_errors: hide", "`upstream_errors` expects 'explain', 'passthrough' or 'outages'"),
     ],
 )
 def test_a_mistake_says_what_is_expected(tmp_path: Path, upstream: str, route: str, said: str) -> None:

@@ -220,6 +220,14 @@ async def test_slots_are_given_until_there_are_none(store: StateStore) -> None:
     assert [1, 2, None, None] == [await store.reserve("cap", 2, 60) for _ in range(4)]
 
 
+async def test_looking_at_the_slots_takes_none(store: StateStore) -> None:
+    assert 0 == await store.taken("cap")
+    for number in (1, 2):
+        assert (number, number) == (await store.reserve("cap", 2, 60), await store.taken("cap"))
+    await store.release("cap")
+    assert 1 == await store.taken("cap")
+
+
 async def test_a_slot_given_back_can_be_taken_again(store: StateStore) -> None:
     await store.reserve("cap", 1, 60)
     await store.release("cap")

@@ -12,9 +12,11 @@ from typing import Any, Final
 
 import jsonschema
 import jsonschema_rs
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from proxy.core.engine.shapes import WIDE
 from proxy.core.jsontext import parse, plain
 from proxy.core.validation import BrokenKeyword, SchemaError, compile_check
 
@@ -120,14 +122,29 @@ def _shapes(inner: st.SearchStrategy[Any], number: int) -> dict[str, Any]:
     return shapes
 
 
+# What a branch may say beside the key that names it, about that very key too.
+BESIDES: Final[list[dict[str, Any]]] = [
+    {},
+    {"additionalProperties": False},
+    {"allOf": [{"properties": {"kind": {"maxLength": 0}}}]},
+    {"allOf": [{"properties": {"kind": {"minLength": 1}}, "required": ["b"]}]},
+    {"patternProperties": {"^k": {"type": "string", "pattern": "a"}}},
+    {"properties": {"kind": {"enum": ["b", "c"], "maxLength": 1, "type": "string"}}},
+    {"properties": {"kind": {"enum": ["b", "c"], "type": ["integer", "null"]}}},
+    {"properties": {"kind": {"enum": ["b"], "pattern": "c"}}},
+]
+
+
 def _tagged(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     """Branches told apart by a key, as tools write them."""
 
-    def branch(tag: str, more: Any) -> dict[str, Any]:
+    def branch(tag: str, more: Any, beside: dict[str, Any]) -> dict[str, Any]:
         properties = {"kind": {"enum": [tag]}, "a": more}
-        return {"type": "object", "properties": properties, "required": ["kind"]}
+        return {"type": "object", "properties": properties, "required": ["kind"], **beside}
 
-    return st.tuples(inner, inner).map(lambda pair: [branch("a", pair[0]), branch("b", pair[1])])
+    besides = st.sampled_from(BESIDES)
+    drawn = st.tuples(inner, inner, besides, besides)
+    return drawn.map(lambda pair: [branch("a", pair[0], pair[2]), branch("b", pair[1], pair[3])])
 
 
 @st.composite
@@ -176,6 +193,64 @@ def test_verdicts_and_reports_are_those_of_the_others(drawn: tuple[dict[str, Any
     assert (accepted, accepted) == (oracle(schema).is_valid(value), rust(schema).is_valid(value))
     assert reported_by_oracle(list(oracle(schema).iter_errors(value))) == reported(check.broken(ours))
     assert accepted is check.accepts_at(check.root, ours)
+
+
+FILLERS: Final = {f"f{number}": {"type": "integer"} if number % 2 else {} for number in range(WIDE)}
+
+
+def widened(schema: Any) -> Any:
+    """A schema whose objects have so many properties that their keys are looked up in tables."""
+    if isinstance(schema, list):
+        return [widened(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {
+        key: item if key in ("enum", "const", "required", "dependentRequired") else widened(item)
+        for key, item in schema.items()
+    }
+    if isinstance(schema.get("properties"), dict):
+        made["properties"] = {**made["properties"], **FILLERS}
+    return made
+
+
+@SETTINGS
+@given(documents(unevaluated=False), st.dictionaries(KEYS | st.sampled_from(["f1", "f2"]), SCALARS, max_size=4))
+def test_objects_of_very_many_properties_are_judged_alike(
+    drawn: tuple[dict[str, Any], Any, str], more: dict[str, Any]
+) -> None:
+    schema, value, draft = drawn
+    schema = widened({"properties": {"a": {"type": "string"}}, **schema})
+    check = _compiled(schema)
+    for sent in (value, more):
+        ours = parse(json.dumps(sent).encode())
+        assert DRAFTS[draft][0](schema).is_valid(sent) is check.accepts(ours)
+        assert reported_by_oracle(list(DRAFTS[draft][0](schema).iter_errors(sent))) == reported(check.broken(ours))
+
+
+def test_very_many_properties_are_reported_in_the_order_of_the_schema() -> None:
+    properties = {**FILLERS, "z": False, "a": {"type": "string"}}
+    many = {"properties": properties, "required": [f"r{number}" for number in range(WIDE + 1)]}
+    check = compile_check({**many, "additionalProperties": False})
+    found = check.broken({"a": 1, "f1": "x", "z": 2, **{f"r{number}": 1 for number in range(WIDE - 1)}})
+    told = [("required", (), f"r{WIDE - 1}"), ("required", (), f"r{WIDE}"), ("type", ("f1",), None)]
+    told += [("false", ("z",), None), ("type", ("a",), None)]
+    assert sorted(told, key=str) == sorted(
+        [(entry.keyword, entry.path, entry.detail) for entry in found if entry.keyword != "additionalProperties"],
+        key=str,
+    )
+    assert [("f1",), ("z",), ("a",)] == [entry.path for entry in found if entry.path]
+
+
+@pytest.mark.parametrize("beside", BESIDES, ids=str)
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_the_key_that_names_a_branch_is_not_all_that_counts(keyword: str, beside: dict[str, Any]) -> None:
+    first = {"type": "object", "properties": {"kind": {"const": "a"}}, "required": ["kind"]}
+    other = {"type": "object", "properties": {"kind": {"enum": ["b", "c"]}}, "required": ["kind"], **beside}
+    schema = {keyword: [first, other]}
+    check, oracle = compile_check(schema), jsonschema.Draft202012Validator(schema)
+    for kind in ("a", "b", "c", "", 1, None):
+        for value in ({"kind": kind}, {"kind": kind, "b": 1}):
+            assert oracle.is_valid(value) is check.accepts(value) is (check.broken(value) == [])
 
 
 @SETTINGS

@@ -10,10 +10,23 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from proxy.core import codes
+from proxy.core.decide import decide
 from proxy.core.jsontext import LosslessFloat, dumps, parse
 from proxy.core.mending import mended
-from proxy.core.model import ABSENT, JsonValue, Repair
-from proxy.core.policy import RepairPolicy
+from proxy.core.model import (
+    ABSENT,
+    Conversation,
+    Decision,
+    Document,
+    Forward,
+    JsonValue,
+    Reject,
+    Repair,
+    Rung,
+    ToolCall,
+)
+from proxy.core.policy import RepairPolicy, ToolPolicy
 from proxy.core.repair import repair
 from proxy.core.rules import LEVELS, PLUMBING_KEYS, rules_for
 from proxy.core.validation import Check, compile_check
@@ -264,6 +277,55 @@ def test_a_place_within_an_array_is_told_by_its_own_index_however_long_the_array
         made = mended(check, {"ids": [str(number) for number in range(2000)]}, policy("standard"))
         assert made is not None
         assert [Repair("string_to_integer", ("ids", index)) for index in range(2000)] == list(made[1])
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+TOO_MUCH: list[tuple[dict[str, Any], JsonValue]] = [
+    ({"type": "array", "items": {"type": "integer"}}, ["1"] * 50),
+    (obj(a={"type": "object", "additionalProperties": {"type": "integer"}}), {"a": {str(n): "1" for n in range(50)}}),
+    (obj(a={"type": "array", "items": {"type": "integer"}}), {"a": "[" + "1, " * 2000 + '"2"]'}),
+    (obj(a={"prefixItems": [{}]}, n={"type": "integer"}), {"a": [[0] * 50], "n": "1"}),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), TOO_MUCH)
+def test_the_work_of_a_mender_is_bounded(schema: JsonValue, value: JsonValue) -> None:
+    check = compile_check(schema)
+    assert mended(check, value, policy("standard"), limit=20) is None
+    assert mended(check, value, policy("standard")) is not None
+
+
+def calls_of_many(rows: int) -> Decision:
+    """The decision on so many rows, each with one number as text, of a schema that declares many keys."""
+    row = obj(**{f"p{number}": {"type": "integer"} for number in range(90)})
+    check = compile_check({"type": "array", "items": row})
+    sent = dumps([{"p0": "1"}] * rows)
+    rules = RepairPolicy(rules_for("standard", {}))
+    call = ToolCall("rows", Document(sent, parse(sent)), "call", Conversation("many", Rung.HEADER))
+    return decide(call, ToolPolicy("rows", check, "many", repair=rules))
+
+
+def test_a_call_that_takes_too_much_work_is_refused_and_says_so() -> None:
+    assert isinstance(calls_of_many(20), Forward)
+    refused = calls_of_many(20_000)
+    assert isinstance(refused, Reject)
+    assert codes.INVALID_ARGUMENTS is refused.failure.code
+    assert "too large or too deeply nested to be repaired" in refused.failure.hint
+
+
+def test_what_a_long_enum_means_does_not_depend_on_its_length() -> None:
+    names = [f"Name {number}" for number in range(3000)]
+    check = compile_check({"type": "array", "items": {"enum": [*names, "twin", "TWIN"]}})
+    made = mended(check, [name.upper() for name in names], policy("standard"))
+    assert made is not None
+    assert (names, 3000) == (made[0], len(made[1]))
+    assert mended(check, ["Twin"], policy("standard")) is None
+
+
+def test_objects_of_very_many_properties_are_left_to_the_engine() -> None:
+    wide = obj(**{f"p{number}": {"type": "integer"} for number in range(200)})
+    assert mended(compile_check(wide), {"p7": "1"}, policy("standard")) is None
+    assert repair(compile_check(wide), {"p7": "1"}, policy("standard")).accepted
 
 
 def test_most_calls_with_typical_damage_never_reach_the_engine() -> None:

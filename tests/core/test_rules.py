@@ -309,7 +309,7 @@ def test_every_rule_tells_what_it_changes_and_on_what_condition() -> None:
 
 
 def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:
-    assert ["tool_name_trim"] == [name for name, rule in RULES.items() if rule.kind == "name"]
+    assert ["tool_name_trim", "tool_name_fold"] == [name for name, rule in RULES.items() if rule.kind == "name"]
     assert "get_weather" == trim("functions.get_weather", {"get_weather"})
     assert trim("function.get_weather", {"get_weather"}) is None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.core import codes
 from proxy.core.model import Container, ContainerFunction, Conversation, Document, JsonProblem, Rung, ToolCall
-from proxy.core.policy import ToolPolicy
-from proxy.core.toolname import trim, unknown
+from proxy.core.policy import RepairPolicy, ToolPolicy
+from proxy.core.toolname import FOLD_RULE, RULE, known_name, trim, unfold, unknown
 
 KNOWN = frozenset({"get_weather", "create_event", "analysis_of"})
 
@@ -87,3 +89,35 @@ def test_a_body_that_cannot_be_read_is_invalid_json() -> None:
         failure.code,
         [violation.code for violation in failure.violations],
     )
+
+
+# --- names that differ in case and separators alone -------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("getWeather", "get_weather"),
+        ("get-weather", "get_weather"),
+        ("GET.WEATHER", "get_weather"),
+        ("get_weather", None),
+        ("get_wether", None),
+        ("", None),
+        ("_", None),
+        ("x" * 500, None),
+    ],
+)
+def test_a_name_unfolds_to_the_one_known_name_with_the_same_letters(name: str, meant: str | None) -> None:
+    assert meant == unfold(name, sorted(KNOWN))
+
+
+def test_two_names_with_the_same_letters_are_no_answer() -> None:
+    assert unfold("getweather", ["get_weather", "GetWeather"]) is None
+
+
+def test_a_name_is_unfolded_only_where_the_tool_allows_it() -> None:
+    off = ToolPolicy("get_weather", None, "f", repair=RepairPolicy(frozenset({RULE})))
+    on = replace(off, repair=RepairPolicy(frozenset({FOLD_RULE})))
+
+    assert known_name("getWeather", {"get_weather": off}) is None
+    assert ("get_weather", FOLD_RULE) == known_name("getWeather", {"get_weather": on})
+    assert ("get_weather", RULE) == known_name("functions.get_weather", {"get_weather": off})
+    assert known_name("functions.get_weather", {"get_weather": on}) is None

@@ -45,7 +45,7 @@ def rows() -> Iterator[str]:
 
 def fixed() -> Iterator[tuple[str, JsonValue]]:
     """What the code bounds by a constant, in words, and the constant's value."""
-    yield "Time for calls under way after `drain`", f"{serving.GRACE:g} s"
+    yield "Time for calls under way after the drain, once the port is closed", f"{serving.GRACE:g} s"
     yield "Refused, failed and would-be-refused requests kept for `/-/calls`", recent.KEPT
     yield "Largest body of a question on the operator's port", f"{admin.MAX_BODY >> 20} MiB"
     yield "Largest file of a config", f"{source.MAX_FILE_BYTES >> 20} MiB"

@@ -44,6 +44,59 @@ def test_what_anybody_else_says_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
+    ("peer", "said", "element"),
+    [
+        ("10.1.2.3", "for=203.0.113.7;proto=https", "for=10.1.2.3;host=inner;proto=http"),
+        ("::1", 'for="[2001:db8::7]:4711"', 'for="[::1]";host=inner;proto=http'),
+    ],
+)
+def test_a_trusted_hops_forwarded_field_is_kept_and_extended(peer: str, said: str, element: str) -> None:
+    headers: Headers = (("forwarded", said), ("host", "inner"))
+
+    assert f"{said}, {element}" == fields(TRUSTING, peer, headers)["forwarded"]
+
+
+def test_two_forwarded_fields_become_one_and_a_port_is_quoted() -> None:
+    headers: Headers = (("forwarded", "for=_a"), ("forwarded", "for=unknown"), ("host", "inner:80"))
+
+    assert (
+        'for=_a, for=unknown, for=10.0.0.1;host="inner:80";proto=http'
+        == (fields(TRUSTING, "10.0.0.1", headers)["forwarded"])
+    )
+
+
+def test_anybody_elses_forwarded_field_ends_here() -> None:
+    headers: Headers = (("forwarded", "for=203.0.113.7"), ("host", "inner"))
+
+    assert ("192.0.2.1", False) == (
+        TRUSTING.client("192.0.2.1", headers),
+        "forwarded" in fields(TRUSTING, "192.0.2.1", headers),
+    )
+    assert () == request_headers((("forwarded", "for=203.0.113.7"),), Changes().dropped, ())
+
+
+@pytest.mark.parametrize(
+    ("said", "client"),
+    [
+        ("for=203.0.113.7", "203.0.113.7"),
+        ('For="203.0.113.7:47011";proto=http;by=203.0.113.43', "203.0.113.7"),
+        ('for="[2001:db8:cafe::17]:4711", for=10.0.0.2', "2001:db8:cafe::17"),
+        ('for=6.6.6.6, for=203.0.113.7;host="a,for=7.7.7.7"', "203.0.113.7"),
+        ("for=203.0.113.7, for=unknown", ""),
+        ("proto=https", "10.0.0.1"),
+    ],
+)
+def test_the_client_is_read_from_a_trusted_hops_forwarded_field(said: str, client: str) -> None:
+    assert client == TRUSTING.client("10.0.0.1", (("forwarded", said),))
+
+
+def test_x_forwarded_for_goes_before_forwarded() -> None:
+    headers: Headers = (("forwarded", "for=6.6.6.6"), ("x-forwarded-for", "203.0.113.7"))
+
+    assert "203.0.113.7" == TRUSTING.client("10.0.0.1", headers)
+
+
+@pytest.mark.parametrize(
     ("peer", "said", "client"),
     [
         ("192.0.2.1", "203.0.113.7", "192.0.2.1"),

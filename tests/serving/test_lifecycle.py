@@ -124,6 +124,26 @@ async def test_a_drain_is_over_when_the_calls_under_way_are() -> None:
     assert (200, True) == (seen.status, proxy.serving.drained)
 
 
+async def test_a_drain_waits_for_calls_under_way_no_longer_than_the_config_says() -> None:
+    go_on = asyncio.Event()
+
+    async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await go_on.wait()
+        writer.write(OK)
+
+    keys = {"drain": "{serve: 10ms, finish: 50ms}"}
+    async with tool(slow) as server, proxied(WEATHER, server.url, **keys) as proxy:
+        calling = asyncio.create_task(proxy.post("/weather", b'{"lat": 1}'))
+        await server.arrived.wait()
+        await proxy.serving.drain()
+        shown = told(await proxy.ask_admin("/-/drain"))
+        go_on.set()
+        seen = await calling
+
+    assert {"draining": True, "drained": True, "inflight": 1} == shown
+    assert 200 == seen.status
+
+
 async def test_a_connection_that_waited_when_the_port_closed_is_served() -> None:
     """The kernel completes handshakes by itself: whoever was let in gets an answer."""
     async with proxied(WEATHER) as proxy:

@@ -257,6 +257,16 @@ async def test_a_breaker_opens_and_heals() -> None:
     assert "toolcall-proxy; error=destination_unavailable" == shut.header("proxy-status")
     assert 'toolproxy_upstream_breaker_state{upstream="tools"} 2.0' in opened
     assert 'toolproxy_upstream_breaker_state{upstream="tools"} 0.0' in closed
+    states = ("open", "half_open", "closed")
+    assert [] == [
+        state
+        for state in states
+        if f'toolproxy_upstream_breaker_changes_total{{state="{state}",upstream="tools"}} 1.0' not in closed
+    ]
+    lines = [json.loads(line) for line in proxy.log.getvalue().splitlines() if "Circuit breaker changed" in line]
+    assert [("warning", "open"), ("warning", "half_open"), ("info", "closed")] == [
+        (line["level"], line["state"]) for line in lines
+    ]
 
 
 async def test_more_calls_than_the_upstream_may_get_wait_and_then_are_refused() -> None:

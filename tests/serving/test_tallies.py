@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.interfaces import CallRecord
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.tallies import Count, Family, Spread
 
 
@@ -27,7 +27,7 @@ def test_the_same_labels_are_the_same_series() -> None:
 
 
 def test_a_scrape_shows_counters_and_histograms_as_prometheus_wants_them() -> None:
-    metrics = Metrics([("/weather", "weather")], "digest")
+    metrics = Metrics([Served("/weather", "weather")], "digest")
     for seconds in (0.004, 0.006, 400.0):
         record = CallRecord("r", "/weather", "POST", "weather", outcome="delivered", status=200, ended=seconds)
         metrics.finished(record)

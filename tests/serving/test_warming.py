@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
 from proxy.app.serving import Serving
 from proxy.app.warming import Warming
 from proxy.config.load import load
 from proxy.config.model import Address
+from proxy.core.model import JsonValue
 from proxy.core.policy import ToolPolicy
+from proxy.core.schema import Node
 from proxy.core.validation import Check
 from proxy.routing import RouteTable, build_routes
 
@@ -104,3 +110,36 @@ async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_pat
     finally:
         await serving.stop(grace=0)
     assert task.cancelled() or task.cancelling()
+
+
+class _Noting:
+    """An engine that notes which threads ask it for code."""
+
+    def __init__(self, check: Check) -> None:
+        self._engine = check._engine
+        self.threads: set[threading.Thread] = set()
+
+    def entry(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
+        self.threads.add(threading.current_thread())
+        return self._engine.entry(kind, node)
+
+    def source(self) -> str:
+        return self._engine.source()
+
+
+async def test_the_first_call_of_a_tool_has_its_code_written_in_a_thread(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    serving = await Serving.start(load(str(path), {}), listen=Address("127.0.0.1", 0), log_to=io.StringIO(), environ={})
+    try:
+        serving.warming.end()
+        check = check_of(serving.reloader.served.table)
+        check._engine = noting = _Noting(check)
+        assert not written(check)
+        async with aiohttp.ClientSession() as client, client.post(f"{serving.url}/one", json={"lat": "x"}) as answer:
+            assert 400 == answer.status
+        assert written(check)
+        assert noting.threads
+        assert threading.main_thread() not in noting.threads
+    finally:
+        await serving.stop(grace=0)

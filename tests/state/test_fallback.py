@@ -88,6 +88,9 @@ class Played:
     def mark(self, key: str, ttl: float) -> Future[None]:
         return self._answer("mark", lambda: at_once(self.store.mark(key, ttl)))
 
+    def taken(self, key: str) -> Future[int]:
+        return self._answer("taken", lambda: at_once(self.store.taken(key)))
+
     def marked(self, key: str) -> Future[float]:
         return self._answer("marked", lambda: 60.0 if at_once(self.store.marked(key)) else 0.0)
 

@@ -50,6 +50,20 @@ async def test_a_breaker_opens_refuses_at_once_probes_and_heals() -> None:
     assert [0, 2, 0] == [*states, guard.breaker_state]
 
 
+async def test_each_change_of_a_breaker_is_told_once() -> None:
+    told: list[tuple[str, str]] = []
+    time = Time()
+    guard = Guarded(
+        ScriptedUpstream([DOWN, DOWN, OK], time), "w", BREAKER, time.now, lambda *change: told.append(change)
+    )
+    for _ in range(3):
+        await guard.send(CHECKED, request())
+    time.at += 5
+    await guard.send(CHECKED, request())
+
+    assert [("w", "open"), ("w", "half_open"), ("w", "closed")] == told
+
+
 async def test_relayed_requests_count_and_are_refused_like_calls() -> None:
     guard, inner, _ = guarded(DOWN)
     for _ in range(2):

@@ -8,6 +8,7 @@ expressions (Rust's linear matcher; a backtracking one with a hard limit where a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -47,6 +48,9 @@ _NUMBER: Final = {
     Draft.D2019: jsonschema_rs.Draft201909,
     Draft.D2020: jsonschema_rs.Draft202012,
 }
+
+# References to groups (`\1`, `\k<name>`), named groups and flags: a pattern with them stands alone.
+_NOT_JOINED: Final = re.compile(r"\\[1-9k]|\(\?(?:[a-zA-Z-]|P?<[^=!])")
 
 # Text that no known format accepts: a format that takes it is one the engine does not know, and no assertion.
 _NO_FORMAT_TAKES: Final = "\x00 {%[(\\"
@@ -158,6 +162,28 @@ def pattern_matcher(pattern: str) -> tuple[Callable[[str], bool], bool]:
         return True
 
     return search, False
+
+
+def either(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
+    """Gives a function that says whether any of several patterns matches, in one search; None where they cannot be
+    joined: groups that are referred to would change their numbers, flags would reach further than they do."""
+    if any(_NOT_JOINED.search(pattern) for pattern in patterns):
+        return None
+    try:
+        search, linear = pattern_matcher("|".join(f"(?:{pattern})" for pattern in patterns))
+    except SchemaError:  # larger than the matcher takes
+        return None
+    if linear:
+        return search
+    alone = [pattern_matcher(pattern)[0] for pattern in patterns]
+
+    def bounded(text: str) -> bool:
+        try:
+            return search(text)
+        except Refused:  # the limit is one pattern's, not that of all
+            return any(one(text) for one in alone)
+
+    return bounded
 
 
 @lru_cache(maxsize=1024)

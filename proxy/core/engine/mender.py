@@ -11,26 +11,28 @@ where one rule alone can give an accepted value: a value is changed where its ty
 every valid value of the root must satisfy (`properties`, `items`, `$ref`, the branch that the discriminator names), by
 the one rule of the first tier that speaks of that value and type (`_TEXT_REMEDIES` says why), and the rules are those
 that are on there. Conditional and combining schemas (`allOf`, `if`, `patternProperties` ...) are never entered.
+
+Work is counted where a value can make it grow: before the items of an array, the keys of a map, a text that is read, a
+function called once more. Where none is left the mender gives up, and the repair engine says that it is too much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.branches import discriminators
-from proxy.core.engine.remedies import LONGEST_PATH, SPACE, At
+from proxy.core.engine.remedies import LONGEST_PATH, cases
+from proxy.core.engine.shapes import WIDE
 from proxy.core.engine.unions import Discriminator, discriminator, kinds
-from proxy.core.model import JsonValue, Pointer, Repair
 from proxy.core.proposals import Site
-from proxy.core.schema import Node, Schemas
+from proxy.core.schema import Node
 from proxy.core.sites import applies_always, facts
 
-# A generated mender: (value, the repairs it makes, and one item in the second list where an integral float may stand
-# for an integer) -> the mended copy. Raises GiveUp, or KeyError or ValueError for a text it cannot read.
-Mend = Callable[[JsonValue, list[Repair], list[bool]], JsonValue]
+if TYPE_CHECKING:
+    from proxy.core.engine.menders import Menders
 
 # Keywords that lead to other schemas for the value or its parts; the others only judge.
 _LEADING: Final = frozenset(
@@ -55,10 +57,13 @@ _TEXT_REMEDIES: Final[dict[frozenset[str], tuple[str, str]]] = {
 }  # fmt: skip
 _CONTAINERS: Final = frozenset(["array", "object"])
 # Variables of this name hold the index of an array's item.
-_INDEX: Final = "i"
+INDEX: Final = "i"
 # Deeper than this a part becomes a function of its own: CPython allows 20 nested loops.
 _MAX_LEVEL: Final = 10
-
+# So does a part after so many lines: compiling a long function would hold up the calls that are served meanwhile.
+_LONG: Final = 400
+# Lines of generated code that cost about one unit of work (work.py) where all of them run.
+_LINES: Final = 8
 
 Step = tuple[str, str | None]
 
@@ -79,78 +84,30 @@ class _Place:
     settled: str = ""
 
 
-class Menders:
-    """The menders of one schema under one set of rules."""
-
-    def __init__(self, schemas: Schemas, rules: frozenset[str]) -> None:
-        self.rules = rules
-        self._space: dict[str, Any] = dict(SPACE)
-        self._names: dict[Hashable, str] = {}
-        self._pending: list[tuple[str, Node, frozenset[str]]] = []
-        self._acts = False
-        parts = [self._entry(schemas.root)]
-        while self._pending:
-            parts.append(self._function(*self._pending.pop()))
-        self._text = "\n\n".join(parts)
-
-    def mend(self) -> Mend | None:
-        """The compiled mender of the root, or None where it could never repair anything."""
-        if not self._acts:
-            return None
-        # Written from a schema by our own writer: names are numbered, every literal goes through repr().
-        exec(compile(self._text, "<mender>", "exec"), self._space)  # noqa: S102
-        made: Mend = self._space["mend"]
-        return made
-
-    def source(self) -> str:
-        """The generated code, with the place in the schema above each part, as comments."""
-        return self._text
-
-    def _entry(self, root: Node) -> str:
-        writer = _Writer(self, base="")
-        writer.all(["r = v", "add = out.append"])
-        writer.value(root, _Place("v", "r = {}", (), self.rules))
-        return "def mend(v, out, late):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
-
-    def _function(self, name: str, node: Node, rules: frozenset[str]) -> str:
-        writer = _Writer(self, base="p")
-        with writer.block(f"if len(p) > {LONGEST_PATH}:"):
-            writer.line("raise GiveUp")
-        writer.all(["r = v", "add = out.append"])
-        writer.parts(node, _Place("v", "r = {}", (), rules))
-        return f"def {name}(v, p, out, late):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
-
-    # --- what writers ask for ---------------------------------------------------------------------------------------
-    def function(self, node: Node, rules: frozenset[str]) -> str:
-        """The name of the function that mends the parts of a container at a node."""
-        name = self._names.get((node, rules))
-        if name is None:
-            name = self._names[node, rules] = f"m{len(self._names)}"
-            self._pending.append((name, node, rules))
-        return name
-
-    def constant(self, prefix: str, value: object) -> str:
-        """A global name for a value."""
-        name = f"{prefix}_{len(self._space)}"
-        self._space[name] = value
-        return name
-
-    def repair(self, rule: str, base: str, steps: tuple[Step, ...]) -> str:
-        """The expression of a repair at a path: made once where the path is known, kept by index within one array."""
-        self._acts = True
-        running = [number for number, (_, value) in enumerate(steps) if value is None]
-        known: Pointer = tuple(value for _, value in steps if value is not None)
-        if not base and not running:
-            return self.constant("repair", Repair(rule, known))
-        if not base and len(running) == 1 and steps[running[0]][0].startswith(_INDEX):
-            at = At(rule, known[: running[0]], known[running[0] :])
-            return f"{self.constant('at', at)}[{steps[running[0]][0]}]"
-        return f"Repair({rule!r}, {_path(base, steps)})"
-
-
-def _path(base: str, steps: tuple[Step, ...]) -> str:
+def path_of(base: str, steps: tuple[Step, ...]) -> str:
+    """The expression of a path: a variable that holds its beginning ('' for the root), and steps."""
     written = f"({', '.join(step for step, _ in steps)},)" if steps else ""
     return " + ".join(filter(None, (base, written))) or "()"
+
+
+def write_entry(menders: Menders, root: Node) -> str:
+    """The source of `mend`, which takes the whole value."""
+    writer = _Writer(menders, base="")
+    writer.all(["r = v", "add = out.append"])
+    writer.value(root, _Place("v", "r = {}", (), menders.rules))
+    return "def mend(v, out, m):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
+
+
+def write_function(menders: Menders, name: str, node: Node, rules: frozenset[str]) -> str:
+    """The source of a function that mends the parts of a container at a node."""
+    writer = _Writer(menders, base="p")
+    with writer.block(f"if len(p) > {LONGEST_PATH}:"):
+        writer.line("raise GiveUp")
+    writer.all(["r = v", "add = out.append"])
+    start = len(writer.lines)
+    writer.parts(node, _Place("v", "r = {}", (), rules))
+    writer.spend(start, "")
+    return f"def {name}(v, p, out, m):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
 
 
 class _Writer:
@@ -177,6 +134,13 @@ class _Writer:
         self._level -= 1
         if self._silent(start + 1):
             del self.lines[start:]
+
+    def spend(self, start: int, times: str) -> None:
+        """Counts, before the lines written since `start`, the work of running them (`times` as often: '' for once)."""
+        cost = 1 + (len(self.lines) - start) // _LINES
+        counted = f"m.left -= len({times}) * {cost}" if times else f"m.left -= {cost}"
+        indent = "    " * self._level
+        self.lines[start:start] = [indent + counted, f"{indent}if m.left < 0:", f"{indent}    raise GiveUp"]
 
     def _silent(self, start: int) -> bool:
         return all(line.lstrip().startswith("#") for line in self.lines[start:])
@@ -214,10 +178,14 @@ class _Writer:
         if text:
             yield f"type({x}) is str", text
         elif _listed(site) and "enum_case" in place.rules:
-            among, rule = self.menders.constant("among", frozenset(_texts(site))), self.menders.constant("site", site)
-            yield f"type({x}) is str and {x} not in {among}", self._change(f"member({x}, {rule})", "enum_case", place)
+            among, meant = (
+                self.menders.constant("among", frozenset(_texts(site))),
+                self.menders.constant("cases", cases(_texts(site))),
+            )
+            folded = f"{meant}[{x}.strip().casefold()]"
+            yield f"type({x}) is str and {x} not in {among}", self._change(folded, "enum_case", place)
         if sole == {"integer"} and "integral_float" in self.menders.rules:
-            yield f"type({x}) is LosslessFloat", ["late.append(True)"]
+            yield f"type({x}) is LosslessFloat", ["m.late = True"]
         if place.remove and "null" not in site.types and "drop_null_optional" in place.rules:
             yield f"{x} is None and {place.present}", self._removal("drop_null_optional", place)
 
@@ -243,7 +211,7 @@ class _Writer:
             lines = self._change(reading.format(x=x), rule, place)
         elif sole & _CONTAINERS and "parse_json_string" in place.rules:
             kinds = ", ".join(name for kind, name in (("array", "list"), ("object", "dict")) if kind in sole)
-            lines = [f"{x} = inside({x}, ({kinds},))", *self._change(x, "parse_json_string", place)]
+            lines = [f"{x} = inside({x}, ({kinds},), m)", *self._change(x, "parse_json_string", place)]
         if place.remove and "null" not in site.types and "empty_optional" in place.rules:
             removal = [f"if not {x}:", *map(_indented, self._removal("empty_optional", place))]
             return [*removal, "else:", *map(_indented, lines)] if lines else removal
@@ -266,20 +234,24 @@ class _Writer:
             self._union(node, place)
         elif leading and leading <= _REFERENCES and node.reference is not None:
             self._call(node.reference, place)
-        elif self._level > _MAX_LEVEL:
+        elif self._level > _MAX_LEVEL or len(self.lines) > _LONG:
             self._call(node, place)
         elif leading <= _PARTS and not node.prefix_items:
             self._object(node, place)
             self._array(node, place)
         elif "integral_float" in self.menders.rules:
-            self.line(f"loose({x}, late)")
+            self.line(f"loose({x}, m)")
 
     def _call(self, node: Node, place: _Place) -> None:
         with self.block(f"if type({place.x}) is dict or type({place.x}) is list:"):
             name = self.menders.function(node, _under(place, node).rules)
-            self.line(place.store.format(f"{name}({place.x}, {_path(self._base, place.steps)}, out, late)"))
+            self.line(place.store.format(f"{name}({place.x}, {path_of(self._base, place.steps)}, out, m)"))
 
     def _object(self, node: Node, place: _Place) -> None:
+        if len(node.properties) > WIDE:
+            with self.block(f"if type({place.x}) is dict:"):
+                self.line("raise GiveUp")
+            return
         x, w, start, rest = place.x, self._name("w"), self._name("s"), node.additional
         of_any_key = rest is not None and rest.keywords and not node.properties and "drop_unknown" not in place.rules
         with self.block(f"if type({x}) is dict:"):
@@ -293,7 +265,7 @@ class _Writer:
             if rest is not None and of_any_key:
                 self._any_key(rest, w, node, place)
             elif rest is not None and rest.keywords and "integral_float" in self.menders.rules:
-                self.line(f"loose({x}, late)")
+                self.line(f"loose({x}, m)")
             if self._silent(head):
                 del self.lines[first:]
             elif places > 1:
@@ -319,14 +291,16 @@ class _Writer:
 
     def _any_key(self, rest: Node, w: str, node: Node, place: _Place) -> None:
         x, key = self._name("x"), self._name("k")
-        remove = "" if node.required else f"del {w}[{key}]"
+        remove, start = "" if node.required else f"del {w}[{key}]", len(self.lines)
         with self.block(f"for {key}, {x} in {place.x}.items():"):
             self.value(rest, _Place(x, f"{w}[{key}] = {{}}", (*place.steps, (key, None)), place.rules, remove, "True"))
+        if len(self.lines) > start:
+            self.spend(start, place.x)
 
     def _array(self, node: Node, place: _Place) -> None:
         if node.items is None:
             return
-        w, x, index = self._name("w"), self._name("x"), self._name(_INDEX)
+        w, x, index = self._name("w"), self._name("x"), self._name(INDEX)
         with self.block(f"if type({place.x}) is list:"):
             first = len(self.lines)
             self.all([f"{w} = {place.x}.copy()", place.store.format(w)])
@@ -334,6 +308,8 @@ class _Writer:
                 self.value(node.items, _Place(x, f"{w}[{index}] = {{}}", (*place.steps, (index, None)), place.rules))
             if self._silent(first + 2):
                 del self.lines[first:]
+            else:
+                self.spend(first, place.x)
 
     def _union(self, node: Node, place: _Place) -> None:
         """The branch that the discriminator names, or the only one beside null."""

@@ -3,23 +3,28 @@
 Each node may have four functions: `a` judges a value (`a(v, m) -> bool`), `r` reports what is broken
 (`r(v, p, out, m)`), `k` and `i` collect the keys and indexes that `unevaluated*` must leave alone. `A` and `R` are
 the entries, which take a value alone. `m` remembers verdicts (`runtime.State`), `p` is the path that led here.
-Writing a function asks for the functions it calls, so one link writes all that a node needs and nothing twice.
+Writing a function asks for the functions it calls, so one link writes all that a node needs and nothing twice. Each
+function is compiled by itself: CPython lets no other thread run while it compiles a text, and a large schema is written
+while calls are served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from threading import RLock
-from typing import Any
+from typing import Any, Final
 
 from proxy.core.engine import runtime
 from proxy.core.engine.graph import Graph
-from proxy.core.engine.judge import format_matcher, pattern_matcher
+from proxy.core.engine.judge import either, format_matcher, pattern_matcher
 from proxy.core.model import JsonValue
 from proxy.core.schema import Node
 
 # Writes one function: (program, kind, node) -> its source. Given by the caller, so that the linker knows no keyword.
 FunctionWriter = Callable[["Program", str, Node], str]
+
+# From so many patterns on, one search for all of them comes first: most keys match none.
+_SEVERAL: Final = 3
 
 
 class Program:
@@ -34,7 +39,8 @@ class Program:
         self._constants: dict[Hashable, str] = {}
         self._written: set[tuple[str, Node]] = set()
         self._pending: list[tuple[str, Node]] = []
-        self._sources: dict[tuple[str, Node], str] = {}
+        self._tables: list[tuple[str, str]] = []
+        self._sources: dict[tuple[str, Hashable], str] = {}
         self._space: dict[str, Any] = dict(runtime.SPACE)
 
     def entry(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
@@ -63,10 +69,24 @@ class Program:
             self._space[name] = value
         return name
 
+    def table(self, kind: str, nodes: Mapping[str, Node]) -> str:
+        """The global name of a dict that gives, for each key, the function of its node."""
+        name = self.constant("table", {}, (kind, *nodes.items()))
+        entries = "".join(f"    {key!r}: {self.call(kind, node)},\n" for key, node in nodes.items())
+        self._tables.append((name, f"{name}.update({{\n{entries}}})\n"))
+        return name
+
     def pattern(self, pattern: str) -> tuple[str, bool]:
         """The name of a function that searches for a pattern, and whether it is linear."""
         search, linear = pattern_matcher(pattern)
         return self.constant("match", search, pattern), linear
+
+    def any_pattern(self, patterns: Iterable[str]) -> str | None:
+        """The name of a function that says whether any of several patterns matches, or None where there is none that
+        takes less than asking them one by one."""
+        wanted = tuple(patterns)
+        search = either(wanted) if len(wanted) >= _SEVERAL else None
+        return None if search is None else self.constant("either", search, ("either", *wanted))
 
     def format(self, name: str, node: Node) -> str | None:
         """The name of a function that checks a format, or None where it is an annotation."""
@@ -74,12 +94,15 @@ class Program:
         return None if check is None else self.constant("format", check, (name, node.draft))
 
     def _link(self) -> None:
-        new: list[tuple[str, Node]] = []
         while self._pending:
             kind, node = self._pending.pop()
-            self._sources[kind, node] = self._write(self, kind, node)
-            new.append((kind, node))
-        text = "\n\n".join(self._sources[entry] for entry in new)
+            self._add((kind, node), self._write(self, kind, node))
+        while self._tables:  # now that all functions are there
+            name, text = self._tables.pop()
+            self._add(("table", name), text)
+
+    def _add(self, entry: tuple[str, Hashable], text: str) -> None:
+        self._sources[entry] = text
         # The text is written from a schema by our own writer: names are numbered, every literal goes through repr().
         exec(compile(text, "<compiled check>", "exec"), self._space)  # noqa: S102
 

@@ -6,17 +6,28 @@ usual spellings are read here without the rule's steps; whatever is not usual go
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proxy.core.jsontext import LosslessFloat, parse, read_number
 from proxy.core.model import JsonProblem, JsonValue, Pointer, Repair
-from proxy.core.proposals import NONE, Site, enum_case, string_to_boolean, string_to_integer, string_to_number
+from proxy.core.proposals import (
+    NONE,
+    Site,
+    members_by,
+    string_to_boolean,
+    string_to_integer,
+    string_to_number,
+    trimmed,
+)
 
 # A path this long is left to the repair engine, which has its own bound.
 LONGEST_PATH: Final = 40
 # Repairs kept for one place of an array's items, so that they need not be made again for the next call.
 _KEPT: Final = 512
 _ASCII_SPACE: Final = " \t\n\r"
+# Characters of text read as JSON for one unit of work.
+_CHARACTERS: Final = 100
 
 _WHOLE: Final = Site(frozenset({"integer"}), False, None)
 _NUMBER: Final = Site(frozenset({"integer", "number"}), False, None)
@@ -29,6 +40,23 @@ BOOLEANS: Final[dict[str, JsonValue]] = {text: string_to_boolean(text, _SWITCH) 
 
 class GiveUp(Exception):  # noqa: N818 - an answer, not a mistake
     """The value needs more than a mender knows."""
+
+
+class Mending:
+    """What one call's mending may still cost (`left`, in the units of work.py), and whether a number that is left alone
+    may have to be spelt as an integer (`late`). Both are set by who begins it: a constructor would cost as much as a
+    small repair."""
+
+    __slots__ = ("late", "left")
+
+    late: bool
+    left: int
+
+    def spend(self, amount: int) -> None:
+        """Takes work away. Raises GiveUp where none is left."""
+        self.left -= amount
+        if self.left < 0:
+            raise GiveUp
 
 
 class At(dict[int, Repair]):
@@ -61,9 +89,9 @@ def number(text: str) -> JsonValue:
     return read if read is not None else _given(string_to_number(text, _NUMBER))
 
 
-def member(text: str, site: Site) -> JsonValue:
-    """Rule `enum_case`."""
-    return _given(enum_case(text, site))
+def cases(members: Sequence[str]) -> Mapping[str, str]:
+    """Rule `enum_case` as a table: the one member that a trimmed text means. Other texts raise KeyError."""
+    return members_by(trimmed, tuple(members))
 
 
 def own_text(value: LosslessFloat) -> str:
@@ -71,8 +99,9 @@ def own_text(value: LosslessFloat) -> str:
     return bytes(value).decode("ascii")
 
 
-def inside(text: str, kinds: tuple[type, ...]) -> JsonValue:
+def inside(text: str, kinds: tuple[type, ...], mending: Mending) -> JsonValue:
     """Rule `parse_json_string`, for strict JSON text that starts as an array or object does."""
+    mending.spend(len(text) // _CHARACTERS)
     if text.strip(_ASCII_SPACE)[:1] not in ("[", "{"):
         raise GiveUp
     read = parse(text.encode("utf-8", "surrogatepass"))
@@ -93,18 +122,20 @@ def reorder(made: list[Repair], start: int, value: dict[str, JsonValue], depth: 
     made[start:] = sorted(made[start:], key=lambda repair: places[str(repair.path[depth])])
 
 
-def loose(value: JsonValue, late: list[bool]) -> None:
+def loose(value: JsonValue, mending: Mending) -> None:
     """Notes whether a part that is left alone holds a number that may have to be spelt as an integer."""
     stack = [value]
-    while stack and not late:
+    while stack and not mending.late:
         current = stack.pop()
         kind = type(current)
         if kind is dict:
+            mending.spend(len(current))
             stack.extend(current.values())
         elif kind is list:
+            mending.spend(len(current))
             stack.extend(current)
         elif kind is LosslessFloat:
-            late.append(True)
+            mending.late = True
 
 
 # The global names of generated menders.
@@ -116,7 +147,6 @@ SPACE: Final[dict[str, Any]] = {
     "Repair": Repair,
     "inside": inside,
     "loose": loose,
-    "member": member,
     "number": number,
     "own_text": own_text,
     "reorder": reorder,

@@ -8,6 +8,8 @@ which is then run once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.engine.numbers import digits_of
@@ -22,11 +24,17 @@ Shape = Callable[["Writer", Node, "Spot"], None]
 
 # Up to this many optional keys are counted one by one; more are compared as a set.
 _COUNTED: Final = 8
+# An object with more properties is gone over by its own keys, each with a function out of a table: what it costs is
+# then the size of the value alone, and no function grows so long that compiling it holds up the others.
+WIDE: Final = 100
 
 
 # --- objects --------------------------------------------------------------------------------------------------------
 def _object(writer: Writer, node: Node, spot: Spot) -> None:
     """`required`, `properties`, `patternProperties` and `additionalProperties`, in one go (judge)."""
+    if len(node.properties) > WIDE or len(node.required) > WIDE:
+        _wide_object(writer, node, spot)
+        return
     v = spot.v
     required = dict.fromkeys(node.required)
     closed = node.additional is not None and node.additional.never and not node.pattern_properties
@@ -45,6 +53,8 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         count = writer.name("n")
         writer.line(f"{count} = {len(required)}")
     for key, inner in node.properties.items():
+        if spot.settled == (node, key):  # it has named this branch, so it is there and right
+            continue
         if key in required:
             start = len(writer.lines)
             _property(writer, inner, spot, key)
@@ -62,6 +72,35 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
         _other_keys(writer, node, spot)
 
 
+def _wide_object(writer: Writer, node: Node, spot: Spot) -> None:
+    """The same for an object of many properties."""
+    v, program = spot.v, writer.program
+    if node.required:
+        with writer.block(f"if not {v}.keys() >= {program.constant('keys', frozenset(node.required))}:"):
+            writer.line("return False")
+    _wide_properties(writer, node, spot)
+    _other_keys(writer, node, spot)
+
+
+def _wide_properties(writer: Writer, node: Node, spot: Spot) -> None:
+    """The keys of the value that the schema declares, each by its function; a report goes in the schema's order."""
+    v, key, function = spot.v, writer.name("k"), writer.name("f")
+    judged = {name: inner for name, inner in node.properties.items() if inner.never or inner.keywords}
+    if not judged:
+        return
+    table = writer.program.table("r" if writer.report else "a", judged)
+    if writer.report:
+        places = writer.program.constant("places", {name: place for place, name in enumerate(judged)})
+        with writer.block(f"for {key} in sorted(filter({places}.__contains__, {v}), key={places}.__getitem__):"):
+            writer.line(f"{table}[{key}]({v}[{key}], {writer.path(spot.part(v, key))}, out, m)")
+        return
+    x = writer.name("x")
+    with writer.block(f"for {key}, {x} in {v}.items():"):
+        writer.line(f"{function} = {table}.get({key})")
+        with writer.block(f"if {function} is not None and not {function}({x}, m):"):
+            writer.line("return False")
+
+
 def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> None:
     start = len(writer.lines)
     x = writer.name("x")
@@ -72,12 +111,20 @@ def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> None:
 
 
 def _required(writer: Writer, node: Node, spot: Spot) -> None:
+    if len(node.required) > WIDE:
+        key, wanted = writer.name("k"), writer.program.constant("wanted", tuple(dict.fromkeys(node.required)))
+        with writer.block(f"for {key} in {wanted}:"), writer.block(f"if {key} not in {spot.v}:"):
+            writer.fail(node, "required", spot, key)
+        return
     for key in dict.fromkeys(node.required):
         with writer.block(f"if {key!r} not in {spot.v}:"):
             writer.fail(node, "required", spot, repr(key))
 
 
 def _properties(writer: Writer, node: Node, spot: Spot) -> None:
+    if len(node.properties) > WIDE:
+        _wide_properties(writer, node, spot)
+        return
     for key, inner in node.properties.items():
         with writer.block(f"if {key!r} in {spot.v}:"):
             _property(writer, inner, spot, key)
@@ -94,19 +141,28 @@ def _other_keys(writer: Writer, node: Node, spot: Spot) -> None:
     key, x = writer.name("k"), writer.name("x")
     with writer.block(f"for {key}, {x} in {spot.v}.items():"):
         part = spot.part(x, key)
-        for pattern, inner in node.pattern_properties.items():
-            with writer.block(f"if {writer.program.pattern(pattern)[0]}({key}):"):
-                writer.node(inner, part)
+        _by_pattern(writer, node, key, part)
         if additional is not None:
             with writer.block(f"if {_unnamed(writer, node, key)}:"):
                 writer.node(additional, part)
 
 
+def _by_pattern(writer: Writer, node: Node, key: str, part: Spot) -> None:
+    """`patternProperties` for one key; of several patterns most keys match none, which one search tells."""
+    first = writer.program.any_pattern(node.pattern_properties)
+    with writer.block(f"if {first}({key}):") if first is not None else nullcontext():
+        for pattern, inner in node.pattern_properties.items():
+            with writer.block(f"if {writer.program.pattern(pattern)[0]}({key}):"):
+                writer.node(inner, part)
+
+
 def _unnamed(writer: Writer, node: Node, key: str) -> str:
     """The expression that a key is named neither by `properties` nor by `patternProperties`."""
-    tests = [f"{writer.program.pattern(pattern)[0]}({key})" for pattern in node.pattern_properties]
+    program, patterns = writer.program, node.pattern_properties
+    joined = program.any_pattern(patterns)
+    tests = [f"{joined}({key})"] if joined else [f"{program.pattern(pattern)[0]}({key})" for pattern in patterns]
     if node.properties:
-        tests.insert(0, f"{key} in {writer.program.constant('keys', frozenset(node.properties))}")
+        tests.insert(0, f"{key} in {program.constant('keys', frozenset(node.properties))}")
     return " and ".join(f"not {test}" for test in tests) or "True"
 
 
@@ -302,9 +358,10 @@ def _dispatch(
 
 
 def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: int, pins: tuple[Pin, ...]) -> None:
-    branch = pins[number].branch
+    branch, pin = pins[number].branch, pins[number]
     if not writer.report:
-        writer.refer(target(branch), spot)
+        settled = (target(branch), pin.key) if pin.alone else None
+        writer.refer(target(branch), replace(spot, known="object", settled=settled))
         return
     others = Others(pins[0].key, tuple((pin.keyword, pin.node) for pin in pins), keeps=writer.countable(spot))
     place, program, told = writer.path(spot), writer.program, writer.name("b")

@@ -18,13 +18,14 @@ ALL_KINDS = frozenset(("object", "array", "string", "number", "boolean", "null")
 @dataclass(frozen=True, slots=True)
 class Pin:
     """A branch's demand on the discriminating key: its name, which texts, by which keyword of
-    which node."""
+    which node, and whether that keyword says all there is to say about the key."""
 
     branch: Node
     key: str
     texts: tuple[str, ...]
     keyword: str
     node: Node
+    alone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ def _pin(branch: Node, key: str) -> Pin | None:
     if not choices or not all(type(item) is str for item in choices):
         return None
     keyword = "const" if "const" in holder.keywords else "enum"
-    return Pin(branch, key, tuple(dict.fromkeys(choices)), keyword, holder)
+    alone = holder.keywords.keys() <= _SILENT | {keyword, "type"} and holder.types in (None, frozenset({"string"}))
+    return Pin(branch, key, tuple(dict.fromkeys(choices)), keyword, holder, alone)
 
 
 def exclusive(branches: tuple[Node, ...]) -> bool:

@@ -26,6 +26,8 @@ from proxy.core.schema import Node
 
 # Beyond this indentation, or this many nodes within nodes, a node becomes a function: CPython allows 20 nested loops.
 MAX_LEVEL: Final = 14
+# A function of more lines calls what more it needs: compiling it would hold up the calls that are served meanwhile.
+LONG: Final = 500
 
 _JUDGE_ENTRY: Final = """\
 def {name}(v):
@@ -84,12 +86,13 @@ _MEMORY: Final = re.compile(r"\bm\b")
 @dataclass(frozen=True, slots=True)
 class Spot:
     """Where the text being written stands: the variable, the steps of its path (as source), its type if known,
-    and the variable that holds its Python type."""
+    the variable that holds its Python type, and a key of which a node says nothing that is not known to be right."""
 
     v: str
     steps: tuple[str, ...] = ()
     known: str | None = None
     t: str | None = None
+    settled: tuple[Node, str] | None = None
 
     @property
     def type(self) -> str:
@@ -171,15 +174,21 @@ class Writer:
     # --- nodes ------------------------------------------------------------------------------------------------------
     def node(self, node: Node, spot: Spot) -> None:
         """Writes a node at a spot: in place, or as a call."""
-        graph = self.program.graph
         if node.never or not node.keywords:
             self.body(node, spot)
-        elif max(self._level, self._depth) > MAX_LEVEL or graph.recursive(node) or graph.remembers(node):
+        elif self._is_call(node):
             self.call(node, spot)
         else:
             self._depth += 1
             self.body(node, spot)
             self._depth -= 1
+
+    def _is_call(self, node: Node) -> bool:
+        """Whether a node is called here: for what the graph says, or because the text nests too deep or is long."""
+        graph = self.program.graph
+        if max(self._level, self._depth) > MAX_LEVEL or graph.recursive(node) or graph.remembers(node):
+            return True
+        return len(self.lines) > LONG and not graph.small(node)
 
     def refer(self, node: Node, spot: Spot) -> None:
         """Writes the target of a reference."""

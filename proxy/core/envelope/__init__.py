@@ -5,7 +5,7 @@ Each format is a function from `ToolResult` to a JSON value and one line in `FOR
 (Acode NFR-020): a change that an existing client could stumble over raises the number in `Tool-Format`.
 
 Files: `parts.py` what several formats show; `tool_result.py` the default; `seeds.py` gomind, hpd, acode, compozy;
-`vendors.py` openai, anthropic, problem; `headers.py` the response headers.
+`vendors.py` openai, anthropic, mcp, problem; `headers.py` the response headers.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ FORMATS: Final[dict[str, Format]] = {
     "compozy": Format(seeds.compozy),
     "openai": Format(vendors.openai),
     "anthropic": Format(vendors.anthropic),
+    "mcp": Format(vendors.mcp),
     "problem": Format(vendors.problem, media_type="application/problem+json"),
 }
 

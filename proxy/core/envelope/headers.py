@@ -46,8 +46,17 @@ def retry_after(text: str) -> str:
 
 def repair_headers(repairs: Sequence[Repair]) -> Headers:
     """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs."""
-    entries = (f"{repair.rule};path={_path(format_pointer(repair.path))}" for repair in repairs)
-    return (("Tool-Repairs", _listed(entries, len(repairs))),) if repairs else ()
+    return _changes("Tool-Repairs", repairs)
+
+
+def correction_headers(corrections: Sequence[Repair]) -> Headers:
+    """`Tool-Corrections: semantic_retry;path=/amount, ...` likewise: the places that a model changed, by its layer."""
+    return _changes("Tool-Corrections", corrections)
+
+
+def _changes(name: str, made: Sequence[Repair]) -> Headers:
+    entries = (f"{change.rule};path={_path(format_pointer(change.path))}" for change in made)
+    return ((name, _listed(entries, len(made))),) if made else ()
 
 
 def warning_headers(warnings: Sequence[Violation]) -> Headers:

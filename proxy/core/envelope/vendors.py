@@ -1,10 +1,12 @@
-"""The formats of model vendors' tool messages, and RFC 9457 problem details for plain HTTP clients."""
+"""The formats of model vendors' tool messages, MCP's results, and RFC 9457 problem details for plain HTTP clients."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
 from proxy.core.envelope import parts
+from proxy.core.envelope.tool_result import error
 from proxy.core.model import JsonValue, ToolResult
 from proxy.core.sentence import compose
 
@@ -21,6 +23,23 @@ def anthropic(result: ToolResult) -> JsonValue:
         "tool_use_id": result.call.call_id,
         "content": compose(result),
         "is_error": True,
+    }
+
+
+# Where MCP lets anybody add something of his own (specification, "_meta": a prefix, a slash, a name).
+MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
+
+
+def mcp(result: ToolResult) -> dict[str, JsonValue]:
+    """MCP's `CallToolResult`: the sentence as text, the part for machines in `_meta`.
+
+    Never `structuredContent`: one SDK holds it against the tool's outputSchema and throws our text away, one framework
+    shows its model nothing else.
+    """
+    return {
+        "content": [{"type": "text", "text": compose(result)}],
+        "isError": True,
+        "_meta": {MCP_FEEDBACK: error(result)},
     }
 
 

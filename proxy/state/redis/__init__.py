@@ -46,6 +46,9 @@ class RedisRemote:
     def release(self, key: str) -> Future[int]:
         return self._lane.submit(operations.release(self._keys.count(key)))
 
+    def taken(self, key: str) -> Future[int]:
+        return self._lane.submit(operations.taken(self._keys.count(key)))
+
     def mark(self, key: str, ttl: float) -> Future[None]:
         return self._lane.submit(operations.mark(self._keys.mark(key), ttl))
 

@@ -119,6 +119,11 @@ def merge_used(key: bytes, change: int, ttl: float) -> Operation[None]:
     return Operation(scripts.MERGE_USED, key, (change, _milliseconds(ttl) if ttl else 0), _nothing)
 
 
+def taken(key: bytes) -> Operation[int]:
+    """How many slots of a call cap are used."""
+    return Operation(scripts.TAKEN, key, (), int)
+
+
 def mark(key: bytes, ttl: float) -> Operation[None]:
     """Remembers a fact."""
     return Operation(scripts.MARK, key, (_milliseconds(ttl),), _nothing)

@@ -101,6 +101,9 @@ return 0
 """
 )
 
+# -> slots used
+TAKEN = Script("return tonumber(redis.call('GET', KEYS[1]) or 0)")
+
 # change, ttl (0: the count's time runs on)
 MERGE_USED = Script(
     """

@@ -64,7 +64,7 @@ class Http1Upstream:
             due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits)
             connection = await self._begin(reader, head, request.body, self._settings.buffer, due)
-            return await self._reply(connection)
+            return await self._reply(connection, request)
         except Broken as broken:
             return broken.fault.of(self._settings.name)
 
@@ -84,7 +84,7 @@ class Http1Upstream:
             reader = AnswerReader(request.method, self._limits, bool(upgrade))
             if body is None:
                 connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
-                return await self._reply(connection)
+                return await self._reply(connection, request)
             connection = await self._begin(reader, head, b"", _AT_ONCE, due)
             return await self._uploading(connection, body, request)
         except Broken as broken:
@@ -106,7 +106,7 @@ class Http1Upstream:
             if connection.first:
                 raise Broken(connection.fault or UNAVAILABLE)
 
-    async def _reply(self, connection: Connection) -> UpstreamReply:
+    async def _reply(self, connection: Connection, request: UpstreamRequest) -> UpstreamReply:
         """The answer of the exchange under way."""
         try:
             await connection.ready()
@@ -120,7 +120,8 @@ class Http1Upstream:
             return UpstreamReply(reader.status, tuple(reader.headers), body)
         connection.set_due(math.inf)
         kind = Tunnel if reader.switched else AnswerStream
-        stream = kind(connection, self._settings.name, self._settings.idle_timeout, self._give_back)
+        silence = self._settings.idle_timeout if request.silence is None else request.silence
+        stream = kind(connection, self._settings.name, silence, self._give_back)
         return UpstreamReply(reader.status, tuple(reader.headers), stream)
 
     async def _uploading(
@@ -130,7 +131,7 @@ class Http1Upstream:
         connection.set_due(math.inf)
         upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
         try:
-            return await self._reply(connection)
+            return await self._reply(connection, request)
         except Broken:
             if upload.error is not None:
                 raise upload.error from None

@@ -1,0 +1,211 @@
+"""The MCP adapter: Streamable HTTP in both of its eras. Of all that flows by, only `tools/call` is a call. Pure.
+
+    decode    a POST whose message is `tools/call` becomes a call; everything else passes as it is
+    rewrite   the client's own bytes; what was repaired is spliced in, and nothing else moves
+    encode    a failed call is HTTP 200 with `isError: true`: a 4xx ends the whole run in three agent frameworks, and a
+              JSON-RPC error hides our text from the model in two (specification 2025-11-25, "Error Handling")
+
+What is no answer to a call (credentials, origins, a body that cannot be read) is told as HTTP tells it, with a JSON-RPC
+error as its body. A batch that calls a tool is refused as a whole: servers run every element of one, so an array must
+not be a way around the check, and no revision since 2025-06-18 has batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from proxy.adapters.base import CallShape
+from proxy.adapters.ladder import find_call_id, find_conversation
+from proxy.adapters.mcpheaders import disagreement
+from proxy.adapters.mcpmessage import SESSION_HEADER, Batch, Message, glimpse, read_message
+from proxy.core import codes
+from proxy.core.envelope import FORMATS
+from proxy.core.envelope.headers import failure_headers
+from proxy.core.envelope.parts import clean, message
+from proxy.core.jsonspan import span_at, spliced
+from proxy.core.jsontext import dumps, parse
+from proxy.core.model import (
+    ABSENT,
+    CheckedCall,
+    Conversation,
+    Document,
+    Failure,
+    Headers,
+    HttpReply,
+    JsonProblem,
+    JsonValue,
+    Passthrough,
+    RawRequest,
+    Repair,
+    ToolCall,
+    ToolResult,
+)
+from proxy.core.textrepair import read_document
+
+_ARGUMENTS: Final = ("params", "arguments")
+_NAME: Final = ("params", "name")
+# `arguments` may be left out where the tool needs none: that is a clean call and not an empty one.
+_NO_ARGUMENTS: Final = Document(b"{}", {})
+
+# What is refused before it is a call -> JSON-RPC's code (JSON-RPC 2.0 section 5.1; MCP 2026-07-28, "Error Codes").
+_RPC_CODES: Final = {codes.BAD_REQUEST: -32600, codes.HEADER_MISMATCH: -32020}
+_PARSE_ERROR: Final = -32700
+_INTERNAL_ERROR: Final = -32603
+# These are told by HTTP even where a call can be named: they are about who asks, not about the call.
+_ABOUT_THE_CLIENT: Final = frozenset(
+    {codes.TOKEN_REQUIRED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
+)
+_BATCH: Final = "A batch must not call tools: send each tools/call in a request of its own."
+
+
+class McpAdapter:
+    """Implements `Adapter` for routes with `protocol: mcp`."""
+
+    name = "mcp"
+
+    def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
+        """The call in a request; Passthrough for every other message, and for GET and DELETE."""
+        if request.method != "POST":
+            return Passthrough()
+        match read_message(request, shape.text):
+            case JsonProblem() as problem:
+                return _unreadable(request, shape, problem, fresh_id)
+            case Batch(may_pass):
+                return Passthrough() if may_pass else Failure(codes.BAD_REQUEST, _BATCH)
+            case found:
+                return decode_message(found, request, shape, fresh_id)
+
+    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
+        """The client's body, with repaired arguments and a repaired tool name in their places."""
+        if not checked.enforced:
+            return request.body
+        made = _with_arguments(_with_name(request.body, checked.call.tool), checked.arguments)
+        return request.body if made == request.body else made
+
+    def encode(
+        self,
+        result: ToolResult,
+        envelope: str,  # noqa: ARG002 - MCP has one
+        error_status: str,  # noqa: ARG002 - and its own rules for statuses
+        accept: str = "",
+        request: RawRequest | None = None,
+    ) -> HttpReply:
+        """A failed call as a result that says so; what is no call as an HTTP error."""
+        asked = glimpse(request) if request is not None and request.method == "POST" else None
+        headers = failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
+        if asked is None or not asked.is_call or asked.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
+            return _refusal(result, asked, request, headers)
+        answer = result_message(asked, FORMATS["mcp"].build(result))
+        return sent_back(answer, asked, request, accept, headers)
+
+
+def decode_message(
+    found: Message, request: RawRequest, shape: CallShape, fresh_id: str
+) -> ToolCall | Passthrough | Failure:
+    """What a readable message asks for."""
+    if wrong := disagreement(request, found):
+        return Failure(codes.HEADER_MISMATCH, wrong)
+    if not found.is_call:
+        return Passthrough()
+    name, arguments = found.param("name"), found.param("arguments")
+    named = ToolCall(
+        name if isinstance(name, str) else "",
+        _NO_ARGUMENTS,
+        find_call_id(request, ("id",), {"id": found.id}, fresh_id),
+        _conversation(found, request, shape),
+    )
+    if arguments is ABSENT:
+        return named
+    start, end = span_at(request.body, _ARGUMENTS)
+    return replace(named, arguments=_arguments(request.body[start:end], arguments, shape))
+
+
+def _arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
+    """The arguments with their bytes. JSON in a string is the repair rule's affair (`parse_json_string`), unless its
+    text has to be mended first."""
+    if isinstance(value, str) and shape.text_repairs:
+        inner = read_document(value.encode("utf-8", "surrogatepass"), shape.text, shape.text_repairs)
+        if isinstance(inner, Document) and inner.repairs and isinstance(inner.value, dict):
+            return Document(inner.text, inner.value, (Repair("parse_json_string", ()), *inner.repairs))
+    return Document(text, value)
+
+
+def _unreadable(request: RawRequest, shape: CallShape, problem: JsonProblem, fresh_id: str) -> ToolCall | Failure:
+    """A body that two parsers could read differently goes no further; its model hears of it where a call is named."""
+    seen = glimpse(request)
+    if seen is None or not seen.is_call or seen.id is ABSENT:
+        return Failure(codes.BAD_REQUEST, f"The body is no JSON-RPC message: {problem.reason}.")
+    name = seen.param("name")
+    call_id = find_call_id(request, ("id",), {"id": seen.id}, fresh_id)
+    conversation = _conversation(seen, request, shape)
+    return ToolCall(name if isinstance(name, str) else "", problem, call_id, conversation, request.body)
+
+
+def _conversation(found: Message, request: RawRequest, shape: CallShape) -> Conversation:
+    """The conversation of a message. A trace may be told in `_meta`; a session id means nothing since 2026-07-28."""
+    headers = request.headers
+    if found.modern:
+        headers = tuple(field for field in headers if field[0] != SESSION_HEADER)
+    traced = found.meta.get("traceparent")
+    if isinstance(traced, str) and request.header("traceparent") is None:
+        headers = (*headers, ("traceparent", traced))
+    seen = request if headers is request.headers else replace(request, headers=headers)
+    return find_conversation(seen, shape.ladder, found.params)
+
+
+def _with_name(text: bytes, tool: str) -> bytes:
+    """The body, calling `tool`."""
+    try:
+        start, end = span_at(text, _NAME)
+    except LookupError:
+        return text
+    return text if parse(text[start:end]) == tool else text[:start] + dumps(tool) + text[end:]
+
+
+def _with_arguments(text: bytes, arguments: bytes) -> bytes:
+    """The body with these arguments; as it is where it had none and needs none."""
+    try:
+        span_at(text, _ARGUMENTS)
+    except LookupError:
+        if arguments == _NO_ARGUMENTS.text:
+            return text
+    return spliced(text, _ARGUMENTS, arguments)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+def result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete."""
+    told = {"resultType": "complete", **result} if asked.modern else result
+    return {"jsonrpc": "2.0", "id": asked.id, "result": told}
+
+
+def sent_back(
+    answer: dict[str, JsonValue], asked: Message, request: RawRequest | None, accept: str, headers: Headers = ()
+) -> HttpReply:
+    """An answer of ours: as JSON unless the client takes only events. Old clients get their own session id back."""
+    body = dumps(clean(answer))
+    session = request.header(SESSION_HEADER) if request is not None and not asked.modern else None
+    if session is not None:
+        headers = (*headers, ("Mcp-Session-Id", session))
+    if _takes_json(accept):
+        return HttpReply(200, headers, body)
+    kept = tuple(field for field in headers if field[0] != "Content-Type")
+    return HttpReply(200, (("Content-Type", "text/event-stream"), *kept), b"event: message\ndata: " + body + b"\n\n")
+
+
+def _takes_json(accept: str) -> bool:
+    wanted = accept.lower()
+    return "text/event-stream" not in wanted or "application/json" in wanted or "*/*" in wanted
+
+
+def _refusal(result: ToolResult, asked: Message | None, request: RawRequest | None, headers: Headers) -> HttpReply:
+    """What is no call's answer: HTTP's status, and a JSON-RPC error under the id where there is one."""
+    failure = result.failure
+    code = _RPC_CODES.get(failure.code, _INTERNAL_ERROR)
+    if failure.code is codes.BAD_REQUEST and request is not None and isinstance(parse(request.body), JsonProblem):
+        code = _PARSE_ERROR
+    error = {"code": code, "message": message(result)}
+    named = asked.id if asked is not None and asked.id is not ABSENT else None
+    body = {"jsonrpc": "2.0", "id": named, "error": error}
+    return HttpReply(failure.http_status, headers, dumps(clean(body)))

@@ -1,0 +1,109 @@
+"""What an MCP client posts: one JSON-RPC message (or, in old revisions, a batch), and the revision it speaks. Pure.
+
+Two eras of the protocol are on the wire at once, and one TCP connection can carry both while a client tries which one
+its server knows; so the era is a property of each message: 2026-07-28 and later name their revision in the header
+`MCP-Protocol-Version` and in `_meta`, everything else is of the old kind (`initialize`, sessions).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.jsontext import LosslessFloat, TextLimits, parse
+from proxy.core.model import ABSENT, JsonProblem, JsonValue, RawRequest
+
+CALL: Final = "tools/call"
+LIST: Final = "tools/list"
+VERSION_HEADER: Final = "mcp-protocol-version"
+VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+SESSION_HEADER: Final = "mcp-session-id"
+
+# The first revision without sessions (specification 2026-07-28, changelog). Revisions are dates, so they compare.
+_MODERN: Final = "2026-07-28"
+_REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `id` is `ABSENT` for a notification and for one that no answer could name; `params` may be anything.
+
+    `revision` is the one it names, '' where it names none; `modern`: 2026-07-28 or later.
+    """
+
+    id: JsonValue
+    method: str
+    params: JsonValue = field(default=ABSENT, repr=False)
+    revision: str = ""
+
+    @property
+    def modern(self) -> bool:
+        """Whether it belongs to the revisions without sessions."""
+        return self.revision >= _MODERN
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it calls a tool."""
+        return self.method == CALL
+
+    def param(self, name: str) -> JsonValue:
+        """A member of `params`, `ABSENT` where there is none."""
+        return self.params.get(name, ABSENT) if isinstance(self.params, dict) else ABSENT
+
+    @property
+    def meta(self) -> dict[str, JsonValue]:
+        """The message's `_meta`."""
+        found = self.param("_meta")
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several messages in one body (revision 2025-03-26). `may_pass`: none of them calls a tool."""
+
+    may_pass: bool
+
+
+def read_message(request: RawRequest, limits: TextLimits) -> Message | Batch | JsonProblem:
+    """What a POST carries, or why its body cannot be read. Never raises."""
+    value = parse(request.body, limits)
+    if isinstance(value, JsonProblem):
+        return value
+    if isinstance(value, list):
+        return Batch(all(isinstance(item, dict) and item.get("method") != CALL for item in value))
+    return _message(value, request) if isinstance(value, dict) else JsonProblem("not a JSON-RPC message", 1, 1)
+
+
+def glimpse(request: RawRequest) -> Message | None:
+    """What an unreadable body seems to be: enough to answer it under its id, never enough to send it on.
+
+    For bodies that `read_message` refuses although a lenient reader takes them (duplicate keys, too much depth).
+    """
+    value = parse(request.body)
+    if isinstance(value, JsonProblem):
+        try:
+            value = json.loads(request.body)
+        except (ValueError, RecursionError):
+            return None
+    return _message(value, request) if isinstance(value, dict) else None
+
+
+def _message(value: dict[str, JsonValue], request: RawRequest) -> Message:
+    method, params = value.get("method"), value.get("params", ABSENT)
+    return Message(_id(value), method if isinstance(method, str) else "", params, _revision(request, params))
+
+
+def _id(value: dict[str, JsonValue]) -> JsonValue:
+    """A JSON-RPC id as it came: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null)."""
+    found = value.get("id", ABSENT)
+    is_id = isinstance(found, str | int | LosslessFloat) and not isinstance(found, bool)
+    return found if is_id else ABSENT
+
+
+def _revision(request: RawRequest, params: JsonValue) -> str:
+    """The later one of those that header and `_meta` name; where they differ, a message is refused for it."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    said = (request.header(VERSION_HEADER), meta.get(VERSION_META) if isinstance(meta, dict) else None)
+    return max((one for one in said if isinstance(one, str) and _REVISION.fullmatch(one)), default="")

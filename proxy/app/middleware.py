@@ -1,0 +1,34 @@
+"""The hooks of a config, loaded and in a chain. What cannot be loaded is a mistake of the config, with its line."""
+
+from __future__ import annotations
+
+from proxy.config.load import Loaded
+from proxy.config.mistakes import ConfigError, Mistake
+from proxy.config.model import HookEntry
+from proxy.hooks import HookChain, HookMistake, find_hook, load_hook
+from proxy.interfaces import Clock
+from proxy.telemetry.logs import Log
+
+
+def hooks_of(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
+    """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
+    made, mistakes = [], []
+    for entry in loaded.config.hooks:
+        hook = load_hook(entry.use, entry.settings, entry.timeout, strict=entry.on_failure == "refuse")
+        if isinstance(hook, HookMistake):
+            mistakes.append(_mistake(loaded, entry, hook))
+        else:
+            made.append(hook)
+    if mistakes:
+        raise ConfigError(mistakes)
+    return HookChain(made, log.hook_failed, clock.now) if made else None
+
+
+def check_hooks(loaded: Loaded) -> list[Mistake]:
+    """What is wrong with a config's hooks, as far as that can be told without making any."""
+    found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
+    return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookMistake)]
+
+
+def _mistake(loaded: Loaded, entry: HookEntry, found: HookMistake) -> Mistake:
+    return Mistake(str(loaded.files[0]), *entry.at, "hooks", found.message, found.hint)

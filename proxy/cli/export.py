@@ -1,0 +1,59 @@
+"""`export --format F`: the tools of a config as OpenAI, Anthropic, Gemini or MCP take them, as a JSON list."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+EPILOG: Final = """\
+examples:
+  toolcall-proxy export --config config.yaml --format openai > tools.json
+  toolcall-proxy export --config config.yaml --format gemini --tool weather
+
+The list goes to standard output. What a vendor's dialect cannot say goes to standard error, a line for each loss; the
+proxy judges by the whole schema all the same (docs/guidance.md).
+
+exit codes: 0 printed, 1 printed without tools that cannot be exported, 2 the config or the tool is wrong
+"""
+
+FORMATS: Final = ("openai", "anthropic", "gemini", "mcp")
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "export",
+        help="your tools as OpenAI, Anthropic, Gemini or MCP definitions",
+        description="Prints the tools of a config as one vendor's API takes them.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
+    verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="whose format")
+    verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exports `args.tool` (default: every tool) of `args.config` and gives the exit code."""
+    from proxy.cli.catalogue import tools_of
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
+    from proxy.core.export import export
+    from proxy.core.jsontext import dumps
+
+    try:
+        config = load(args.config, os.environ).config
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = tools_of(config, args.tool)
+    if isinstance(found, str):
+        print(f"export: {found}", file=sys.stderr)
+        return 2
+    exported = export({name: policy for name, (_, policy) in found.items()}, args.format)
+    print("[\n" + ",\n".join(dumps(tool).decode() for tool in exported.tools) + "\n]")  # a tool per line, numbers exact
+    for loss in exported.losses:
+        print(loss, file=sys.stderr)
+    return 1 if exported.left_out else 0

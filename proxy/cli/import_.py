@@ -1,0 +1,160 @@
+"""`toolcall-proxy import openapi URL|FILE`, `import mcp URL`: writes a config and schemas for tools that exist already.
+
+Nothing that exists is written over unless `--force` says so. What could not be taken is named, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from proxy.core.model import Headers
+    from proxy.importing.harvest import Harvest
+
+EXIT_NOTHING: Final = 1
+EXIT_PROBLEM: Final = 2
+
+_EPILOG: Final = """\
+examples:
+  toolcall-proxy import openapi http://127.0.0.1:8000/openapi.json --into proxy
+  toolcall-proxy import openapi petstore.yaml --upstream http://127.0.0.1:9000 --only 'add*'
+  toolcall-proxy import mcp http://127.0.0.1:8000/mcp --header "Authorization: Bearer $TOKEN"
+
+The config that is written is a config like any other: edit it, check it, serve it (docs/import.md).
+exit codes: 0 written, 1 the source has nothing to judge, 2 it could not be read or written
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Describes the verb and its arguments."""
+    verb = subparsers.add_parser(
+        "import",
+        help="write a config for tools that describe themselves",
+        description="Reads an OpenAPI description, or an MCP server's list of tools, and writes config.yaml, a schema "
+        "for each tool below schemas/, and imported.json, which `check --live` compares with.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
+    openapi = kinds.add_parser("openapi", help="FastAPI, mcpo, anything with an OpenAPI description")
+    openapi.add_argument("source", metavar="URL|FILE", help="the description, JSON or YAML")
+    openapi.add_argument("--upstream", metavar="URL", default="", help="where the tools run, if it does not say so")
+    openapi.add_argument(
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
+    )
+    openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
+    _common(openapi)
+    mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
+    mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
+    _common(mcp)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--header",
+        metavar="'NAME: VALUE'",
+        type=header,
+        action="append",
+        default=[],
+        help="send this header with the question; it is written nowhere",
+    )
+
+
+def header(text: str) -> tuple[str, str]:
+    """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
+        raise argparse.ArgumentTypeError("a header is 'Name: value'")
+    return name.strip().lower(), value.strip()
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads, writes, checks what was written; gives the exit code."""
+    from proxy.importing.files import CONFIG, files_of, write_files
+    from proxy.importing.harvest import ImportProblem
+
+    try:
+        harvest = asyncio.run(_harvest(args, tuple(args.header)))
+        if not harvest.tools:
+            print("\n".join(told(harvest)))
+            print("import: nothing here can be judged: nothing is written", file=sys.stderr)
+            return EXIT_NOTHING
+        written = write_files(args.into, files_of(_as_seen_from(args.into, harvest)), force=args.force)
+    except ImportProblem as problem:
+        print(f"import: {problem}", file=sys.stderr)
+        return EXIT_PROBLEM
+    print("\n".join(told(harvest)))
+    print(f"\nwrote {', '.join(_wrote(written))}")
+    return _checked(args.into / CONFIG)
+
+
+async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
+    from proxy.importing.mcp import read_mcp
+    from proxy.importing.openapi import Choice
+    from proxy.importing.reading import read_openapi
+
+    if args.kind == "mcp":
+        return await read_mcp(args.source, headers)
+    return await read_openapi(args.source, Choice(tuple(args.only), args.relay, args.upstream), headers)
+
+
+def _as_seen_from(folder: Path, harvest: Harvest) -> Harvest:
+    """The path of a file as `check --live` will look for it: from the config's folder."""
+    from proxy.importing.reading import is_url
+
+    return harvest if is_url(harvest.source) else replace(harvest, source=os.path.relpath(harvest.source, folder))
+
+
+def told(harvest: Harvest) -> Iterator[str]:
+    """What was found, in lines: judged, relayed, left out, and what is worth knowing."""
+    yield f"{harvest.source.partition('?')[0]}: {harvest.about}"
+    yield from _table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
+    yield from _table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
+    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
+    yield from _table("left out", left)
+    notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
+    yield from (f"note: {note}" for note in (*harvest.notes, *notes))
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"{title} ({len(rows)}):"
+    width = min(max(len(left) for left, _ in rows), 50)
+    yield from (f"  {left:<{width}}  {right}" if left else f"  {right}" for left, right in rows)
+
+
+def _wrote(paths: list[Path]) -> Iterator[str]:
+    from proxy.importing.files import SCHEMAS
+
+    schemas = [path for path in paths if path.parent.name == SCHEMAS]
+    yield str(paths[0])
+    yield f"{len(schemas)} schema{'s' * (len(schemas) != 1)} below {schemas[0].parent}"
+    yield str(paths[-1])
+
+
+def _checked(config: Path) -> int:
+    """Reads back what was written, as `serve` will."""
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
+
+    try:
+        load(config, os.environ)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return EXIT_PROBLEM
+    print(f"next: toolcall-proxy serve {config}")
+    return 0

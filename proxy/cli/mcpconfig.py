@@ -1,0 +1,32 @@
+"""`serve --mcp URL`: the config of one MCP server, for whoever has written none. Its tools are learned while serving."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+_NAME: Final = "mcp.yaml"
+
+
+def mcp_config(url: str) -> str:
+    """A config (YAML) with one route to the MCP server at `url`, below the path that the server has."""
+    parts = urlsplit(url)
+    origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path or "/"
+    return f"""\
+version: 1
+upstreams:
+  mcp: {{url: {json.dumps(origin)}}}
+routes:
+  - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp}}
+"""
+
+
+def made_mcp_config(url: str, kept: ExitStack) -> Path:
+    """The same as a file that lasts as long as `kept`."""
+    path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / _NAME
+    path.write_text(mcp_config(url), encoding="utf-8")
+    return path

@@ -1,0 +1,185 @@
+"""What the config says of corrections: the section `correction` (the endpoint) and the policy key `correct` (who may).
+
+Prompts are read and their placeholders checked here, so that a prompt that cannot be filled in is a mistake of the
+config and no surprise while serving; and so that a reload notices when one is edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from proxy.config.context import Context
+from proxy.config.mistakes import did_you_mean, one_of
+from proxy.config.model import RouteEntry, Upstream
+from proxy.config.secrets import as_written, reveal
+from proxy.config.source import Files
+from proxy.config.units import seconds, size, switch
+from proxy.core.correction import (
+    NEEDED,
+    PLACEHOLDERS,
+    CorrectionBudget,
+    CorrectionPolicy,
+    CorrectionSettings,
+    DebugStore,
+    Layer,
+    Scope,
+    TrajectoryLimits,
+    placeholders,
+)
+from proxy.core.jsontext import as_decimal
+from proxy.core.model import JsonValue, Pointer
+
+Written = Mapping[str, JsonValue]
+
+_SECTION: Final = "correction"
+_POLICY: Final = "correct"
+
+
+def _made(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for the keys that are written, each read its way."""
+    return {key: read(value[key]) for key, read in fields.items() if key in value}
+
+
+# --- the policy key ---------------------------------------------------------------------------------------------------
+def correction_policy(value: Written) -> CorrectionPolicy:
+    """Which corrections a tool's calls may get."""
+    fields = {
+        "validation_feedback": switch,
+        "semantic_retry": switch,
+        "max_attempts": int,
+        "trajectory": switch,
+        "independent_steps": switch,
+        "scope": Scope,
+    }
+    return CorrectionPolicy(**_made(value, fields))
+
+
+def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
+    """Reports corrections that are switched on without an endpoint, and notes switches that come to nothing."""
+    if _SECTION not in context.structure.value:
+        for path, written in _places(context):
+            if any(switch(written.get(layer.value, False)) for layer in Layer):
+                hint = f"say whom to ask: `{_SECTION}: {{upstream: NAME, model: NAME}}`"
+                context.mistake(path, f"there is no section `{_SECTION}`", hint, key=True)
+    for entry in entries:
+        for name, tool in entry.tools.items():
+            if note := _void(tool.policy.correction):
+                context.notes.append(f"route {entry.name!r}: tool {name!r}: {note}")
+
+
+def _places(context: Context) -> Iterator[tuple[Pointer, Written]]:
+    """Everywhere that `correct` is written."""
+    routes = context.structure.value.get("routes")
+    steps = routes if isinstance(routes, dict) else range(len(routes)) if isinstance(routes, list) else ()
+    holders: list[Pointer] = [("defaults",), *(("tools", name) for name in context.mapping("tools"))]
+    for step in steps:
+        listed = context.mapping("routes", step, "mcp", "tools")
+        holders += [("routes", step), *(("routes", step, "mcp", "tools", name) for name in listed)]
+    for holder in holders:
+        if written := context.mapping(*holder, _POLICY):
+            yield (*holder, _POLICY), written
+
+
+def _void(policy: CorrectionPolicy) -> str:
+    if policy.trajectory and not policy.semantic_retry:
+        return "correct.trajectory has no effect without semantic_retry"
+    if policy.semantic_retry and not policy.independent_steps and not policy.trajectory:
+        return "correct.semantic_retry is never asked: independent_steps is off and no trajectory is kept"
+    return ""
+
+
+# --- the section ------------------------------------------------------------------------------------------------------
+def read_correction(context: Context, files: Files, upstreams: Mapping[str, Upstream]) -> CorrectionSettings | None:
+    """The endpoint, or None where there is none or it is wrong."""
+    written = context.mapping(_SECTION)
+    if "upstream" not in written or "model" not in written:
+        return None
+    name, known = reveal(written["upstream"]), context.names("upstreams")
+    prompts = _prompts(context, files, written.get("prompts", {}))
+    if name not in known:
+        hint = did_you_mean(name, known) or (f"known: {one_of(known)}" if known else "add it under `upstreams`")
+        context.mistake((_SECTION, "upstream"), f"unknown upstream {name!r}", hint)
+    if name not in upstreams:
+        return None
+    made = _made(
+        written,
+        {
+            "path": reveal,
+            "body": _revealed,
+            "temperature": _number,
+            "max_tokens": int,
+            "timeout": seconds,
+            "deadline": seconds,
+            "concurrency": int,
+            "max_corrections": int,
+            "max_answer": size,
+            "budget": lambda value: CorrectionBudget(**value),
+            "trajectory": _trajectory,
+            "query": lambda value: tuple(map(_source, value)),
+            "debug": lambda value: _debug(context, value),
+        },
+    )
+    headers = tuple((key, reveal(value)) for key, value in upstreams[name].headers.set)
+    return CorrectionSettings(name, reveal(written["model"]), headers=headers, prompts=prompts, **made)
+
+
+def _number(value: JsonValue) -> float:
+    return float(as_decimal(value))
+
+
+def _trajectory(value: Written) -> TrajectoryLimits:
+    return TrajectoryLimits(**_made(value, {"steps": int, "max_chars": int, "conversations": int, "ttl": seconds}))
+
+
+def _debug(context: Context, value: Written) -> DebugStore:
+    path = (context.folder / reveal(value["file"])).absolute()
+    return DebugStore(str(path), **_made(value, {"max_size": size}))
+
+
+def _source(value: Written) -> tuple[str, str]:
+    (kind, name), *_ = value.items()
+    text = reveal(name)
+    return kind, text.lower() if kind == "header" else text
+
+
+def _revealed(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _revealed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_revealed(item) for item in value]
+    return reveal(value) if isinstance(value, str) else value
+
+
+# --- prompts ----------------------------------------------------------------------------------------------------------
+def _prompts(context: Context, files: Files, written: Written) -> dict[Layer, str]:
+    """The operator's own prompts; each that cannot be read or filled in is reported."""
+    found: dict[Layer, str] = {}
+    for layer in Layer:
+        if layer.value not in written:
+            continue
+        at = (_SECTION, "prompts", layer.value)
+        name = written[layer.value]
+        try:
+            text = files.text(context.folder / reveal(name)).decode()
+        except (OSError, ValueError) as error:
+            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _reason(error)
+            hint = "paths start at the config file's folder"
+            context.mistake(at, f"cannot read {as_written(name)}: {reason}", hint)
+            continue
+        _check_prompt(context, at, text, layer)
+        found[layer] = text
+    return found
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _check_prompt(context: Context, at: Pointer, text: str, layer: Layer) -> None:
+    held = placeholders(text)
+    for name in sorted(held - PLACEHOLDERS.keys()):
+        hint = did_you_mean(name, tuple(PLACEHOLDERS)) or f"known: {one_of(tuple(PLACEHOLDERS))}"
+        context.mistake(at, f"the prompt holds {{{{{name[:60]}}}}}, which nothing fills in", hint)
+    for name in sorted(NEEDED[layer] - held):
+        context.mistake(at, f"the prompt has no {{{{{name}}}}}", f"add it: {PLACEHOLDERS[name]}")

@@ -1,0 +1,41 @@
+"""The header `traceparent` (W3C Trace Context, level 1 with the random flag of level 2): read and written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+# Section 3.2: version, trace id, parent id, flags. Version ff and ids of zeros alone are invalid; version 00 ends after
+# the flags, a later one may go on behind another dash.
+_TRACEPARENT: Final = re.compile(
+    r"00-(?P<ids>{ids})|(?!00|ff)[0-9a-f]{{2}}-(?P<later>{ids})(?:-.*)?".format(
+        ids=r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+    )
+)
+SAMPLED: Final = 0x01
+# The trace id's last 7 bytes are random: whoever goes on with the trace has to say so too (level 2, section 3.2.2.5).
+RANDOM: Final = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a request was sent as part of: ids as lower-case hexadecimal digits."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def read(traceparent: str | None) -> Parent | None:
+    """The parent that a header names; None where it is missing or malformed."""
+    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
+    if found is None:
+        return None
+    trace_id, span_id, flags = (found["ids"] or found["later"]).split("-")
+    return Parent(trace_id, span_id, int(flags, 16))
+
+
+def written(trace_id: str, span_id: str, flags: int) -> str:
+    """The header for a request that is sent as part of a span."""
+    return f"00-{trace_id}-{span_id}-{flags:02x}"

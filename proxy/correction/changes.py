@@ -1,0 +1,90 @@
+"""Arguments on their way to a model and back: secrets stay here, and what did not fail stays as it was. Pure.
+
+    shown(value)                what the prompt holds: the arguments with every secret masked
+    restored(answer, ...)       the answer with our own values wherever it only repeats what was shown
+    changed(before, after)      the places that differ
+    out_of_scope(...)           those of them that the failure does not name
+
+A value that is repeated keeps its own text: `1.10` stays `1.10`, also where the model writes 1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proxy.core.jsontext import equal, walk
+from proxy.core.model import ABSENT, FeedbackLimits, JsonValue, Pointer
+from proxy.core.preview import is_secret_path
+from proxy.core.secrets import MASK, mask
+
+
+def shown(value: JsonValue, limits: FeedbackLimits, path: Pointer = ()) -> JsonValue:
+    """A copy without secrets: what has a secret name, and texts that look like a credential. Nothing is cut."""
+    if value is not None and path and is_secret_path(path[-1:], limits):
+        return MASK
+    if isinstance(value, dict):
+        return {mask(key): shown(item, limits, (key,)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shown(item, limits) for item in value]
+    return mask(value) if isinstance(value, str) else value
+
+
+def restored(answer: JsonValue, was_shown: JsonValue, original: JsonValue) -> JsonValue:
+    """The answer with the original in the place of everything that it repeats as it was shown."""
+    if equal(answer, was_shown):
+        return original
+    if isinstance(answer, dict) and isinstance(was_shown, dict) and isinstance(original, dict):
+        kept = {mask(key): key for key in original}
+        return {
+            kept.get(key, key): restored(item, was_shown[key], original[kept[key]]) if key in kept else item
+            for key, item in answer.items()
+        }
+    if isinstance(answer, list) and isinstance(was_shown, list) and isinstance(original, list):
+        pairs = list(zip(answer, was_shown, original, strict=False))
+        return [restored(*each) for each in pairs] + answer[len(pairs) :]
+    return answer
+
+
+def laid_over(arguments: JsonValue, changes: JsonValue) -> JsonValue:
+    """The arguments with the changed ones exchanged or added; objects inside are laid over one another as well."""
+    if not isinstance(arguments, dict) or not isinstance(changes, dict):
+        return changes
+    return {**arguments, **{key: laid_over(arguments.get(key), item) for key, item in changes.items()}}
+
+
+def changed(before: JsonValue, after: JsonValue, path: Pointer = ()) -> list[Pointer]:
+    """The places where two values differ, each as deep as it goes."""
+    return list(_changed(before, after, path))
+
+
+def _changed(before: JsonValue, after: JsonValue, path: Pointer) -> Iterator[Pointer]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {**before, **after}:
+            yield from _changed(before.get(key, ABSENT), after.get(key, ABSENT), (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, pair in enumerate(zip(before, after, strict=True)):
+            yield from _changed(*pair, (*path, index))
+    elif before is ABSENT or after is ABSENT:
+        if before is not after:
+            yield path
+    elif not equal(before, after):
+        yield path
+
+
+def out_of_scope(paths: list[Pointer], failing: list[tuple[str, ...]]) -> list[Pointer]:
+    """The changed places that stand neither at nor below one of `failing`; none where that is empty."""
+    if not failing:
+        return []
+    return [path for path in paths if not any(tuple(map(str, path))[: len(place)] == place for place in failing)]
+
+
+def holds_mask(value: JsonValue, path: Pointer) -> bool:
+    """Whether a masked secret stands at a changed place: the model moved what it was not shown."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(step, ABSENT)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return False
+    return any(isinstance(item, str) and MASK in item for item in walk(value))

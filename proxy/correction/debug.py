@@ -1,0 +1,55 @@
+"""Whole prompts and answers in a file, for who has to find out why a correction went wrong (GoMind's debug store).
+
+JSON Lines, readable by the owner alone (0600), bounded: once the file is half of `max_size` it becomes `<file>.1`, in
+the place of the one before. There are no secrets in what it is given, but argument values and tools' answers are, which
+is why it is off unless the config names a file. A file that cannot be written costs no call anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from proxy.core.correction import DebugStore
+from proxy.core.jsontext import dumps
+from proxy.core.model import JsonValue
+
+# Append only, never through a link that somebody put there, never handed on to a child process.
+_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODE: Final = 0o600
+
+
+class DebugLog:
+    """Writes entries to a file, one after the other. `report` is told of an entry that could not be written."""
+
+    def __init__(self, store: DebugStore, report: Callable[[OSError], None]) -> None:
+        self._path = Path(store.file)
+        self._half = store.max_size // 2
+        self._report = report
+        self._turn = asyncio.Lock()
+
+    async def add(self, entry: dict[str, JsonValue]) -> None:
+        """Writes one entry; what is longer than half of the file is left out, and said so."""
+        line = dumps(entry) + b"\n"
+        if len(line) > self._half:
+            line = dumps({"at": entry.get("at"), "left_out_bytes": len(line)}) + b"\n"
+        async with self._turn:
+            try:
+                await asyncio.to_thread(self._append, line)
+            except OSError as error:
+                self._report(error)
+
+    def _append(self, line: bytes) -> None:
+        handle = os.open(self._path, _FLAGS, _MODE)
+        try:
+            full = os.fstat(handle).st_size + len(line) > self._half
+            if not full:
+                os.write(handle, line)
+        finally:
+            os.close(handle)
+        if full:
+            self._path.replace(f"{self._path}.1")
+            self._append(line)

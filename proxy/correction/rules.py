@@ -1,0 +1,142 @@
+"""When a layer is asked, and what its verdict leads to: the decision tables of the seeds, as data. Pure.
+
+    ACTIVATION   HTTP status -> whether other arguments can help (GoMind, "When Semantic Retry Activates")
+    MATRIX       (should_retry, changes, is_transient_error) -> what to do ("Decision Matrix")
+
+Where the seeds would call a tool a second time although the first call may have run, we do not (contract section 7):
+a 503 is asked about for idempotent tools alone, and the same payload goes out again only where the rules of resends
+would have allowed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from proxy.core import codes, contract
+from proxy.core.codes import STATUS_OF_CATEGORY, Category, Severity
+from proxy.core.correction import Layer
+from proxy.core.explain import violations
+from proxy.core.model import Executed, Failure, JsonValue
+from proxy.core.policy import ToolPolicy
+
+
+class Why(StrEnum):
+    """Whether other arguments can help, by status."""
+
+    ARGUMENTS = "arguments"  # the tool refused the arguments: it has not run
+    CREDENTIALS = "credentials"  # no arguments mend those
+    WAITING = "waiting"  # resends wait, a model cannot
+    TRANSIENT = "transient"  # only where the tool says what happened, and may be called twice
+    SERVER = "server"  # the resends' affair
+
+
+ACTIVATION: Final[Mapping[int, Why]] = {
+    400: Why.ARGUMENTS,
+    404: Why.ARGUMENTS,
+    409: Why.ARGUMENTS,
+    422: Why.ARGUMENTS,
+    401: Why.CREDENTIALS,
+    403: Why.CREDENTIALS,
+    429: Why.WAITING,
+    503: Why.TRANSIENT,
+    500: Why.SERVER,
+    502: Why.SERVER,
+    504: Why.SERVER,
+}
+
+
+class Action(StrEnum):
+    """What a verdict leads to."""
+
+    CHANGE = "change"  # call with the changed arguments
+    AGAIN = "again"  # call with the same arguments at once
+    BACK_OFF = "back_off"  # the same, after a pause
+    STOP = "stop"
+
+
+# (should_retry, there are changes, is_transient_error)
+MATRIX: Final[Mapping[tuple[bool, bool, bool], Action]] = {
+    (True, True, True): Action.CHANGE,
+    (True, True, False): Action.CHANGE,
+    (True, False, True): Action.AGAIN,
+    (True, False, False): Action.AGAIN,
+    (False, True, True): Action.BACK_OFF,
+    (False, False, True): Action.BACK_OFF,
+    (False, True, False): Action.STOP,
+    (False, False, False): Action.STOP,
+}
+
+
+def status_of(failure: Failure) -> int:
+    """The status a failure stands for; an error inside a success has that of its category."""
+    status = failure.http_status
+    return status if status >= 400 else STATUS_OF_CATEGORY[failure.code.category]
+
+
+def is_tools(failure: Failure) -> bool:
+    """Whether the tool answered, and this is what it said."""
+    return "upstream_status" in failure.details
+
+
+def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) -> bool:
+    """Whether a layer is asked about a failure. `independent`: no earlier result of the conversation is known."""
+    if not policy.correction.wants(layer) or not (is_tools(failure) or failure.code is codes.INVALID_ARGUMENTS):
+        return False
+    if layer is Layer.VALIDATION_FEEDBACK:
+        return _about_arguments(failure) and contract.raises_attempt(failure)
+    if independent and not policy.correction.independent_steps:
+        return False
+    if ACTIVATION.get(status_of(failure)) is Why.TRANSIENT:
+        return failure.retryable is not None and policy.resend.idempotent
+    return _about_arguments(failure)
+
+
+def _about_arguments(failure: Failure) -> bool:
+    """`retryable: false` on a 4xx is the tool's last word (GoMind, "Retry Decision Matrix")."""
+    return ACTIVATION.get(status_of(failure)) is Why.ARGUMENTS and failure.may_retry and not may_have_run(failure)
+
+
+# Failures of ours that come before anything is sent.
+_BEFORE_SENDING: Final = frozenset(
+    code.name
+    for code in (
+        codes.INVALID_ARGUMENTS,
+        codes.CONTAINER_INVOCATION,
+        codes.CONTAINER_NOT_EXPANDED,
+        codes.CALL_CAP_EXCEEDED,
+        codes.CALL_NOT_ALLOWED,
+        codes.HOOK_FAILED,
+    )
+)
+
+
+def may_have_run(failure: Failure) -> bool:
+    """Whether a failed call may have done its work: then nobody may be told that it was only refused."""
+    executed = failure.details.get("executed")
+    if executed is not None:
+        return executed != Executed.NO
+    if not is_tools(failure):
+        return failure.code.name not in _BEFORE_SENDING
+    return failure.http_status >= 500 or failure.code.category is Category.SERVICE_ERROR
+
+
+def may_go_again(failure: Failure, policy: ToolPolicy, resent: int) -> bool:
+    """Whether the same payload may be sent once more on a model's word. Where the tool had not said `retryable: false`
+    the resends have done so already, as often as they may."""
+    return is_tools(failure) and policy.resend.idempotent and policy.resend.max_resends > resent
+
+
+def is_type_error(failure: Failure) -> bool:
+    """Whether a value of the wrong type is among what is wrong (the seeds' `type_error`)."""
+    return any(violation.code is codes.TYPE_MISMATCH for violation in failure.violations)
+
+
+def failing_places(failure: Failure, policy: ToolPolicy, arguments: JsonValue) -> list[tuple[str, ...]]:
+    """The places that a failure names, in text, and those where the arguments break the schema by themselves: what a
+    repair rule would have mended is not among the failure's, and yet nobody has to repeat it."""
+    errors = [item.path for item in failure.violations if item.severity is Severity.ERROR]
+    if errors and policy.check is not None and not policy.check.accepts(arguments):
+        errors += [broken.path for broken in violations(policy.check, arguments, ())]
+    return [tuple(map(str, path)) for path in errors]

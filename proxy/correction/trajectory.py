@@ -1,0 +1,117 @@
+"""What is remembered of a conversation for layer 4: what the user wants, and what its last delivered calls gave.
+
+Kept only where a tool's policy says `trajectory: on`, in this process alone (no argument value ever goes to a shared
+store), without secrets, cut, for a time, and of a bounded number of conversations. A conversation known by its address
+alone may be several users': nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.contentcoding import Undecodable, decode, is_coded
+from proxy.core.correction import TrajectoryLimits
+from proxy.core.graphemes import cut, encodable
+from proxy.core.jsontext import dumps, parse
+from proxy.core.model import (
+    CheckedCall,
+    Conversation,
+    FeedbackLimits,
+    Headers,
+    JsonProblem,
+    JsonValue,
+    Rung,
+    UpstreamReply,
+)
+from proxy.core.secrets import mask
+from proxy.correction.changes import shown
+
+# Bytes of an answer that are looked at; a longer one is a document and no figure to compute with.
+_LOOKED_AT: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One delivered call: what was asked and what came, each as shown."""
+
+    tool: str
+    arguments: JsonValue
+    result: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What is known of a conversation, oldest step first. `query` is '' where the user's wish was never told."""
+
+    query: str = ""
+    steps: tuple[Step, ...] = ()
+
+    def told(self) -> str:
+        """The steps as JSON."""
+        return dumps(
+            [{"tool": step.tool, "arguments": step.arguments, "result": step.result} for step in self.steps]
+        ).decode()
+
+
+_NOTHING: Final = Trajectory()
+
+
+class Trajectories:
+    """All trajectories of this process. `now` is a monotonic clock in seconds. Outlives a reload of the config."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._kept: OrderedDict[str, tuple[Trajectory, float]] = OrderedDict()
+
+    def of(self, conversation: Conversation) -> Trajectory:
+        """What is known of a conversation."""
+        if conversation.rung is Rung.ADDRESS:
+            return _NOTHING
+        kept, expires = self._kept.get(conversation.key, (_NOTHING, 0.0))
+        return kept if expires > self._now() else _NOTHING
+
+    def add(
+        self, checked: CheckedCall, reply: UpstreamReply, query: str, limits: TrajectoryLimits, hidden: FeedbackLimits
+    ) -> None:
+        """Remembers a delivered call. `hidden` names what the schema marks as secret."""
+        conversation = checked.call.conversation
+        result = _result(reply, limits.max_chars, hidden)
+        if conversation.rung is Rung.ADDRESS or result is None:
+            return
+        before = self.of(conversation)
+        arguments = _bounded(shown(checked.value, hidden), limits.max_chars)
+        step = Step(checked.call.tool, arguments, result)
+        after = replace(before, query=query or before.query, steps=(*before.steps, step)[-limits.steps :])
+        self._kept[conversation.key] = (after, self._now() + limits.ttl)
+        self._kept.move_to_end(conversation.key)
+        while len(self._kept) > limits.conversations:
+            self._kept.popitem(last=False)
+
+
+def _result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
+    """What the tool said; None where that is no short text."""
+    if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
+        return None
+    body: bytes | Undecodable = reply.body
+    coding = _header(reply.headers, "content-encoding")
+    if is_coded(coding):
+        body = decode(reply.body, coding, _LOOKED_AT)
+    if isinstance(body, Undecodable) or not body.strip():
+        return None
+    value = parse(body)
+    if isinstance(value, JsonProblem):
+        return cut(mask(encodable(body.decode("utf-8", "replace")), most), most)
+    return _bounded(shown(value, hidden), most)
+
+
+def _bounded(value: JsonValue, most: int) -> JsonValue:
+    """A value whose JSON is no longer than `most`, or the beginning of that as text."""
+    text = dumps(value).decode()
+    return value if len(text) <= most else cut(text, most)
+
+
+def _header(headers: Headers, name: str) -> str:
+    return next((value for key, value in headers if key.lower() == name), "")

@@ -1,0 +1,187 @@
+"""From what an endpoint answers to a verdict. Pure, bounded, and it never raises, whatever comes.
+
+    content_of(body)     an OpenAI chat completion -> the text of its one choice
+    object_in(text)      the one JSON object in it: bare, in a Markdown fence, or inside prose
+    verdict_of(object)   what it says, in either of the seeds' shapes
+
+Doubt is no verdict: several different objects, a cut-off answer, a shape of neither seed. The caller is then left with
+the failure it had.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from proxy.core.correction import Layer
+from proxy.core.jsontext import equal, parse
+from proxy.core.model import JsonProblem, JsonValue
+from proxy.correction.rules import MATRIX, Action
+
+
+class Unusable(StrEnum):
+    """Why an answer is no verdict."""
+
+    NOT_JSON = "not_json"  # no chat completion, or no JSON object in its text
+    CUT_OFF = "cut_off"  # `finish_reason: length`: what is there is not what was meant
+    DECLINED = "declined"  # the endpoint's filter, or a refusal
+    AMBIGUOUS = "ambiguous"  # several objects that could be the answer
+    SHAPE = "shape"  # an object, but of neither seed
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a model says: `whole` holds all arguments, else `changes` holds those to change; both None: none.
+
+    Its `analysis` may quote arguments, so it is left where it is: in the debug store alone.
+    """
+
+    should_retry: bool
+    transient: bool = False
+    whole: JsonValue = field(default=None, repr=False)
+    changes: JsonValue = field(default=None, repr=False)
+
+    @property
+    def action(self) -> Action:
+        """What it leads to."""
+        has_changes = self.whole is not None or bool(self.changes)
+        return MATRIX[self.should_retry, has_changes, self.transient]
+
+
+# --- the completion ---------------------------------------------------------------------------------------------------
+_CUT_OFF: Final = "length"
+_FILTERED: Final = "content_filter"
+
+
+def content_of(body: bytes) -> str | Unusable:
+    """The text of a chat completion's first choice (`choices[0].message.content`, a text or a list of text parts)."""
+    completion = parse(body)
+    choices = completion.get("choices") if isinstance(completion, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        return Unusable.NOT_JSON
+    if choice.get("finish_reason") == _CUT_OFF:
+        return Unusable.CUT_OFF
+    if choice.get("finish_reason") == _FILTERED or message.get("refusal"):
+        return Unusable.DECLINED
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(_part(part) for part in content)
+    return content if isinstance(content, str) and content.strip() else Unusable.NOT_JSON
+
+
+def _part(part: JsonValue) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+# --- the object -------------------------------------------------------------------------------------------------------
+# Reasoning models think aloud first; what they weigh there is not what they answer.
+_THOUGHTS: Final = "</think>"
+_FENCE: Final = "```"
+_MARK: Final = re.compile(r"[\"{}]")
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# How much of a text is looked through, and how many places in it are read. Each is looked at once, so no text takes
+# longer than its length.
+_SEARCHED: Final = 64 * 1024
+_READ: Final = 16
+
+
+def object_in(text: str) -> dict[str, JsonValue] | Unusable:
+    """The one JSON object a text holds. Of several, the one with a verdict's keys; equal ones count as one."""
+    text = text.rpartition(_THOUGHTS)[2].strip()
+    whole = parse(text.encode("utf-8", "replace"))
+    if not isinstance(whole, JsonProblem):
+        return whole if isinstance(whole, dict) else Unusable.NOT_JSON
+    text = text[:_SEARCHED]
+    for candidates in (_fenced(text), _in_prose(text)):
+        found = _distinct(candidates)
+        told = [item for item in found if not _VERDICT_KEYS.isdisjoint(item)]
+        best = told or found
+        if len(best) == 1:
+            return best[0]
+        if best:
+            return Unusable.AMBIGUOUS
+    return Unusable.NOT_JSON
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """What stands between two fences, without the first line."""
+    start = text.find(_FENCE)
+    for _ in range(_READ):
+        begin = text.find("\n", start) if start >= 0 else -1
+        end = text.find(_FENCE, begin) if begin >= 0 else -1
+        if end < 0:
+            return
+        yield text[begin:end]
+        start = text.find(_FENCE, end + len(_FENCE))
+
+
+def _in_prose(text: str) -> Iterator[str]:
+    """The longest pieces whose braces are balanced, strings inside of them left out of the count."""
+    found: list[tuple[int, int]] = []
+    opened: list[int] = []
+    at = text.find("{")
+    while at >= 0 and (mark := _MARK.search(text, at)) is not None:
+        at = mark.end()
+        if mark[0] == "{":
+            opened.append(mark.start())
+        elif mark[0] == "}":
+            start = opened.pop()
+            while found and found[-1][0] > start:
+                found.pop()
+            found.append((start, at))
+        elif (string := _STRING.match(text, mark.start())) is not None:
+            at = string.end()
+        else:
+            break  # a string without an end: nothing behind it can be told apart
+        if not opened:
+            at = text.find("{", at)
+    yield from (text[start:end] for start, end in found[:_READ])
+
+
+def _distinct(candidates: Iterator[str]) -> list[dict[str, JsonValue]]:
+    found: list[dict[str, JsonValue]] = []
+    for text in candidates:
+        value = parse(text.encode("utf-8", "replace"))
+        if isinstance(value, dict) and not any(equal(value, other) for other in found):
+            found.append(value)
+    return found
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+_WHOLE_KEY: Final = "corrected_payload"
+_CHANGES_KEYS: Final = ("suggested_changes", "corrected_parameters")
+_SAYS: Final = ("can_fix", "should_retry")
+_VERDICT_KEYS: Final = frozenset({_WHOLE_KEY, *_CHANGES_KEYS, *_SAYS})
+
+
+def verdict_of(told: Mapping[str, JsonValue], layer: Layer) -> Verdict | Unusable:
+    """What an object says. Layer 3 also takes the bare arguments, as the seed's own prompt asks for them."""
+    if _VERDICT_KEYS.isdisjoint(told):
+        bare = layer is Layer.VALIDATION_FEEDBACK
+        return Verdict(should_retry=True, whole=dict(told)) if bare else Unusable.SHAPE
+    said = [told[key] for key in _SAYS if key in told]
+    transient = told.get("is_transient_error", False)
+    given = {key: told[key] for key in (_WHOLE_KEY, *_CHANGES_KEYS) if told.get(key) is not None}
+    if not all(isinstance(item, bool) for item in (*said, transient)) or len(set(said)) > 1:
+        return Unusable.SHAPE
+    if not all(isinstance(item, dict) for item in given.values()):
+        return Unusable.SHAPE
+    if len(given) > 1:
+        return Unusable.AMBIGUOUS
+    changes = next((given[key] for key in _CHANGES_KEYS if key in given), None)
+    return Verdict(all(said), transient, given.get(_WHOLE_KEY), changes)
+
+
+def read(body: bytes, layer: Layer) -> Verdict | Unusable:
+    """The verdict in an endpoint's answer."""
+    content = content_of(body)
+    if isinstance(content, Unusable):
+        return content
+    told = object_in(content)
+    return told if isinstance(told, Unusable) else verdict_of(told, layer)

@@ -1,0 +1,106 @@
+"""Finds the hooks that a config names: `module:attribute`, or the name of an entry point of `GROUP`.
+
+What is found is a subclass of `Hook`, made with the config's `settings` as keyword arguments, or a `Hook` that a
+module holds ready. Everything that can be wrong is told in one sentence; the operator's code runs here, so whatever it
+raises is caught.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from proxy.core.model import JsonValue
+from proxy.hooks.api import POINTS, Hook
+
+GROUP: Final = "toolcall_proxy.hooks"
+
+
+@dataclass(frozen=True, slots=True)
+class HookMistake:
+    """Why a hook cannot be used, and what to write instead."""
+
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHook:
+    """A hook ready to be asked. `timeout` in seconds for one point; `strict`: a call whose hook fails is refused."""
+
+    name: str
+    hook: Hook
+    timeout: float
+    strict: bool
+
+    def listens(self, point: str) -> bool:
+        """Whether the hook has something to say at a point."""
+        return getattr(type(self.hook), point) is not getattr(Hook, point)
+
+
+def find_hook(use: str) -> Hook | type[Hook] | HookMistake:
+    """What `use` names, without making anything of it."""
+    try:
+        found = _attribute(*use.split(":", 1)) if ":" in use else _installed(use)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: importing it runs it
+        return HookMistake(f"{use!r} cannot be loaded ({_named(error)})", _remedy(error))
+    if isinstance(found, HookMistake):
+        return found
+    cls = found if isinstance(found, type) else type(found)
+    if not issubclass(cls, Hook):
+        return HookMistake(f"{use!r} is no hook", "write a class that inherits from `proxy.hooks.Hook`")
+    if not any(getattr(cls, point) is not getattr(Hook, point) for point in POINTS):
+        return HookMistake(f"{use!r} has none of the points of a hook", f"define one of: {', '.join(POINTS)}")
+    for point in POINTS:
+        if not inspect.iscoroutinefunction(getattr(cls, point)):
+            return HookMistake(f"`{point}` of {use!r} is no coroutine", f"write `async def {point}`")
+    return found  # type: ignore[no-any-return]  # a Hook or a class of hooks by now
+
+
+def load_hook(use: str, settings: Mapping[str, JsonValue], timeout: float, *, strict: bool) -> LoadedHook | HookMistake:
+    """A hook made with its settings, or why there is none."""
+    found = find_hook(use)
+    if isinstance(found, HookMistake):
+        return found
+    if isinstance(found, Hook):
+        if settings:
+            return HookMistake(f"{use!r} is ready made and takes no settings", "name the class, or drop `settings`")
+        return LoadedHook(use, found, timeout, strict)
+    try:
+        return LoadedHook(use, found(**settings), timeout, strict)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
+        return HookMistake(f"{use!r} cannot be made ({_named(error)})", "its `settings` are its keyword arguments")
+
+
+def _attribute(module: str, path: str) -> Any:
+    found: Any = import_module(module)
+    for step in path.split("."):
+        found = getattr(found, step)
+    return found
+
+
+def _installed(name: str) -> Any:
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        known = f"installed: {', '.join(sorted(found))}" if found else "none is installed"
+        return HookMistake(
+            f"no hook is installed under the name {name!r}",
+            f"write `module:Class`, or install a package with an entry point in {GROUP} ({known})",
+        )
+    return found[name].load()
+
+
+def _named(error: BaseException) -> str:
+    """The kind of an exception; its words only where Python itself made them, since others may quote a setting."""
+    told = type(error).__name__
+    return f"{told}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else told
+
+
+def _remedy(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "the module has to be installed, or its folder be in PYTHONPATH"
+    return "write `module:Class`" if isinstance(error, AttributeError | ValueError) else ""

@@ -1,0 +1,118 @@
+"""Harvest -> the files of an import: the config, a schema for each tool, the record. Writes them, never over others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from proxy.core.model import JsonValue
+from proxy.importing.harvest import Harvest, ImportProblem
+from proxy.importing.record import FILE, record_text
+from proxy.importing.yamltext import yaml_text
+
+CONFIG: Final = "config.yaml"
+SCHEMAS: Final = "schemas"
+UPSTREAM: Final = "tools"
+_LONGEST: Final = 80  # characters of a file's name, so that every file system takes it
+
+_HEAD: Final = """\
+# Written by `toolcall-proxy import {kind}` from {source}. It is yours now: edit it, and the schemas beside it.
+#   toolcall-proxy check {config} --live   what has changed at the source since (it reads {record})
+#   toolcall-proxy serve {config}
+# Every key is explained in docs/config.md.
+"""
+
+
+def files_of(harvest: Harvest) -> dict[str, str]:
+    """Relative path -> text of every file of an import, the config first."""
+    names = _schema_files([tool.name for tool in harvest.tools])
+    files = {CONFIG: config_text(harvest, names)}
+    for tool in harvest.tools:
+        notes = "".join(f"# {_comment(note)}\n" for note in tool.notes)
+        files[names[tool.name]] = f"# The arguments of {_comment(tool.name)}.\n{notes}{yaml_text(tool.schema)}"
+    files[FILE] = record_text(harvest)
+    return files
+
+
+def _schema_files(names: list[str]) -> dict[str, str]:
+    """Tool -> its schema's file: letters, digits, `.`, `_` and `-`, different also where case does not count."""
+    taken: set[str] = set()
+    made: dict[str, str] = {}
+    for name in names:
+        base = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:_LONGEST].lstrip(".-") or "tool"
+        candidates = (base, *(f"{base}_{number}" for number in range(2, len(names) + 2)))
+        chosen = next(each for each in candidates if each.casefold() not in taken)
+        taken.add(chosen.casefold())
+        made[name] = f"{SCHEMAS}/{chosen}.yaml"
+    return made
+
+
+def config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
+    """The config, with where the schemas are: tool -> file."""
+    head = _HEAD.format(kind=harvest.kind, source=_comment(harvest.source), config=CONFIG, record=FILE)
+    sections: dict[str, JsonValue] = {
+        "version": 1,
+        "listen": "127.0.0.1:8080",
+        "upstreams": {UPSTREAM: {"url": escaped(harvest.upstream)}},
+        "tools": {} if harvest.kind == "mcp" else _catalogue(harvest, schemas),
+        "routes": [_mcp_route(harvest, schemas)] if harvest.kind == "mcp" else list(_routes(harvest)),
+    }
+    return head + "".join(f"\n{yaml_text({key: value})}" for key, value in sections.items() if value)
+
+
+def _catalogue(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
+    described = {
+        tool.name: {"description": escaped(_tidy(tool.description))} if tool.description.strip() else {}
+        for tool in harvest.tools
+    }
+    return {name: {**entry, "schema": schemas[name]} for name, entry in described.items()}
+
+
+def _mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
+    """One route for all tools. What it does not name is learned from the server, as always."""
+    tools = {tool.name: {"schema": schemas[tool.name]} for tool in harvest.tools}
+    return {"path": harvest.path, "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
+
+
+def _routes(harvest: Harvest) -> Iterator[JsonValue]:
+    for tool in harvest.tools:
+        methods = {} if tool.method == "POST" else {"methods": [tool.method]}
+        yield {"path": tool.path, **methods, "upstream": UPSTREAM, "tool": tool.name}
+    for relayed in harvest.relayed:
+        yield {"path": relayed.path, "methods": [relayed.method], "upstream": UPSTREAM, "passthrough": True}
+
+
+def escaped(text: str) -> str:
+    """A text as the config has to spell it: `${` would ask for a variable of the environment."""
+    return text.replace("$", "$$")
+
+
+def _tidy(text: str) -> str:
+    """A description without blanks at the ends of its lines, which nobody would see and YAML's blocks would lose."""
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())
+
+
+def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
+    """Writes the files below a folder, which is made where it is not there; gives their paths.
+
+    Nothing is written where one of them exists, unless `force` says that it may be replaced. Raises ImportProblem.
+    """
+    paths = {folder / name: text for name, text in files.items()}
+    there = [path for path in paths if path.exists()]
+    if there and not force:
+        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+        hint = "--into ANOTHER_FOLDER keeps it, --force replaces it"
+        raise ImportProblem(f"{there[0]} exists{more}: nothing is written", hint)
+    try:
+        for path, text in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ImportProblem(f"cannot write {error.filename}: {error.strerror}", "--into names another folder") from None
+    return list(paths)

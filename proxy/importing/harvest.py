@@ -1,0 +1,76 @@
+"""What an import has found: tools that can be judged, what is relayed, and what was left out with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from proxy.core.model import JsonValue
+
+
+class ImportProblem(Exception):  # noqa: N818 - it names what the user reads, not a defect of ours
+    """Nothing can be imported. `hint` says what to do instead."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}  ({self.hint})" if self.hint else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTool:
+    """A tool whose arguments can be judged. `origin` is how its source names it: `POST /book`, or an MCP tool's name.
+
+    `path` and `method` are its route's; '' where the route serves many tools. `notes`: what was read differently.
+    """
+
+    name: str
+    description: str
+    schema: JsonValue
+    origin: str
+    path: str = ""
+    method: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedPath:
+    """A path that is passed on unjudged, and why."""
+
+    method: str
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What no route leads to: its name at the source, why, and what to do about it."""
+
+    name: str
+    why: str
+    hint: str = ""
+
+
+Kind = Literal["openapi", "mcp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """One source. `upstream` is the URL for the config; `path` the path that MCP is spoken at; `about` one line on it.
+
+    `seen` has the names of everything at the source, also of what was left out or not asked for.
+    """
+
+    kind: Kind
+    source: str
+    upstream: str
+    about: str
+    tools: tuple[FoundTool, ...]
+    relayed: tuple[RelayedPath, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    path: str = ""

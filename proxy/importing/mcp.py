@@ -1,0 +1,144 @@
+"""An MCP server's list of tools -> Harvest, asked in the revision that the server speaks.
+
+First as 2026-07-28 has it: one request, no session. A server of the old kind refuses that (specification 2026-07-28,
+"Versioning"); then a session is opened, asked, and closed again: one that is left open can lock what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from proxy import __version__
+from proxy.adapters.mcpheaders import METHOD_HEADER
+from proxy.adapters.mcplist import MAX_PAGES, Page, answered, read_page
+from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, VERSION_HEADER, VERSION_META
+from proxy.core.dialects import normalise
+from proxy.core.jsontext import dumps, format_pointer
+from proxy.core.model import ABSENT, Headers, JsonValue
+from proxy.core.validation import SchemaError, compile_check
+from proxy.importing.fetch import Answer, Site, site
+from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut
+
+_MODERN: Final = "2026-07-28"
+_OLD: Final = "2025-11-25"  # the newest with sessions: a server of the old kind answers with the one that it speaks
+_WHO: Final[dict[str, JsonValue]] = {"name": "toolcall-proxy", "version": __version__}
+_META: Final[dict[str, JsonValue]] = {
+    VERSION_META: _MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": _WHO,
+}
+
+
+async def read_mcp(url: str, headers: Headers = ()) -> Harvest:
+    """Every tool that a server lists. `headers` go with each request. Raises ImportProblem."""
+    async with site(url, headers) as server:
+        conversation = _Conversation(server)
+        revision = _MODERN
+        if (tools := await conversation.listed()) is None:
+            revision = await conversation.open()
+            try:
+                tools = await conversation.listed()
+            finally:
+                await conversation.close()
+        if tools is None:
+            raise ImportProblem(f"{server.shown} lists no tools", "is this the path that MCP is spoken at?")
+    parts = urlsplit(url)
+    about = f"an MCP server, revision {revision}, {len(tools)} tool{'s' * (len(tools) != 1)}"
+    found, left = _judged(tools)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    names = tuple(dict.fromkeys(name for name, _, _ in tools))
+    return Harvest("mcp", url, origin, about, found, (), left, (), names, parts.path or "/")
+
+
+_Listed = tuple[str, str, JsonValue]  # name, description, schema
+
+
+def _judged(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[LeftOut, ...]]:
+    found: dict[str, FoundTool] = {}
+    left: list[LeftOut] = []
+    for name, description, schema in tools:
+        if why := _unusable(schema):
+            left.append(LeftOut(name, why, "write a schema for it by hand"))
+        elif name in found:
+            left.append(LeftOut(name, "it is listed twice: the first counts"))
+        else:
+            found[name] = FoundTool(name, description, schema, name)
+    return tuple(found.values()), tuple(left)
+
+
+def _unusable(schema: JsonValue) -> str:
+    if schema is ABSENT:
+        return "it is listed without a schema"
+    try:
+        compile_check(normalise(schema)[0])
+    except SchemaError as error:
+        where = f"{format_pointer(error.path)}: " if error.path else ""
+        return f"its schema does not compile: {where}{error.message}"
+    return ""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """Requests to one server: without a session until `open` has made one."""
+
+    server: Site
+    session: Headers = ()
+    modern: bool = True
+    asked: int = 0
+
+    async def listed(self) -> list[_Listed] | None:
+        """All pages of the list; None where the server does not answer with one."""
+        tools: list[_Listed] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self.page(cursor)
+            if page is None:
+                return None
+            tools += [(tool.name, tool.description, tool.schema) for tool in page.tools]
+            cursor = page.cursor
+            if cursor is None:
+                return tools
+        raise ImportProblem(f"{self.server.shown} names more than {MAX_PAGES} pages of tools")
+
+    async def page(self, cursor: str | None) -> Page | None:
+        params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
+        answer = await self.ask(LIST, {**params, "_meta": _META} if self.modern else params)
+        return None if answer is None else read_page(answer)
+
+    async def open(self) -> str:
+        """Opens a session; gives the revision that the server speaks."""
+        self.modern = False
+        wanted: dict[str, JsonValue] = {"protocolVersion": _OLD, "capabilities": {}, "clientInfo": _WHO}
+        answer = await self.ask("initialize", wanted)
+        result = answer.get("result") if answer is not None else None
+        if not isinstance(result, dict):
+            raise ImportProblem(f"{self.server.shown} speaks no MCP", "is this the path that MCP is spoken at?")
+        revision = str(result.get("protocolVersion", _OLD))
+        self.session = (*self.session, (VERSION_HEADER, revision))
+        await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return revision
+
+    async def close(self) -> None:
+        """Ends the session, where there is one."""
+        if any(name == SESSION_HEADER for name, _ in self.session):
+            await self.server.fetch("DELETE", self.session)
+
+    async def ask(self, method: str, params: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
+        """The answer to a request, or None where there is none to read."""
+        self.asked += 1
+        number = self.asked
+        modern = ((VERSION_HEADER, _MODERN), (METHOD_HEADER, method)) if self.modern else ()
+        reply = await self.post({"jsonrpc": "2.0", "id": number, "method": method, "params": params}, modern)
+        if reply.status in (401, 403):
+            hint = "it wants to know who asks: --header 'Authorization: Bearer ...'"
+            raise ImportProblem(f"{self.server.shown} answers {reply.status}", hint)
+        if method == "initialize" and (session := reply.headers.get(SESSION_HEADER)) is not None:
+            self.session = ((SESSION_HEADER, session),)
+        return answered(reply.headers.get("content-type", ""), reply.body, number) if reply.status == 200 else None
+
+    async def post(self, message: dict[str, JsonValue], more: Headers = ()) -> Answer:
+        own = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
+        return await self.server.fetch("POST", (*own, *more, *self.session), dumps(message))

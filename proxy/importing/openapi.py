@@ -1,0 +1,240 @@
+"""An OpenAPI description -> Harvest: each operation with a JSON body becomes a tool behind a route of its own path.
+
+The routes have the paths that clients know already (the server's base path included), so that a client has to change
+its host and nothing else. What has required arguments besides a JSON body and its path cannot be judged: it is left
+out by name, or relayed where the user asks for that. What takes nothing has nothing to judge and is relayed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from proxy.core.dialects import normalise
+from proxy.core.jsontext import format_pointer
+from proxy.core.model import JsonValue
+from proxy.core.openapi import ListedOperation, OpenApiError, import_operation, list_operations, servers_of
+from proxy.core.validation import SchemaError, compile_check
+from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, RelayedPath
+
+_CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
+_ROUTE_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD", "OPTIONS")
+_TOOL_NAME: Final = re.compile(r"[^\s{}]{1,128}")  # as schemas/config.schema.json has it
+_SEGMENT: Final = re.compile(r"[^{}%?#\s]*|\{[^{}]+\}")
+_PARAMETER: Final = re.compile(r"\{([^{}]+)\}")
+_RELAY_HINT: Final = "--relay passes it on unjudged"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user asked for. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: pass on
+    unjudged what cannot be judged; `upstream`: where the tools run, '' where the description says it."""
+
+    only: tuple[str, ...] = ()
+    relay: bool = False
+    upstream: str = ""
+
+    def wants(self, operation: ListedOperation) -> bool:
+        """Whether an operation was asked for."""
+        names = (operation.name, f"{operation.method} {operation.path}")
+        return not self.only or any(fnmatchcase(name, pattern) for pattern in self.only for name in names)
+
+
+def harvest(document: JsonValue, source: str, choice: Choice) -> Harvest:
+    """Reads a parsed description that came from `source`, a URL or the path of a file.
+
+    Raises ImportProblem where it is no description, or says nowhere where its server is.
+    """
+    try:
+        operations = list_operations(document)
+    except OpenApiError as error:
+        raise ImportProblem(error.message, error.hint) from None
+    origin, prefix, notes = _server(document, source, choice.upstream)
+    sorting = _Sorting(document, prefix, choice)
+    own = _description_path(source, origin)
+    if own:
+        sorting.claim("GET", own)
+        sorting.relayed.append(RelayedPath("GET", own, "the description itself"))
+    for operation in operations:
+        if choice.wants(operation):
+            sorting.take(operation)
+    if choice.only and not (sorting.tools or sorting.left_out or len(sorting.relayed) > bool(own)):
+        raise ImportProblem(f"no operation is called {' or '.join(choice.only)}", "without --only all are taken")
+    return Harvest(
+        "openapi",
+        source,
+        origin,
+        _about(document, len(operations)),
+        tuple(sorting.tools),
+        tuple(sorting.relayed),
+        tuple(sorting.left_out),
+        notes,
+        tuple(f"{operation.method} {operation.path}" for operation in operations),
+    )
+
+
+def _about(document: JsonValue, count: int) -> str:
+    info = document.get("info")
+    title = str(info.get("title", "")) if isinstance(info, dict) else ""
+    version = document.get("openapi") or document.get("swagger")
+    return f"{title or 'a description'}, OpenAPI {version}, {count} operation{'s' * (count != 1)}"
+
+
+# --- where the tools run ----------------------------------------------------------------------------------------------
+def _server(document: JsonValue, source: str, upstream: str) -> tuple[str, str, tuple[str, ...]]:
+    """The upstream's origin, the path its operations start at, and what to know about the two."""
+    written = servers_of(document)
+    named = urljoin(source, written[0] if written else "/") if _is_url(source) else (written[0] if written else "")
+    if upstream.startswith("unix:"):
+        return upstream, _base_path(named), ()
+    if not upstream:
+        if not _is_url(named):
+            said = f"only {named!r}" if named else "nothing"
+            raise ImportProblem(f"the description says {said} about where its server is", "add --upstream URL")
+        return _origin(named), _base_path(named), ()
+    if not _is_url(upstream):
+        raise ImportProblem("--upstream is no URL", "http://host:port, https://host:port or unix:/path")
+    notes: tuple[str, ...] = ()
+    if _is_url(written[0] if written else "") and _origin(written[0]) != _origin(upstream):
+        notes = (
+            f"the description names {_origin(written[0])} as its server: a client that follows it passes the proxy by",
+        )
+    return _origin(upstream), _base_path(upstream) or _base_path(named), notes
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    if "@" in parts.netloc or not parts.hostname:
+        raise ImportProblem("a URL with a name and a password, or without a host", "secrets go into --header")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _base_path(url: str) -> str:
+    return urlsplit(url).path.rstrip("/")
+
+
+def _description_path(source: str, origin: str) -> str:
+    """Where agents that read the description find it behind the proxy; '' where it lies elsewhere."""
+    if not _is_url(source) or _origin(source) != origin:
+        return ""
+    path = urlsplit(source).path
+    return path if path and _unroutable(path) == "" else ""
+
+
+# --- the operations ---------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class _Sorting:
+    document: JsonValue
+    prefix: str
+    choice: Choice
+    tools: list[FoundTool] = field(default_factory=list)
+    relayed: list[RelayedPath] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    claimed: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def take(self, operation: ListedOperation) -> None:
+        """Puts one operation where it belongs."""
+        path = self.prefix + _renamed(operation.path)
+        why = self.unservable(operation, path)
+        if why:
+            self.leave(operation, why)
+        elif not operation.takes_body and not operation.parameters and not operation.in_path:
+            self.relayed.append(RelayedPath(operation.method, path, "it takes no arguments"))
+        elif not operation.takes_body:
+            names = operation.parameters or tuple(f"{name} (path)" for name in operation.in_path)
+            self.cannot_judge(operation, path, f"its arguments are in no JSON body: {', '.join(names)}")
+        elif operation.method not in _CALL_METHODS:
+            self.cannot_judge(operation, path, f"{operation.method} carries no call")
+        else:
+            self.judge(operation, path)
+
+    def unservable(self, operation: ListedOperation, path: str) -> str:
+        if operation.method not in _ROUTE_METHODS:
+            return f"no route takes {operation.method}"
+        if operation.elsewhere:
+            return "it runs on a server of its own"
+        if why := _unroutable(path):
+            return why
+        other = self.claim(operation.method, path)
+        return f"its path is the same as that of {other}" if other else ""
+
+    def claim(self, method: str, path: str) -> str:
+        """Takes a path for a method; gives who has it already, or ''."""
+        key = (method, _PARAMETER.sub("{}", path))
+        if key in self.claimed:
+            return self.claimed[key]
+        self.claimed[key] = f"{method} {path}"
+        return ""
+
+    def judge(self, operation: ListedOperation, path: str) -> None:
+        origin = f"{operation.method} {operation.path}"
+        try:
+            body = import_operation(self.document, origin, frozenset(operation.in_path))
+            compile_check(normalise(body.schema)[0])
+        except OpenApiError as error:
+            self.cannot_judge(operation, path, error.message)
+        except SchemaError as error:
+            where = f"{format_pointer(error.path)}: " if error.path else ""
+            self.cannot_judge(operation, path, f"its schema does not compile: {where}{error.message}")
+        else:
+            name = self.named(operation)
+            described = body.description or operation.summary
+            self.tools.append(FoundTool(name, described, body.schema, origin, path, operation.method, body.notes))
+
+    def cannot_judge(self, operation: ListedOperation, path: str, why: str) -> None:
+        if self.choice.relay:
+            self.relayed.append(RelayedPath(operation.method, path, f"unjudged, as asked: {why}"))
+        else:
+            self.claimed.pop((operation.method, _PARAMETER.sub("{}", path)))
+            self.leave(operation, why, _RELAY_HINT)
+
+    def leave(self, operation: ListedOperation, why: str, hint: str = "") -> None:
+        self.left_out.append(LeftOut(f"{operation.method} {operation.path}", why, hint))
+
+    def named(self, operation: ListedOperation) -> str:
+        """The operationId, which agents call the tool by, else a name made of method and path; each only once."""
+        made = re.sub(r"[^A-Za-z0-9]+", "_", f"{operation.method.lower()}_{operation.path}").strip("_")[:120]
+        base = operation.name if _TOOL_NAME.fullmatch(operation.name) else made
+        name = next(name for name in _numbered(base) if name not in self.names)
+        self.names.add(name)
+        return name
+
+
+def _numbered(base: str) -> Iterator[str]:
+    yield base
+    for number in range(2, 1_000_000):
+        yield f"{base[:120]}_{number}"
+
+
+def _renamed(path: str) -> str:
+    """Path parameters by names that a route knows: `{pet-id}` is `{pet_id}`, and `{tool}` would name the tool."""
+    taken: set[str] = set()
+
+    def name(found: re.Match[str]) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", found[1])
+        plain = f"_{plain}" if plain[0].isdigit() else f"{plain}_" if plain == "tool" else plain
+        chosen = next(each for each in _numbered(plain) if each not in taken)
+        taken.add(chosen)
+        return f"{{{chosen}}}"
+
+    return _PARAMETER.sub(name, path)
+
+
+def _unroutable(path: str) -> str:
+    """Why no route can have a path, or ''."""
+    segments: Iterable[str] = path.split("/")[1:]
+    if not path.startswith("/") or any(not _SEGMENT.fullmatch(segment) for segment in segments):
+        return "a route's path has parameters in whole segments, and no ?, #, % or blanks"
+    *inner, last = path.split("/")[1:]
+    if "" in inner or {".", ".."} & {*inner, last}:
+        return "its path has an empty segment, '.' or '..'"
+    return ""

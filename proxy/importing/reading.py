@@ -1,0 +1,60 @@
+"""A source, a URL or a file -> Harvest. The one place that says which reader reads it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from proxy.config.source import MAX_FILE_BYTES, read_file
+from proxy.config.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
+from proxy.core.jsontext import TextLimits, parse
+from proxy.core.model import Headers, JsonProblem, JsonValue
+from proxy.importing.fetch import fetch_description
+from proxy.importing.harvest import Harvest, ImportProblem
+from proxy.importing.openapi import Choice, harvest
+
+__all__ = ["MAX_FILE_BYTES", "is_url", "read_openapi"]
+
+_LIMITS: Final = TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is a URL and not the path of a file."""
+    return _URL.match(source) is not None
+
+
+async def read_openapi(source: str, choice: Choice, headers: Headers = (), folder: Path | None = None) -> Harvest:
+    """What an OpenAPI description at a URL or in a file (below `folder`, if it is relative) offers.
+
+    `headers` go with the request for it. Raises ImportProblem.
+    """
+    if is_url(source):
+        text = await fetch_description(source, headers)
+    else:
+        text = _file((folder or Path()) / source)
+    return harvest(_parsed(text, source), source, choice)
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise ImportProblem(f"cannot read {path}: {error.strerror}", "a URL begins with http:// or https://") from None
+    except ValueError as error:
+        raise ImportProblem(f"cannot read {path}: {error}") from None
+
+
+def _parsed(text: bytes, source: str) -> JsonValue:
+    """JSON where it begins as JSON does, else YAML."""
+    shown = source.partition("?")[0]
+    if text.lstrip()[:1] == b"{":
+        value = parse(text, _LIMITS)
+        if isinstance(value, JsonProblem):
+            raise ImportProblem(f"{shown}:{value.line}:{value.column}: not JSON: {value.reason}")
+        return value
+    try:
+        return read_yaml(text).value
+    except YamlError as problem:
+        raise ImportProblem(f"{shown}:{problem.line}:{problem.column}: {problem.message}") from None

@@ -1,0 +1,224 @@
+"""Traces that leave the process: which requests are sampled, and their spans to a collector by OTLP over HTTP.
+
+The room of OpenTelemetry (the extra `otel`); imported only where traces are on. Sampler, resource, batching, endpoint,
+headers and TLS are what the standard variables `OTEL_*` say, read by the SDK itself.
+
+Spans are made after the fact, out of records (`traces.py`), and handed to the SDK's batch as `ReadableSpan`s. The SDK
+says not to make those oneself, because its tracer does; a tracer, though, gives a span its id only while it runs, and
+ours are in the upstream's `traceparent` before there is a record. Exporting happens in a thread of the SDK's: the event
+loop never waits for a collector. What finds the queue full is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
+
+from proxy import __version__
+from proxy.core.tracecontext import RANDOM, SAMPLED, read
+from proxy.interfaces import CallRecord, Clock, Trace
+from proxy.telemetry.tallies import Count
+from proxy.telemetry.traces import Span, spans_of
+
+NAME: Final = "toolcall-proxy"
+# The SDK's own bound of its queue, OTEL_BSP_MAX_QUEUE_SIZE.
+_QUEUE: Final = 2048
+_KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_SCOPE: Final = InstrumentationScope(NAME, __version__)
+_NANO: Final = 1_000_000_000
+
+Tell = Callable[[str, str], None]
+
+
+class Traces:
+    """Implements `Observer`, and begins the trace of each request. Made inside the event loop."""
+
+    def __init__(
+        self, clock: Clock, bits: Callable[[int], int], counts: Mapping[str, Count], tell: Tell, *, queue: int = _QUEUE
+    ) -> None:
+        """`bits(n)` gives n random bits; `counts` are by SPAN_RESULTS; `tell(message, level)` writes to the log.
+
+        Raises ValueError where a variable holds what the SDK cannot take.
+        """
+        self._clock = clock
+        self._bits = bits
+        self._dropped = counts["dropped"]
+        self._known: frozenset[tuple[str, str]] = frozenset()
+        self._queue = queue
+        self._resource = Resource(
+            {"service.name": NAME, "service.version": __version__, "service.instance.id": str(uuid.uuid4())}
+        ).merge(OTELResourceDetector().detect())
+        self._sampler = TracerProvider(resource=self._resource, shutdown_on_exit=False).sampler
+        loop = asyncio.get_running_loop()
+        self._exporter = _Counting(OTLPSpanExporter(), counts, lambda *said: _from_thread(loop, tell, *said))
+        self._batch = BatchSpanProcessor(self._exporter, max_queue_size=queue)
+        self._taken = 0
+
+    def loaded(self, tools: Iterable[tuple[str, str]]) -> None:
+        """Another config is served from here on; `tools` are its (route, tool) pairs."""
+        self._known = frozenset(tools)
+
+    def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
+        """The trace of a request that begins: that of its parent where it names one, else a new one."""
+        parent = read(traceparent)
+        trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
+        state = (tracestate or "") if parent is not None else ""
+        context = Context()
+        if parent is not None:
+            above = _context(trace_id, parent.span_id, parent.flags, state, remote=True)
+            context = set_span_in_context(NonRecordingSpan(above), context)
+        chosen = self._sampler.should_sample(context, int(trace_id, 16), "tools/call", SpanKind.SERVER).decision
+        flags = (SAMPLED if chosen is Decision.RECORD_AND_SAMPLE else 0) | (parent.flags & RANDOM if parent else 0)
+        return Trace(trace_id, self._fresh(), parent.span_id if parent else "", flags, state, self._fresh)
+
+    def finished(self, record: CallRecord) -> None:
+        """Queues the spans of a request whose trace is sampled."""
+        if record.trace is None or not record.trace.flags & SAMPLED:
+            return
+        offset = self._clock.wall() - self._clock.now()
+        for span in spans_of(record, known=(record.route, record.tool) in self._known):
+            if self._taken - self._exporter.taken >= self._queue:
+                self._dropped.inc()
+                continue
+            self._taken += 1
+            self._batch.on_end(self._readable(span, offset))
+
+    async def flush(self, within: float) -> None:
+        """Exports what is queued; gives up after `within` seconds, which a slow collector could take."""
+        await _in_thread(self._batch.force_flush, within)
+
+    async def close(self, within: float) -> None:
+        """Exports what is queued and ends; gives up after `within` seconds."""
+        await _in_thread(self._batch.shutdown, within)
+
+    def _fresh(self) -> str:
+        return f"{self._bits(64) or 1:016x}"
+
+    def _readable(self, span: Span, offset: float) -> ReadableSpan:
+        trace = span.trace
+        remote = span.kind == "server"
+        parent = _context(trace.trace_id, span.parent_id, trace.flags, trace.state, remote) if span.parent_id else None
+        return ReadableSpan(
+            span.name,
+            _context(trace.trace_id, span.span_id, trace.flags, trace.state),
+            parent,
+            self._resource,
+            span.attributes,
+            [Event(event.name, event.attributes, _nanos(event.at + offset)) for event in span.events],
+            kind=_KINDS[span.kind],
+            status=Status(StatusCode.ERROR, span.failed) if span.failed else Status(StatusCode.UNSET),
+            start_time=_nanos(span.started + offset),
+            end_time=_nanos(span.ended + offset),
+            instrumentation_scope=_SCOPE,
+        )
+
+
+class _Counting(SpanExporter):
+    """Counts what the exporter takes, and says when that changes. Runs in the SDK's thread."""
+
+    def __init__(self, inner: SpanExporter, counts: Mapping[str, Count], tell: Tell) -> None:
+        self._inner = inner
+        self._counts = counts
+        self._tell = tell
+        self._well = True
+        self.taken = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.taken += len(spans)
+        try:
+            result = self._inner.export(spans)
+        except Exception:  # noqa: BLE001 - whatever the library meets there, calls go on
+            result = SpanExportResult.FAILURE
+        well = result is SpanExportResult.SUCCESS
+        self._counts["exported" if well else "failed"].value += len(spans)
+        if well is not self._well:
+            self._well = well
+            self._tell(*(("Spans are exported again", "info") if well else ("Spans cannot be exported", "warning")))
+        return result
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+
+class Saying(logging.Handler):
+    """What the SDK has to say, as lines of our log: its templates alone, because what it fills in may be a secret."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(f"OpenTelemetry: {record.msg}", "warning")
+
+
+def make_traces(clock: Clock, bits: Callable[[int], int], counts: Mapping[str, Count], tell: Tell) -> Traces | None:
+    """Traces as the variables `OTEL_*` want them; None, and said why, where the SDK cannot take one of them."""
+    logger = logging.getLogger("opentelemetry")
+    logger.propagate = False  # else Python writes its own lines to the log's stream
+    saying = Saying(tell)
+    logger.addHandler(saying)
+    try:
+        return Traces(clock, bits, counts, tell, queue=_whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE))
+    except ValueError:  # not its words: they may quote a header's value
+        tell("Traces are off: a variable OTEL_* has a value that cannot be", "error")
+        return None
+    finally:
+        logger.removeHandler(saying)
+        logger.addHandler(logging.NullHandler())  # without any handler Python writes by itself
+
+
+def _whole(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() and int(text) else otherwise
+
+
+def _context(trace_id: str, span_id: str, flags: int, state: str, remote: bool = False) -> SpanContext:
+    known = TraceState.from_header([state]) if state else TraceState()
+    return SpanContext(int(trace_id, 16), int(span_id, 16), remote, TraceFlags(flags), known)
+
+
+def _nanos(seconds: float) -> int:
+    return int(seconds * _NANO)
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, tell: Tell, message: str, level: str) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(tell, message, level)
+
+
+async def _in_thread(work: Callable[[], object], within: float) -> None:
+    """Does what blocks without holding up anything: a thread that does not keep the process alive."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        work()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, name="spans", daemon=True).start()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            await done.wait()

@@ -1,0 +1,81 @@
+"""Makes docs/metrics.md out of the catalogue of metrics.
+
+python -m tests.docs.metrics    writes the page (`make docs`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from proxy.telemetry.catalogue import CATALOGUE, LABELS, OF_THE_PROCESS, Described, Label
+from proxy.telemetry.lag import EVERY
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
+# Longer lists of values stand on pages of their own, which the label's meaning links to.
+_MOST_LISTED: Final = 12
+
+_HEAD: Final = f"""\
+# Metrics
+
+Everything `/metrics` shows, on the operator's port and on the probes'. Made from `proxy/telemetry/catalogue.py`, which
+the metrics themselves are made from; `make docs` writes this page and a test holds it against the code. The dashboard
+(`helm/dashboards/toolcall-proxy.json`) and the alerts (`helm/alerts/toolcall-proxy.yaml`, [runbook.md](runbook.md)) use
+these names alone, which a test checks as well.
+
+- Units are base units: seconds, bytes. Counters end in `_total`. The two HTTP histograms bear OpenTelemetry's names.
+- Label values come from the config or from the tables below. A tool's name or a method that a client makes up counts
+  as `_other`; no conversation, path or value of a call is ever a label. So the config bounds the number of series.
+- A counter has no series before it first counts.
+- The event loop's lag is looked at every {EVERY:g} s.
+- Several workers show one page: [operations.md](operations.md#several-workers) says how it is summed.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+_PROCESS: Final = """\
+
+Beside these the client library's own, of the process: {}.
+
+## Labels
+
+What the same label tells everywhere, then what it tells of one metric.
+
+| label | of | tells | values |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    process = ", ".join(f"`{name}`" for name in OF_THE_PROCESS)
+    return (
+        _HEAD + "\n".join(map(row, CATALOGUE.values())) + "\n" + _PROCESS.format(process) + "\n".join(labels()) + "\n"
+    )
+
+
+def row(metric: Described) -> str:
+    """The row of one metric."""
+    own = ", ".join(f"`{label}`" for label in metric.labels) or "–"
+    return f"| `{metric.name}` | {metric.kind} | {own} | {metric.meaning} |"
+
+
+def labels() -> Iterator[str]:
+    """A row for each label, and for each that tells something else of one metric."""
+    for name, label in LABELS.items():
+        yield _label(name, "all", label)
+    for metric in CATALOGUE.values():
+        for name, label in metric.own.items():
+            yield _label(name, f"`{metric.name}`", label)
+
+
+def _label(name: str, of: str, label: Label) -> str:
+    values = ", ".join(f"`{value}`" for value in label.values)
+    shown = values if len(label.values) <= _MOST_LISTED else f"{len(label.values)} of them"
+    return f"| `{name}` | {of} | {label.meaning} | {shown or '–'} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,33 @@
+"""docs/metrics.md is what the catalogue says, and the catalogue what `/metrics` shows."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.telemetry.catalogue import CATALOGUE, LABELS, OF_THE_PROCESS
+from proxy.telemetry.metrics import Metrics, Served
+from tests.docs.metrics import PAGE, page
+
+
+def test_the_page_is_made_from_the_catalogue() -> None:
+    assert page() == PAGE.read_text(encoding="utf-8"), "run `make docs`"
+
+
+def test_what_is_shown_is_what_the_catalogue_describes() -> None:
+    text = Metrics([Served("/weather", "weather")], "digest").page()[1].decode()
+    shown = {family.name: family.documentation for family in text_string_to_metric_families(text)}
+    described = {metric.name.removesuffix("_total"): metric.meaning for metric in CATALOGUE.values()}
+
+    assert described == {name: meaning for name, meaning in shown.items() if not name.startswith("process_")}
+    assert {name for name in shown if name.startswith("process_")} == {
+        name.removesuffix("_total") for name in OF_THE_PROCESS
+    }
+
+
+def test_every_label_has_a_meaning_and_every_meaning_a_label() -> None:
+    used = {label for metric in CATALOGUE.values() for label in metric.labels}
+    own = {(metric.name, label) for metric in CATALOGUE.values() for label in metric.own if label not in metric.labels}
+
+    assert set() == own
+    assert used <= set(LABELS) | {label for metric in CATALOGUE.values() for label in metric.own}
+    assert set(LABELS) <= used

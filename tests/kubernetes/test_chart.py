@@ -1,0 +1,307 @@
+"""Every case of helm/ci is linted, rendered and held against the schemas of Kubernetes; its config serves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy import __version__
+from tests.docs import chart_values
+from tests.kubernetes.rendering import (
+    CASES,
+    CHART,
+    VERSIONS,
+    case_file,
+    containers,
+    files_of,
+    helm,
+    mounted_files,
+    must_be_valid,
+    of_kind,
+    pod_of,
+    pods,
+    proxy_of,
+    refusal,
+    render,
+    template,
+)
+
+NAMES = [path.name.removesuffix("-values.yaml") for path in CASES]
+# Kinds of the Prometheus operator: Kubernetes itself knows no schema of them.
+FOREIGN = {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
+WITH_POD = [name for name in NAMES if name != "library"]
+
+
+def test_there_is_a_case_for_every_shape() -> None:
+    shapes = {yaml.safe_load(path.read_text())["shape"] for path in CASES}
+    assert set(yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["shape"]["enum"]) == shapes
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_helm_finds_nothing_to_say_about_a_case(case: Path) -> None:
+    done = helm("lint", CHART, "--strict", "--values", case)
+    assert (0, []) == (
+        done.returncode,
+        [line for line in done.stdout.splitlines() if "[ERROR]" in line or "[WARN" in line],
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_manifest_is_what_kubernetes_takes(name: str, version: str) -> None:
+    for manifest in render(name, version=version):
+        if manifest["kind"] not in FOREIGN:
+            must_be_valid(manifest, version)
+
+
+def test_the_version_is_that_of_the_proxy() -> None:
+    assert __version__ == yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+
+
+def test_what_an_operator_can_set_has_all_that_belongs_to_it() -> None:
+    kinds = sorted(manifest["kind"] for manifest in render("gateway-scaled"))
+    expected = [
+        "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "Pod",
+        "PodDisruptionBudget", "PrometheusRule", "Service", "ServiceAccount", "ServiceMonitor",
+    ]  # fmt: skip
+    assert expected == kinds
+
+
+def test_the_library_makes_no_pod_and_no_service() -> None:
+    kinds = sorted(manifest["kind"] for manifest in render("library"))
+    assert ["ConfigMap", "ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule"] == kinds
+
+
+# --- the values -------------------------------------------------------------------------------------------------------
+def test_the_schema_of_the_values_is_up_to_date() -> None:
+    assert chart_values.schema_text() == chart_values.SCHEMA.read_text(), "run `make docs`"
+
+
+def test_the_table_of_the_values_is_up_to_date() -> None:
+    assert chart_values.page() == chart_values.PAGE.read_text(), "run `make docs`"
+
+
+def test_every_value_is_described() -> None:
+    assert [] == [value.key for value in chart_values.flat(chart_values.values()) if not value.text]
+
+
+@pytest.mark.parametrize("path", ["shpae", "drain.secnds", "metrics.podMonitor.enabeld", "config.ruotes", "tool.prot"])
+def test_a_typo_is_refused(path: str) -> None:
+    typo: dict[str, Any] = {path.replace(".", "__"): 1}
+    done = template("tool", **typo)
+    assert (1, True) == (
+        done.returncode,
+        f"additional properties '{path.rpartition('.')[2]}' not allowed" in done.stderr,
+    )
+
+
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"config__drain": "3s"}, "config.drain is written by the chart: set drain.seconds and"),
+    ({"config__version": 1}, "config.version is written by the chart: set nothing: it is that of the chart instead"),
+    ({"config__listen": {"port": 1}}, "config.listen.port is written by the chart: set `ports`"),
+    ({"config__admin": "off"}, "config.admin: where it listens is decided by `ports`"),
+    ({"config__routes": []}, "nothing says what is served: set `config` with its routes"),
+    ({"config__admin": {"token": "0123456789abcdef"}}, "config.admin.token is a secret, and the config becomes"),
+    ({"config__admin": {"token": "${SOME_TOKEN}"}}, "config.admin.token: the preStop hook needs it too"),
+    ({"config__state": {"url": "redis://user:pass@host"}}, "config.state.password is a secret, and the config"),
+    ({"config__defaults__headers": {"set": {"X-Api-Key": "abc"}}}, "config.defaults.headers.set.X-Api-Key is a secret"),
+    ({"config__correction": {"endpoint": {"api_key": "abc"}}}, "config.correction.endpoint.api_key is a secret"),
+    ({"config__routes": [{"headers": {"set": {"cookie": "a=b"}}}]}, "config.routes.0.headers.set.cookie is a secret"),
+    ({"tool__image__repository": ""}, "tool.image.repository is empty: name the image"),
+    ({"tool__port": 8080}, "tool.port and ports.calls are both 8080, and the containers of a pod share its ports"),
+    ({"schemas": {"a.yaml": "x" * 1_000_001}}, "a ConfigMap holds 1 MiB: put schemas into ConfigMaps of their own"),
+    ({"metrics__prometheusRule": {"enabled": True, "disabled": ["Nope"]}}, 'prometheusRule.disabled names "Nope"'),
+    ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "autoscaling.minReplicas is 11, more than"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "words"), REFUSALS, ids=[words[:40] for _, words in REFUSALS])
+def test_what_cannot_be_meant_is_refused_with_a_remedy(values: dict[str, Any], words: str) -> None:
+    assert words in refusal("tool", **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"podDisruptionBudget__enabled": True}, "podDisruptionBudget is for the shapes gateway and tool"),
+        ({"autoscaling__enabled": True}, "autoscaling is for the shapes gateway and tool"),
+        ({"metrics__serviceMonitor__enabled": True}, "take metrics.podMonitor instead"),
+    ],
+)
+def test_the_library_refuses_what_needs_a_pod(values: dict[str, Any], words: str) -> None:
+    assert words in refusal("library", **values)
+
+
+# --- the pods ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", WITH_POD)
+def test_every_pod_fits_the_pod_security_level_restricted(name: str) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/, "Restricted"."""
+    for spec in pods(render(name)):
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        assert {"configMap", "projected", "secret", "emptyDir"} >= {
+            kind for volume in spec.get("volumes", ()) for kind in volume if kind != "name"
+        }
+        for container in containers(spec):
+            context = container["securityContext"]
+            assert (True, False, {"drop": ["ALL"]}, {"type": "RuntimeDefault"}) == (
+                context["runAsNonRoot"],
+                context["allowPrivilegeEscalation"],
+                context["capabilities"],
+                context["seccompProfile"],
+            )
+            assert 0 != context.get("runAsUser")
+            assert not any("hostPort" in port for port in container.get("ports", ()))
+
+
+@pytest.mark.parametrize("name", WITH_POD)
+def test_no_pod_has_a_token_and_the_proxy_writes_nothing(name: str) -> None:
+    manifests = render(name)
+    assert [False] * len(list(pods(manifests))) == [spec["automountServiceAccountToken"] for spec in pods(manifests)]
+    assert [False] == [
+        each["automountServiceAccountToken"] for each in manifests if each["kind"] == "ServiceAccount"
+    ] or (name == "tool-plain")
+    assert True is proxy_of(manifests)["securityContext"]["readOnlyRootFilesystem"]
+
+
+@pytest.mark.parametrize("name", WITH_POD)
+def test_nothing_is_mounted_by_subpath(name: str) -> None:
+    mounts = [
+        mount for spec in pods(render(name)) for each in containers(spec) for mount in each.get("volumeMounts", ())
+    ]
+    assert [] == [mount for mount in mounts if "subPath" in mount or "subPathExpr" in mount]
+
+
+def test_a_digest_goes_before_the_tag() -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    assert f"registry.example.com/tools/toolcall-proxy@{digest}" == proxy_of(render("gateway-scaled"))["image"]
+    assert f"toolcall-proxy:{__version__}" == proxy_of(render("gateway"))["image"]
+
+
+def test_no_service_leads_past_the_proxy() -> None:
+    manifests = render("tool", networkPolicy__from=[{"podSelector": {"matchLabels": {"app": "agent"}}}])
+    service, policy = of_kind(manifests, "Service")["spec"], of_kind(manifests, "NetworkPolicy")["spec"]
+    assert [("http", 8080), ("metrics", 9091)] == [(port["name"], port["targetPort"]) for port in service["ports"]]
+    assert [8080, 9091] == [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    assert [{"podSelector": {"matchLabels": {"app": "agent"}}}] == policy["ingress"][0]["from"]
+
+
+@pytest.mark.parametrize("name", WITH_POD)
+def test_what_selects_the_pods_finds_them(name: str) -> None:
+    manifests = render(name)
+    labels = pod_of(manifests)["metadata"]["labels"].items()
+    selecting = {"PodDisruptionBudget", "PodMonitor"}
+    selectors = [
+        of_kind(manifests, "Deployment")["spec"]["selector"]["matchLabels"],
+        of_kind(manifests, "Service")["spec"]["selector"],
+        *(each["spec"]["podSelector"]["matchLabels"] for each in manifests if each["kind"] == "NetworkPolicy"),
+        *(each["spec"]["selector"]["matchLabels"] for each in manifests if each["kind"] in selecting),
+    ]  # fmt: skip
+    assert [] == [selector for selector in selectors if not selector.items() <= labels]
+    for monitor in (each for each in manifests if each["kind"] == "ServiceMonitor"):
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        assert wanted <= of_kind(manifests, "Service")["metadata"]["labels"].items()
+        ports = [port["name"] for port in of_kind(manifests, "Service")["spec"]["ports"]]
+        assert {"metrics"} == {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} & set(ports)
+
+
+def test_probes_ask_the_port_that_never_depends_on_the_tool() -> None:
+    proxy = proxy_of(render("tool"))
+    asked = {name: proxy[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
+    assert {
+        "startup": {"path": "/startupz", "port": "toolproxy-probe"},
+        "readiness": {"path": "/readyz", "port": "toolproxy-probe"},
+        "liveness": {"path": "/livez", "port": "toolproxy-probe"},
+    } == asked
+    assert {"toolproxy": 8080, "toolproxy-probe": 9091} == {
+        port["name"]: port["containerPort"] for port in proxy["ports"]
+    }
+
+
+# --- the config -------------------------------------------------------------------------------------------------------
+ENVIRONMENT = {"REDIS_URL": "redis://redis:6379"}
+
+
+@pytest.mark.parametrize("name", ["gateway", "gateway-scaled", "tool", "tool-plain", "library"])
+def test_the_config_is_one_that_the_proxy_serves(name: str, tmp_path: Path) -> None:
+    manifests = render(name)
+    if name == "library":
+        config_map = next(each for each in manifests if each["kind"] == "ConfigMap" and "config.yaml" in each["data"])
+        files = config_map["data"]
+    else:
+        files = files_of(manifests)
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    for key, secret in {"admin-token": "0123456789abcdef", "redis-url": "redis://redis", "search-token": "t"}.items():
+        (tmp_path / key).write_text(secret)
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace("/run/secrets/toolcall-proxy", str(tmp_path)))
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "check", str(config)],
+        capture_output=True, text=True, check=False, env={**os.environ, **ENVIRONMENT},
+    )  # fmt: skip
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ": ok, " in done.stdout
+
+
+def test_files_keep_their_bytes_and_large_numbers_stay_what_they_are() -> None:
+    text = 'type: object\nproperties: {on: {const: 9007199254740993}, "b": {enum: [yes, "no"]}}\n# é\n'
+    files = files_of(render("tool", schemas={"weather.yaml": text, "currency.json": "{}"}))
+    assert (text, "{}") == (files["schemas/weather.yaml"], files["schemas/currency.json"])
+    assert 1_000_000 == yaml.safe_load(files_of(render("gateway-scaled"))["config.yaml"])["state"]["max_keys"]
+
+
+def test_no_secret_stands_in_a_config_map() -> None:
+    manifests = render("gateway-scaled")
+    config = yaml.safe_load(files_of(manifests)["config.yaml"])
+    assert "${file:/run/secrets/toolcall-proxy/admin-token}" == config["admin"]["token"]
+    assert [] == [manifest for manifest in manifests if manifest["kind"] == "Secret"]
+    (volume,) = [each for each in pod_of(manifests)["spec"]["volumes"] if "secret" in each]
+    assert {"secretName": "toolcall-proxy", "defaultMode": 0o444} == volume["secret"]
+
+
+def test_files_of_other_config_maps_lie_beside_the_config() -> None:
+    spec = pod_of(render("tool-own-config"))["spec"]
+    maps = {"tools-config": {"config.yaml": "a", "x.json": "b"}, "tools-openapi": {"petstore.yaml": "c"}}
+    assert {"config.yaml": "a", "x.json": "b", "schemas/petstore.yaml": "c"} == mounted_files(spec, maps)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+def notes(name: str, **values: object) -> str:
+    done = helm("install", "tools", CHART, "--dry-run=client", *case_file(name), values=values)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("NOTES:")[2]
+
+
+def test_the_notes_say_where_it_is_and_warn_of_what_is_likely_wrong() -> None:
+    plain = notes("tool")
+    assert "takes calls at http://tools-toolcall-proxy.default:80" in plain
+    assert "its tool is kept for 20 s, and has 55 s in all" in plain
+    assert "WARNING" not in plain
+
+    many = notes("tool", replicaCount=3, config__upstreams={"tool": {"url": "http://10.0.0.1:80"}})
+    assert "WARNING: several pods, each with a memory of its own" in many
+    assert "WARNING: the upstream tool is outside of this pod (http://10.0.0.1:80)" in many
+
+
+def test_the_alerts_and_the_dashboard_are_those_of_the_repository() -> None:
+    manifests = render("gateway-scaled")
+    written = yaml.safe_load((CHART / "alerts/toolcall-proxy.yaml").read_text())["groups"]
+    *groups, ours = of_kind(manifests, "PrometheusRule")["spec"]["groups"]
+    assert (written, "ours") == (groups, ours["name"])
+    name = written[0]["rules"][0]["alert"]
+    fewer = render("library", metrics__prometheusRule={"enabled": True, "disabled": [name]})
+    left = [rule["alert"] for group in of_kind(fewer, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    assert [rule["alert"] for group in written for rule in group["rules"] if rule["alert"] != name] == left
+    dashboard = next(each for each in manifests if each["metadata"]["name"] == "tools-toolcall-proxy-dashboard")
+    shown = (CHART / "dashboards/toolcall-proxy.json").read_text()
+    assert ({"toolcall-proxy.json": shown}, "1") == (
+        dashboard["data"],
+        dashboard["metadata"]["labels"]["grafana_dashboard"],
+    )

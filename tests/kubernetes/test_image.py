@@ -1,0 +1,60 @@
+"""The Dockerfile says what the chart relies on. Its steps are tried by `python -m tests.kubernetes.image`."""
+
+from __future__ import annotations
+
+import tomllib
+
+import yaml
+
+from tests.kubernetes.image import ROOT, Step, context, steps
+from tests.kubernetes.rendering import CHART, proxy_of, render
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def the(name: str) -> list[Step]:
+    return [step for step in steps() if step.name == name]
+
+
+def test_both_stages_stand_on_the_base_that_the_builder_names() -> None:
+    assert ["PYTHON=python:3.13-slim"] == [step.rest for step in the("ARG")]
+    assert ["${PYTHON} AS build", "${PYTHON}"] == [step.rest for step in the("FROM")]
+
+
+def test_every_extra_is_in_the_image() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (line,) = [step.rest for step in the("RUN") if "/wheels/*.whl" in step.rest]
+    assert f"[{','.join(extras)}]" in line
+
+
+def test_the_image_runs_as_the_user_and_by_the_command_that_the_chart_has() -> None:
+    user, group = VALUES["securityContext"]["runAsUser"], VALUES["securityContext"]["runAsGroup"]
+    assert [f"{user}:{group}"] == [step.rest for step in the("USER")]
+    proxy = proxy_of(render("tool"))
+    assert [proxy["command"], proxy["args"]] == [step.words for name in ("ENTRYPOINT", "CMD") for step in the(name)]
+    assert [[str(VALUES["ports"][name]) for name in ("calls", "probes")]] == [step.words for step in the("EXPOSE")]
+
+
+def test_the_user_is_set_before_anything_of_ours_runs() -> None:
+    names = [step.name for step in steps()]
+    assert names.index("USER") < len(names) - 1 - names[::-1].index("RUN")
+
+
+def test_the_context_has_what_the_image_is_made_of_and_nothing_else() -> None:
+    tops = {path.parts[0] for path in context()}
+    expected = {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "requirements.lock",
+        "config.example.yaml",
+        "schemas",
+        "proxy",
+    }
+    assert expected == tops
+    assert [] == [path for path in context() if path.suffix == ".pyc"]
+
+
+def test_every_copied_name_is_in_the_context() -> None:
+    copied = {word for step in the("COPY") if "--from" not in step.rest for word in step.words[:-1]}
+    assert copied == {path.parts[0] for path in context()}

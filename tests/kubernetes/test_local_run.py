@@ -1,0 +1,262 @@
+"""The rendered pod, run here: its containers as processes, its config mounted as kubelet mounts it, its hooks and
+signals in kubelet's order, under load. No cluster, but every command, file, port and second is that of the chart.
+
+What stands in for the cluster: a call is sent only while the pod is an endpoint, and it stops being one a moment after
+its readiness probe fails, which is the order in which EndpointSlices and kube-proxy learn of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.kubernetes.rendering import Manifest, containers, files_of, of_kind, pod_of, proxy_of, render
+from tests.serving.mounted import Mounted
+from tests.serving.wire import exchange, post, read_message
+
+CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
+GOOD: Final = b'{"lat": 48.85, "lon": 2.35}'
+# From a failed readiness probe to the last load balancer that knows; far less than drain.seconds, as in a cluster.
+PROPAGATION: Final = 0.3
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+@dataclass
+class Pod:
+    """A pod as kubelet would run it. `values` are those it was rendered with, `ports` where it listens."""
+
+    case: str
+    folder: Path
+    values: dict[str, Any]
+    manifests: list[Manifest] = field(default_factory=list)
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    endpoint: bool = True
+    answered: Counter[object] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.calls, self.admin, self.probes, self.tool = free_ports(4)
+        self.values |= {
+            "ports": {"calls": self.calls, "admin": self.admin, "probes": self.probes},
+            "tool__port": self.tool,
+            "tool__args": [str(self.tool)],
+        }
+        self.manifests = render(self.case, **self.values)
+        self.mount = Mounted(self.folder, self.files())
+
+    def files(self) -> dict[str, str]:
+        """The config's files; a pod has an address of its own, a process here has loopback."""
+        return {name: text.replace("0.0.0.0", "127.0.0.1") for name, text in files_of(self.manifests).items()}
+
+    def update(self, **values: Any) -> None:
+        """`helm upgrade`, and then kubelet's swap of `..data`."""
+        before = pod_of(self.manifests)
+        self.values |= values
+        self.manifests = render(self.case, **self.values)
+        assert before == pod_of(self.manifests), "the upgrade would roll the pods"
+        self.mount.update(self.files())
+
+    def words(self, command: Sequence[str]) -> list[str]:
+        """A command of the pod as it runs here: this Python, and the mounted folder."""
+        first, *rest = command
+        return [
+            sys.executable if first == "python" else first,
+            *(word.replace(CONFIG_FOLDER, str(self.folder)) for word in rest),
+        ]
+
+    def start(self, container: Manifest) -> None:
+        """Starts a container's process in an empty environment and folder, as an image would."""
+        command = self.words([*container["command"], *container.get("args", ())])
+        environ = {"PATH": os.defpath} | {entry["name"]: entry["value"] for entry in container.get("env", ())}
+        log = (self.folder.parent / f"{container['name']}.log").open("wb")
+        with log:
+            self.running[container["name"]] = subprocess.Popen(command, env=environ, cwd="/", stdout=log, stderr=log)
+
+    def end(self) -> None:
+        """Ends what still runs."""
+        for process in self.running.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    async def probe(self, name: str) -> int:
+        """The status that one of the rendered probes gets, 0 where nobody answers."""
+        proxy = proxy_of(self.manifests)
+        asked = proxy[f"{name}Probe"]["httpGet"]
+        ports = {port["name"]: port["containerPort"] for port in proxy["ports"]}
+        request = f"GET {asked['path']} HTTP/1.1\r\nHost: 10.1.2.3\r\n\r\n".encode()
+        try:
+            return (await exchange(ports[asked["port"]], request)).status
+        except OSError:
+            return 0
+
+    async def until(self, name: str, status: int) -> None:
+        """Waits until a probe gets a status."""
+        async with asyncio.timeout(20):
+            while await self.probe(name) != status:
+                ended = [each for each, process in self.running.items() if process.poll() is not None]
+                assert [] == ended, "".join((self.folder.parent / f"{each}.log").read_text() for each in ended)
+                await asyncio.sleep(0.02)
+
+    async def stop(self, name: str) -> int:
+        """SIGTERM, and the exit code."""
+        self.running[name].send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(self.running[name].wait, 20)
+
+    async def call(self, body: bytes) -> int:
+        """The status of one call."""
+        return (await exchange(self.calls, post("/tools/weather", body))).status
+
+    async def load(self, stage: list[str]) -> None:
+        """Calls without a pause while the pod is an endpoint, over kept connections as long as they last."""
+        while self.endpoint:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.calls)
+                closing = False
+                while not closing and self.endpoint:
+                    now = stage[-1]
+                    writer.write(post("/tools/weather", GOOD))
+                    answered = await read_message(reader)
+                    closing = answered.header("connection") == "close"
+                    self.answered[now if answered.status == 200 else (now, answered.status)] += 1
+                writer.close()
+            except (OSError, asyncio.IncompleteReadError) as error:
+                self.answered[stage[-1], type(error).__name__] += 1
+
+
+@contextlib.asynccontextmanager
+async def running(case: str, folder: Path, **values: Any) -> AsyncIterator[Pod]:
+    """A pod that has started, its containers in kubelet's order."""
+    pod = Pod(case, folder / "config", values)
+    try:
+        for container in containers(pod_of(pod.manifests)["spec"]):
+            pod.start(container)
+            if container["name"] == "toolcall-proxy":
+                await pod.until("startup", 200)
+            else:
+                await listening(pod.tool)
+        await pod.until("readiness", 200)
+        yield pod
+    finally:
+        pod.end()
+
+
+async def listening(port: int) -> None:
+    """Waits until somebody listens."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(0.02)
+
+
+async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
+    """What the cluster does once the pod is not ready."""
+    await pod.until("readiness", 503)
+    stage.append("draining")
+    await asyncio.sleep(PROPAGATION)
+    pod.endpoint = False
+
+
+async def test_a_change_of_the_config_and_the_end_of_the_pod_lose_no_call(tmp_path: Path) -> None:
+    stage = ["before"]
+    seconds = {"drain__seconds": 1, "drain__toolSleepSeconds": 3, "reload__interval": "100ms"}
+    async with running("tool", tmp_path, **seconds) as pod:
+        clients = [asyncio.create_task(pod.load(stage)) for _ in range(8)]
+        repaired = await pod.call(b'{"lat": "48.85", "lon": 2.35}')
+
+        pod.update(config__defaults={"repair": "off"})
+        async with asyncio.timeout(10):
+            while await pod.call(b'{"lat": "48.85", "lon": 2.35}') != 400:
+                await asyncio.sleep(0.05)
+        stage.append("after")
+        await asyncio.sleep(0.2)
+
+        # The end. All hooks at once; then the tool, then the sidecar.
+        spec = pod_of(pod.manifests)["spec"]
+        ends = asyncio.get_running_loop().time() + spec["terminationGracePeriodSeconds"]
+        gone = asyncio.create_task(no_endpoint_any_more(pod, stage))
+        hook = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            pod.words(proxy_of(pod.manifests)["lifecycle"]["preStop"]["exec"]["command"]), stdout=subprocess.DEVNULL
+        )
+        await asyncio.sleep(spec["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"])
+        drained = hook.poll()
+        await pod.stop("tool")
+        alive = pod.running["toolcall-proxy"].poll()
+        status = await pod.stop("toolcall-proxy")
+        left = ends - asyncio.get_running_loop().time()
+        await asyncio.gather(gone, *clients)
+
+    assert 200 == repaired
+    assert {"before", "after", "draining"} == set(pod.answered), pod.answered
+    assert min(pod.answered.values()) > 20
+    assert (0, None, 0) == (drained, alive, status)
+    assert left > 0
+
+
+async def test_a_gateway_ends_on_sigterm_alone_and_loses_no_call(tmp_path: Path) -> None:
+    stage = ["before"]
+    upstream = free_ports(1)[0]
+    tool = {"tool": {"url": f"http://127.0.0.1:{upstream}"}}
+    samples = subprocess.Popen([sys.executable, "-m", "proxy.samples", str(upstream)], stdout=subprocess.DEVNULL)  # noqa: ASYNC220
+    try:
+        await listening(upstream)
+        async with running("tool", tmp_path, shape="gateway", drain__seconds=1, config__upstreams=tool) as pod:
+            clients = [asyncio.create_task(pod.load(stage)) for _ in range(8)]
+            tested = await helm_test(pod)
+            gone = asyncio.create_task(no_endpoint_any_more(pod, stage))
+            status = await pod.stop("toolcall-proxy")
+            await asyncio.gather(gone, *clients)
+    finally:
+        samples.kill()
+        samples.wait()
+
+    assert {"before", "draining"} == set(pod.answered), pod.answered
+    assert min(pod.answered.values()) > 20
+    assert 0 == status
+    assert (0, 3) == (tested.returncode, tested.stdout.count("ok  ")), tested.stdout
+
+
+async def helm_test(pod: Pod, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The pod of `helm test`, run against the pod here."""
+    (container,) = of_kind(pod.manifests, "Pod")["spec"]["containers"]
+    rendered = {entry["name"]: entry["value"] for entry in container["env"]}
+    environ = {**rendered, "TARGET": f"http://127.0.0.1:{pod.calls}", **environ}
+    return await asyncio.to_thread(
+        subprocess.run, pod.words(container["command"]), env=environ, capture_output=True, text=True, check=False
+    )
+
+
+async def test_helm_test_fails_where_an_answer_is_another_than_was_asked_for(tmp_path: Path) -> None:
+    async with running("tool", tmp_path) as pod:
+        right = await helm_test(pod)
+        bad = {"path": "/tools/weather", "body": {"lat": []}, "status": 200}
+        other = {"path": "/tools/weather", "body": {"lat": []}, "status": 400, "code": "SOMETHING_ELSE"}
+        wrong = await helm_test(pod, CALLS=json.dumps([bad, other]))
+        config = yaml.safe_load((pod.folder / "config.yaml").read_text())
+
+    assert 0 == right.returncode, right.stdout
+    assert (1, 2) == (wrong.returncode, wrong.stdout.count("WRONG"))
+    assert f"http://127.0.0.1:{pod.tool}" == config["upstreams"]["tool"]["url"]

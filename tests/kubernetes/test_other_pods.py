@@ -1,0 +1,149 @@
+"""The sidecar in pods that are not this chart's: by Helm's library template, and by the Kustomize component."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kubernetes.rendering import (
+    CHART,
+    ROOT,
+    Manifest,
+    helm,
+    mounted_files,
+    must_be_valid,
+    of_kind,
+    pod_of,
+    program,
+    proxy_of,
+    render,
+    template,
+)
+
+PAGE = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+# The template that the page shows, without its first lines, which are about two other files.
+(APP,) = re.findall(r"^```yaml\n(?:#.*\n)+(apiVersion: apps/v1\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def foreign(folder: Path, *aliases: str, app: str = APP) -> Path:
+    """A chart of somebody else that depends on ours by file://, with its dependencies fetched."""
+    entry: dict[str, str] = {"name": "toolcall-proxy", "version": ">=0", "repository": f"file://{CHART}"}
+    dependencies = [{**entry, "alias": alias} for alias in aliases] or [entry]
+    chart = folder / "ours"
+    (chart / "templates").mkdir(parents=True)
+    about: dict[str, Any] = {"apiVersion": "v2", "name": "ours", "version": "1.0.0", "dependencies": dependencies}
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(about))
+    case = yaml.safe_load((CHART / "ci" / "library-values.yaml").read_text())
+    (chart / "values.yaml").write_text(yaml.safe_dump(dict.fromkeys(aliases or ("toolcall-proxy",), case)))
+    (chart / "templates" / "app.yaml").write_text(app)
+    done = helm("dependency", "update", chart)
+    assert done.returncode == 0, done.stderr
+    return chart
+
+
+def app_of(manifests: list[Manifest]) -> Manifest:
+    """The spec of the foreign pod, after every manifest was held against the schemas."""
+    for manifest in manifests:
+        if not manifest["apiVersion"].startswith("monitoring."):
+            must_be_valid(manifest)
+    spec: Manifest = pod_of(manifests)["spec"]
+    return spec
+
+
+def test_a_pod_of_another_chart_has_the_sidecar_as_our_own_pods_have_it(tmp_path: Path) -> None:
+    manifests = render(chart=foreign(tmp_path))
+    spec, own = app_of(manifests), pod_of(render("tool"))["spec"]
+
+    assert own["initContainers"] == spec["initContainers"]
+    assert own["terminationGracePeriodSeconds"] == spec["terminationGracePeriodSeconds"]
+    assert own["containers"][0]["lifecycle"] == spec["containers"][0]["lifecycle"]
+    maps = {each["metadata"]["name"]: each["data"] for each in manifests if each["kind"] == "ConfigMap"}
+    config = yaml.safe_load(mounted_files(spec, maps)["config.yaml"])
+    assert ({"url": "http://127.0.0.1:3000"}, 8080) == (config["upstreams"]["app"], config["listen"]["port"])
+
+
+def test_monitor_and_policy_find_the_pods_of_the_other_chart(tmp_path: Path) -> None:
+    manifests = render(chart=foreign(tmp_path))
+    labels = pod_of(manifests)["metadata"]["labels"]
+    assert {"app": "ours", "toolcall-proxy": "tools-toolcall-proxy"} == labels
+    assert {"checksum/static"} == set(pod_of(manifests)["metadata"]["annotations"])
+    assert {"toolcall-proxy": labels["toolcall-proxy"]} == of_kind(manifests, "PodMonitor")["spec"]["selector"][
+        "matchLabels"
+    ]
+    assert {"toolcall-proxy": labels["toolcall-proxy"]} == of_kind(manifests, "NetworkPolicy")["spec"]["podSelector"][
+        "matchLabels"
+    ]
+
+
+def test_it_is_found_under_an_alias(tmp_path: Path) -> None:
+    manifests = render(chart=foreign(tmp_path, "guard"), guard__ports={"calls": 7777})
+    assert "tools-guard" == pod_of(manifests)["metadata"]["labels"]["toolcall-proxy"]
+    assert 7777 == proxy_of(manifests)["ports"][0]["containerPort"]
+
+
+def test_of_two_the_one_that_is_meant_is_named(tmp_path: Path) -> None:
+    both = template(chart=foreign(tmp_path / "a", "one", "two"))
+    assert (1, True) == (
+        both.returncode,
+        "depends on it under several names (one, two): name the one you mean" in both.stderr,
+    )
+    named = APP.replace('" . |', '" (index .Subcharts "two") |').replace('" . }', '" (index .Subcharts "two") }')
+    manifests = render(chart=foreign(tmp_path / "b", "one", "two", app=named))
+    assert "tools-two" == pod_of(manifests)["metadata"]["labels"]["toolcall-proxy"]
+
+
+def test_a_chart_that_forgot_the_dependency_is_told_so(tmp_path: Path) -> None:
+    chart = foreign(tmp_path)
+    # The template is there all the same: by a copy, as some do.
+    for part in CHART.glob("templates/_*.tpl"):
+        (chart / "templates" / part.name).write_text(part.read_text())
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: ours\nversion: 1.0.0\n")
+    (chart / "charts" / "toolcall-proxy-0.1.0.tgz").unlink()
+    assert "no such chart among the dependencies of this one: add it to Chart.yaml" in template(chart=chart).stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("podDisruptionBudget", {"enabled": True}), ("drain", {"seconds": 60, "toolSleepSeconds": 3})]
+)
+def test_mistakes_in_its_values_are_told_through_the_other_chart(key: str, value: Any, tmp_path: Path) -> None:
+    done = template(chart=foreign(tmp_path), **{f"toolcall-proxy__{key}": value})
+    assert (1, True) == (done.returncode, f"toolcall-proxy: {key}" in done.stderr)
+
+
+# --- Kustomize --------------------------------------------------------------------------------------------------------
+def kustomized() -> list[Manifest]:
+    done = subprocess.run(
+        [program("kustomize"), "build", str(CHART / "kustomize" / "example")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def test_the_component_puts_in_what_the_chart_renders() -> None:
+    spec, own = app_of(kustomized()), pod_of(render("tool"))["spec"]
+    image = {"image": "registry.example.com/tools/toolcall-proxy:0.1.0"}
+    assert [own["initContainers"][0] | image] == spec["initContainers"]
+    assert own["terminationGracePeriodSeconds"] == spec["terminationGracePeriodSeconds"]
+    assert own["containers"][0]["lifecycle"] == spec["containers"][0]["lifecycle"]
+
+
+def test_the_config_of_the_component_is_one_that_the_proxy_serves(tmp_path: Path) -> None:
+    manifests = kustomized()
+    config_map = of_kind(manifests, "ConfigMap")
+    files = mounted_files(pod_of(manifests)["spec"], {config_map["metadata"]["name"]: config_map["data"]})
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    words = [sys.executable, "-m", "proxy", "check", str(tmp_path / "config.yaml")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
+    chart = yaml.safe_load(next(each for each in render("tool") if each["kind"] == "ConfigMap")["data"]["config.yaml"])
+    assert chart["drain"] == yaml.safe_load(files["config.yaml"])["drain"]

@@ -1,0 +1,82 @@
+"""The client of `mcp` 1.x: asks every server what it is told to.
+
+Runs in `.parties/py1`. Usage: py1.py py1 URLS CALLS, the last two as JSON. Prints what was answered as JSON.
+"""
+# mypy: ignore-errors
+# The parties are no dependency of the product, so their types are not there to be checked.
+
+import asyncio
+import json
+import logging
+import sys
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+LONG = "trigger-long-running-operation"
+
+
+async def attempt(client: ClientSession, name: str, arguments: Any, progress: Any = None) -> dict[str, Any]:
+    try:
+        result = await client.call_tool(name, arguments, progress_callback=progress)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        return {"raised": f"{type(error).__name__}: {error}"}
+    texts = [part.text for part in result.content if getattr(part, "text", None) is not None]
+    return {"error": result.isError, "text": "\n".join(texts)}
+
+
+async def listed(client: ClientSession) -> list[str]:
+    names, cursor = [], None
+    while True:
+        page = await client.list_tools(cursor)
+        names += [tool.name for tool in page.tools]
+        cursor = page.nextCursor
+        if cursor is None:
+            return names
+
+
+async def session(url: str, calls: list[Any]) -> dict[str, Any]:
+    async with (
+        streamable_http_client(url) as (read, write, _),
+        ClientSession(read, write, read_timeout_seconds=timedelta(seconds=30)) as client,
+    ):
+        opened = await client.initialize()
+        names, heard, released = await listed(client), [], []
+        told: dict[str, Any] = {"tools": names, "heard": heard, "revision": opened.protocolVersion}
+        told["calls"] = [await attempt(client, name, arguments) for name, arguments in calls]
+
+        async def on_step(progress: float, total: float | None, message: str | None) -> None:
+            heard.append(progress)
+            # The client reads on only when this has returned.
+            released.append(asyncio.create_task(attempt(client, "release", {"key": key})))
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            heard.append(progress)
+
+        if "steps" in names:
+            key = str(uuid.uuid4())
+            told["steps"] = await attempt(client, "steps", {"key": key}, on_step)
+            await asyncio.gather(*released)
+        elif LONG in names:
+            told["steps"] = await attempt(client, LONG, {"duration": 0.4, "steps": 4}, on_progress)
+        return told
+
+
+async def main(urls: dict[str, str], calls: dict[str, list[Any]]) -> None:
+    async def one(name: str, url: str) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(60):
+                return await session(url, calls[name])
+        except BaseException as error:  # noqa: BLE001 - told, not hidden
+            return {"broke": repr(error)}
+
+    answers = await asyncio.gather(*(one(name, url) for name, url in urls.items()))
+    sys.stdout.write(json.dumps(dict(zip(urls, answers, strict=True))))
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    asyncio.run(main(json.loads(sys.argv[2]), json.loads(sys.argv[3])))

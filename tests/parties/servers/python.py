@@ -1,0 +1,150 @@
+"""Three MCP servers of the Python world in one process, each on a loopback port of its own.
+
+    high     `mcp` 2.x, MCPServer: schemas from annotations, pydantic converts what it can
+    low      `mcp` 2.x, lowlevel.Server: checks nothing at all; lists its tools on two pages
+    fastmcp  PyPI fastmcp
+
+Runs in `.parties/py2`. Prints the ports as one line of JSON when all of them answer; ends when its input does.
+"""
+# mypy: ignore-errors
+# The parties are no dependency of the product, so their types are not there to be checked.
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Literal
+
+import uvicorn
+from fastmcp import Context as FastContext
+from fastmcp import FastMCP
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+from pydantic import BaseModel
+
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "book.json").read_text(encoding="utf-8"))
+STEPS = 4
+# Key of a caller -> what its `steps` call waits for: so many steps it may take.
+ALLOWED: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
+
+
+class Place(BaseModel):
+    city: str
+    floor: int
+
+
+def book(
+    title: str,
+    copies: int,
+    price: float,
+    gift: bool,
+    size: Literal["small", "large"],
+    tags: list[str],
+    place: Place,
+    note: str | None = None,
+    shelf: int = 0,
+) -> str:
+    """Orders a book and says what it was asked."""
+    given = {"title": title, "copies": copies, "price": price, "gift": gift, "size": size, "tags": tags}
+    return json.dumps({**given, "place": place.model_dump(), "note": note, "shelf": shelf})
+
+
+def fail(reason: str) -> str:
+    """Fails with a reason of its own."""
+    raise ValueError(f"the tool says: {reason}")
+
+
+def release(key: str) -> str:
+    """Lets a `steps` call take its next step."""
+    ALLOWED[key].release()
+    return "released"
+
+
+async def take_steps(key: str, report: Any) -> str:
+    """Reports a step, and goes on only when the caller has heard of it."""
+    for step in range(1, STEPS + 1):
+        await report(step)
+        await ALLOWED[key].acquire()
+    return f"{STEPS} steps"
+
+
+def high() -> Any:
+    server = MCPServer("high")
+    for tool in (book, fail, release):
+        server.tool()(tool)
+
+    @server.tool()
+    async def steps(key: str, ctx: Context) -> str:
+        """Takes steps, one each time it is released."""
+        return await take_steps(key, lambda step: ctx.report_progress(step, STEPS))
+
+    return server.streamable_http_app()
+
+
+def low() -> Any:
+    text = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+    reason = {"type": "object", "properties": {"reason": {"type": "string"}}, "required": ["reason"]}
+    pages = {
+        None: ([Tool(name="release", input_schema=text), Tool(name="steps", input_schema=text)], "second"),
+        "second": ([Tool(name="book", input_schema=SCHEMA), Tool(name="fail", input_schema=reason)], None),
+    }
+
+    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:
+        tools, after = pages[params.cursor if params else None]
+        return ListToolsResult(tools=tools, next_cursor=after)
+
+    async def call_tool(ctx: Any, params: Any) -> CallToolResult:
+        arguments = params.arguments or {}
+        if params.name == "fail":
+            told, wrong = f"the tool says: {arguments['reason']}", True
+        elif params.name == "release":
+            told, wrong = release(arguments["key"]), False
+        elif params.name == "steps":
+            told, wrong = (
+                await take_steps(arguments["key"], lambda step: ctx.session.report_progress(step, STEPS)),
+                False,
+            )
+        else:
+            told, wrong = json.dumps(arguments), False
+        return CallToolResult(content=[TextContent(type="text", text=told)], is_error=wrong)
+
+    return Server("low", on_list_tools=list_tools, on_call_tool=call_tool).streamable_http_app()
+
+
+def fast() -> Any:
+    server = FastMCP("fastmcp")
+    for tool in (book, fail, release):
+        server.tool()(tool)
+
+    @server.tool()
+    async def steps(key: str, ctx: FastContext) -> str:
+        """Takes steps, one each time it is released."""
+        return await take_steps(key, lambda step: ctx.report_progress(step, STEPS))
+
+    return server.http_app(path="/mcp")
+
+
+async def serve(made: dict[str, Any]) -> None:
+    ports, servers = {}, []
+    for name, app in made.items():
+        listening = socket.create_server(("127.0.0.1", 0))
+        ports[name] = listening.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
+        servers.append((server, asyncio.create_task(server.serve([listening]))))
+    while not all(server.started for server, _ in servers):
+        await asyncio.sleep(0.02)
+    sys.stdout.write(json.dumps(ports) + "\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+    for server, _ in servers:
+        server.should_exit = True
+    await asyncio.gather(*(task for _, task in servers))
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    asyncio.run(serve({"high": high(), "low": low(), "fastmcp": fast()}))

@@ -1,0 +1,92 @@
+"""A real Prometheus scrapes a running proxy to which everything has happened: no panel of the dashboard is empty, and
+every alert can be evaluated."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.correction.model import says
+from tests.serving.proxied import Proxied, proxied
+from tests.serving.wire import JSON_TYPE, Seen, answer, tool
+from tests.telemetry.collector import collector
+from tests.telemetry.prometheus import Prometheus, prometheus
+from tests.telemetry.queries import ALERTS, alerts, filled, panels
+
+SCHEMA = "{type: object, properties: {lat: {type: number}}, required: [lat]}"
+ROUTES = f"""
+  - path: /weather
+    upstream: tools
+    tool: weather
+    schema: {SCHEMA}
+    response_schema: {{type: object, required: [sky]}}
+  - {{path: /capped, upstream: tools, tool: capped, schema: {SCHEMA}, caps: {{default: 1}}}}
+  - {{path: /math, upstream: tools, tool: math, container: {{functions: [add], expand: proxy}}}}
+  - {{path: /final, upstream: none, tool: final, schema: {SCHEMA}}}
+  - {{path: /corrected, upstream: tools, tool: corrected, schema: {SCHEMA}, correct: {{validation_feedback: on}}}}
+  - {{path: /dead, upstream: dead, tool: dead, schema: {SCHEMA}, resend: {{max: 1, backoff: 1ms}}}}
+"""
+# Bodies by path, all of one conversation. A rate needs them twice: before the first scrape and after.
+CALLS = [
+    ("/weather", b'{"lat": 1}'),
+    ("/weather", b'{"lat": "1"}'),
+    *[("/weather", b'{"lat": "x"}')] * 2,
+    ("/weather", b'{"lat": 2}'),
+    *[("/weather", b'{"lat": "%s"}' % text) for text in (b"a", b"b", b"c")],
+    *[("/capped", b'{"lat": 1}')] * 2,
+    ("/math", b"{}"),
+    *[("/final", b'{"lat": %s}' % number) for number in (b"[]", b"1")],
+    ("/corrected", b'{"lat": []}'),
+    *[("/dead", b'{"lat": 1}')] * 2,
+]
+
+
+async def happen(proxy: Proxied, conversation: str) -> None:
+    """Lets everything happen once."""
+    for path, body in CALLS:
+        await proxy.post(path, body, f"X-Conversation-Id: {conversation}")
+    await proxy.ask_admin("/-/reload", "Content-Length: 0", method="POST")
+
+
+async def empty(server: Prometheus, within: float) -> list[str]:
+    """The panels that show nothing, once all show something or the time is up."""
+    missing = [*panels()]
+    for _ in range(int(within / 0.25)):
+        await asyncio.sleep(0.25)  # in which the server scrapes
+        asking = [asyncio.to_thread(server.values, filled(expression, "30s")) for _, expression in missing]
+        shown = await asyncio.gather(*asking)
+        missing = [panel for panel, found in zip(missing, shown, strict=True) if not found]
+        if not missing:
+            break
+    return [f"{title}: {expression}" for title, expression in missing]
+
+
+async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sunny(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        writer.write(answer("200 OK", b'{"sky": "blue"}', JSON_TYPE))
+
+    async with collector() as received, tool(sunny) as server, tool(says('{"lat": 1}')) as model:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
+        upstreams = (
+            f'{{tools: {{url: "{server.url}"}}, model: {{url: "{model.url}"}}, '
+            "dead: {url: 'http://127.0.0.1:9', breaker: {failures: 2}}}"
+        )
+        keys = {
+            "upstreams": upstreams,
+            "correction": "{upstream: model, model: tiny}",
+            "hooks": "[{use: 'tests.hooks.samples:FailsAt', settings: {point: after_outcome}, on_failure: ignore}]",
+        }
+        async with proxied(ROUTES, **keys) as proxy:
+            await happen(proxy, "before")
+            with prometheus(tmp_path, f"127.0.0.1:{proxy.admin}", ALERTS) as scraping:
+                while not scraping.values("toolproxy_build_info"):
+                    await asyncio.sleep(0.1)
+                await happen(proxy, "while it scrapes")
+                missing = await empty(scraping, 8)
+                groups = (await asyncio.to_thread(scraping.ask, "rules"))["groups"]
+
+    assert [] == missing
+    rules = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
+    assert {alert["alert"]: "ok" for alert in alerts()} == rules
