@@ -20,7 +20,6 @@ import platform
 import sys
 import timeit
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,13 +35,14 @@ GOALS: Final = {"valid": 5, "damaged": 7, "4 errors": 12}
 Table = dict[str, dict[str, float]]
 
 
-def seconds(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The best time of one call of each, in rounds that go over all of them."""
-    numbers = {name: max(1, int(SECONDS / max(timeit.timeit(run, number=3) / 3, 1e-8))) for name, run in runs.items()}
+def seconds(runs: Mapping[str, Callable[[Any], object]], given: object, rounds: int) -> dict[str, float]:
+    """The best time of one call of each with what it is given, in rounds that go over all of them."""
+    timers = {name: timeit.Timer("run(given)", globals={"run": run, "given": given}) for name, run in runs.items()}
+    numbers = {name: max(1, int(SECONDS / max(timer.timeit(3) / 3, 1e-8))) for name, timer in timers.items()}
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(rounds):
-        for name, run in runs.items():
-            best[name] = min(best[name], timeit.timeit(run, number=numbers[name]) / numbers[name])
+        for name, timer in timers.items():
+            best[name] = min(best[name], timer.timeit(numbers[name]) / numbers[name])
     return best
 
 
@@ -56,11 +56,11 @@ def measured(schema: Any, sent: Mapping[str, bytes], rounds: int, absent: dict[s
             absent[peer] = f"{error.name} is not installed"
     table: Table = {peer: {} for peer in started}
     for kind, body in sent.items():
-        runs = {peer: partial(runners[kind], body) for peer, runners in started.items()}
-        for peer, best in seconds(runs, rounds).items():
+        runs = {peer: runners[kind] for peer, runners in started.items()}
+        for peer, best in seconds(runs, body, rounds).items():
             table[peer][kind] = best
     for peer, runners in started.items():
-        table[peer]["compile"] = seconds({"": partial(PEERS[peer], schema)}, 3)[""]
+        table[peer]["compile"] = seconds({"": PEERS[peer]}, schema, 3)[""]
         table[peer]["told"] = told(runners["4 errors"](sent["4 errors"]))
     return table
 

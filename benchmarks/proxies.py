@@ -14,6 +14,7 @@ import argparse
 import json
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measures and prints."""
     options = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.install:
         install(options.cache)
     where = machine.cores()
@@ -205,7 +207,10 @@ def main() -> None:
     print(f"load: {'wrk' if shutil.which('wrk') else 'benchmarks/load.py (install wrk for a faster one)'}")
     with tempfile.TemporaryDirectory(prefix="toolcall-bench-") as name:
         bench = Bench(options, Path(name))
-        bench.run()
+        try:
+            bench.run()
+        except KeyboardInterrupt:
+            print("ended early: what was measured until then")
     show(bench.found)
     if options.json is not None:
         turns = {"/".join(map(str, turn)): [asdict(one) for one in all_] for turn, all_ in bench.found.turns.items()}

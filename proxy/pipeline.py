@@ -44,13 +44,13 @@ async def run_call(call: ToolCall, lane: Lane, services: Services, record: CallR
         return (outcome := await _run(case))
     finally:
         if services.hooks is not None:
-            await told_outcome(case, outcome)
+            await told_outcome(services.hooks, case, outcome)
 
 
 async def _run(case: Case) -> Outcome:
     if (known := await refused_before(case)) is not None:
         return known
-    result = await admit(case)
+    result = case if case.services.hooks is None else await admit(case.services.hooks, case)
     if isinstance(result, Case):
         case = result
         result = await _try(case)
@@ -61,7 +61,7 @@ async def _run(case: Case) -> Outcome:
 
 async def _try_anew(case: Case) -> Delivered | Setback:
     """A corrected call goes the whole way of a new one."""
-    result = await admit(case)
+    result = case if case.services.hooks is None else await admit(case.services.hooks, case)
     return await _try(result) if isinstance(result, Case) else result
 
 
@@ -71,7 +71,8 @@ async def _try(case: Case) -> Delivered | Setback:
     record.repairs, started = case.opening, now()
     decision = await _judge(case)
     record.stages["decide"] = now() - started
-    unheard = await told_decision(case, decision)
+    hooks = case.services.hooks
+    unheard = None if hooks is None else await told_decision(hooks, case, decision)
     if isinstance(decision, Reject):
         return Setback(decision.failure, "refused")
     return await _forward(case, decision.checked) if unheard is None else unheard
@@ -135,7 +136,8 @@ async def _send(case: Case, checked: CheckedCall) -> Delivered | Setback:
     request = case.lane.request(checked)
     if request is None:
         return await deliver(case, checked, UpstreamReply(200, _JSON, checked.arguments or b"{}"))
-    dress = await dressed(case, checked, request)
+    hooks = case.services.hooks
+    dress = request if hooks is None else await dressed(hooks, case, checked, request)
     if isinstance(dress, Setback):
         return dress
     tool = case.lane.tools.get(checked.call.tool)

@@ -88,6 +88,8 @@ class Route:
         Takes the decoded path parameters of the match and the tool's name. Raises ValueError for a value that no
         segment can hold: '', '.' and '..' would change the path.
         """
+        if "{" not in self.upstream_path:
+            return self.upstream_path
         values = {**params, "tool": tool} if tool else params
         return "/".join(_filled(segment, values) for segment in self.upstream_path.split("/"))
 
@@ -130,23 +132,23 @@ class RouteTable:
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         self.routes = routes
-        self._exact: dict[str, list[Route]] = {}
+        self._exact: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
         self._root = _Node()
         for route in routes:
             if "{" in route.path:
                 _insert(self._root, route)
             else:
-                self._exact.setdefault(route.path, []).append(route)
+                self._exact.setdefault(route.path, []).append((route, ()))
 
     def match(self, method: str, path: str) -> Match | NotAllowed | None:
         """The route of a request, by method and the path as it was sent (no query). None: no route has this path."""
         if (exact := self._exact.get(path)) is not None:
-            return _choose(method, [(route, ()) for route in exact], ())
+            return _choose(method, exact, ())
         segments = _segments(path)
         if segments is None:
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
-            return _choose(method, [(route, ()) for route in exact], ())
+            return _choose(method, exact, ())
         for node, values in walk(self._root, segments):
             if node.ends:
                 return _choose(method, node.ends, values)
@@ -327,9 +329,14 @@ def _policy(tool: Tool, member_of: Container | None, kind: RouteKind) -> ToolPol
         upstream_errors=policy.upstream_errors,
         wrap_success=policy.wrap_success,
         correction=policy.correction,
-        answer=None if tool.answer is None else AnswerPolicy(tool.answer.check, policy.response_mode is Mode.ENFORCE),
+        answer=_answer(tool),
         finalising=finalising,
     )
+
+
+def _answer(tool: Tool) -> AnswerPolicy | None:
+    enforce = tool.policy.response_mode is Mode.ENFORCE
+    return None if tool.answer is None else AnswerPolicy(tool.answer.check, enforce)
 
 
 def _feedback(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:

@@ -36,6 +36,11 @@ PYTHON: Final = ("orjson", "fastjsonschema", "pydantic-core")
 NODE: Final = ("ajv",)
 
 
+def _parse(schema: Any) -> Runners:
+    del schema
+    return _same(parse)
+
+
 def _ours(schema: Any) -> Runners:
     check = compile_check(schema)
     policy = RepairPolicy(rules_for("standard", {}))
@@ -143,6 +148,7 @@ PYDANTIC: Final = "pydantic-core (coerces)"
 AJV: Final = "AJV (coerces)"
 PEERS: Final[dict[str, Callable[[Any], Runners]]] = {
     FLOOR: _orjson,
+    "our strict parse alone": _parse,
     OURS: _ours,
     "ours, decided and written": _decided,
     PYDANTIC: _pydantic,

@@ -50,6 +50,13 @@ app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | trunc 63
 app.kubernetes.io/instance: {{ .Release.Name | trunc 63 }}
 {{- end }}
 
+{{/* What tells the pod of `helm test` from the proxy's. */}}
+{{- define "toolcall-proxy.testLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-test" (.Values.nameOverride | default .Chart.Name) | trunc 63 }}
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 }}
+app.kubernetes.io/component: test
+{{- end }}
+
 {{/* What a pod of any chart bears, so that monitors and policies find its proxy. */}}
 {{- define "toolcall-proxy.mark" -}}
 toolcall-proxy: {{ include "toolcall-proxy.fullname" . }}

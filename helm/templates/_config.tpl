@@ -6,7 +6,7 @@ into a Secret: what looks like one fails here instead of standing in a ConfigMap
 {{/* The sections that a running proxy takes over (docs/operations.md, "Reload"); a change of any other rolls the
 pods. Of `telemetry`, `log.level` is one too. */}}
 {{- define "toolcall-proxy.live" -}}
-routes tools defaults documents guidance upstreams drain reload
+routes tools defaults documents guidance correction upstreams drain reload
 {{- end }}
 
 {{/* The whole config into a dictionary: (list CHART DICT) -> DICT.config */}}
@@ -17,6 +17,8 @@ routes tools defaults documents guidance upstreams drain reload
 {{- $config := deepCopy $values.config -}}
 {{- include "toolcall-proxy.ownKeys" $config -}}
 {{- include "toolcall-proxy.noSecrets" $config -}}
+{{- include "toolcall-proxy.off" $config -}}
+{{- include "toolcall-proxy.exact" (list "config" $config false) -}}
 {{- $grace := dict -}}
 {{- include "toolcall-proxy.grace" (list $chart $grace) -}}
 {{- $listen := dict "host" $values.bindAddress "port" (int $values.ports.calls) -}}
@@ -55,6 +57,55 @@ routes tools defaults documents guidance upstreams drain reload
       {{- fail (printf "toolcall-proxy: config.%s.%s is written by the chart: set `ports` and `bindAddress` instead" $section .) -}}
     {{- end -}}
   {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Helm reads `off` in a values file as false (YAML 1.1). Switches take either; these keys know `off` among other words. What
+is not of the proxy's making (schemas, settings of hooks) is left alone.
+*/}}
+{{- define "toolcall-proxy.off" -}}
+{{- if kindIs "map" . -}}
+  {{- range $key, $inner := . -}}
+    {{- if and (kindIs "bool" $inner) (not $inner) (has $key (list "repair" "level" "auto_expand" "traces")) -}}
+      {{- $_ := set $ $key "off" -}}
+    {{- else if not (has $key (list "schema" "settings" "rules" "body")) -}}
+      {{- include "toolcall-proxy.off" $inner -}}
+    {{- end -}}
+  {{- end -}}
+{{- else if kindIs "slice" . -}}
+  {{- range . }}{{ include "toolcall-proxy.off" . }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+A schema written inside `config` must be one that Helm cannot have misread: (list PLACE VALUE WHETHER-IN-A-SCHEMA). YAML 1.1
+takes the keys `n`, `y`, `on` for booleans, an enum's `yes` too, and numbers lose digits above 2^53.
+*/}}
+{{- define "toolcall-proxy.exact" -}}
+{{- $place := index . 0 -}}
+{{- $value := index . 1 -}}
+{{- $inside := index . 2 -}}
+{{- $doubt := "" -}}
+{{- if kindIs "map" $value -}}
+  {{- range $key, $inner := $value -}}
+    {{- if and $inside (has $key (list "true" "false")) }}{{ $doubt = printf "the key %q" $key }}{{ end -}}
+    {{- if and $inside (eq $key "const") (kindIs "bool" $inner) }}{{ $doubt = "a truth value in const" }}{{ end -}}
+    {{- if and $inside (eq $key "enum") (kindIs "slice" $inner) -}}
+      {{- range $inner }}{{ if kindIs "bool" . }}{{ $doubt = "a truth value in enum" }}{{ end }}{{ end -}}
+    {{- end -}}
+    {{- $deeper := or $inside (and (eq $key "schema") (not (kindIs "string" $inner))) -}}
+    {{- include "toolcall-proxy.exact" (list (printf "%s.%s" $place $key) $inner $deeper) -}}
+  {{- end -}}
+{{- else if kindIs "slice" $value -}}
+  {{- range $index, $inner := $value -}}
+    {{- include "toolcall-proxy.exact" (list (printf "%s.%d" $place $index) $inner $inside) -}}
+  {{- end -}}
+{{- else if and $inside (or (kindIs "float64" $value) (kindIs "int64" $value)) -}}
+  {{- if or (ge (float64 $value) 9007199254740992.0) (le (float64 $value) -9007199254740992.0) }}{{ $doubt = "a number beyond 2^53" }}{{ end -}}
+{{- end -}}
+{{- if $doubt -}}
+  {{- fail (printf "toolcall-proxy: %s holds %s, and Helm may have read it differently from how it is written (`yes`, `n` and `on` are truth values to it, large numbers are rounded): put the schema into `schemas`, as text" $place $doubt) -}}
 {{- end -}}
 {{- end }}
 

@@ -8,7 +8,8 @@ How a pod ends without losing a call, as arithmetic that fails with its numbers 
   D  drain.seconds              the proxy goes on taking calls, not ready any more
   L  drain.longestCallSeconds   the longest that one call may take
   S  drain.toolSleepSeconds     the tool's preStop; at least D + 2, for hooks do not start at the same moment
-  T  terminationGracePeriodSeconds   at least S + L + 5; without a tool D + L + 5
+  T  terminationGracePeriodSeconds   at least S + L + 5; without a tool D + L + 10: after D + L the proxy gives
+                                     what hangs another 5 s, and then closes its connections
 */}}
 
 {{/* A time of the config in whole seconds, rounded up; 0 where it is a reference (${NAME}) or nothing. */}}
@@ -24,7 +25,10 @@ How a pod ends without losing a call, as arithmetic that fails with its numbers 
 {{- end -}}
 {{- end }}
 
-{{/* The longest timeout of the config into a dictionary: (list CONFIG DICT) -> DICT.seconds, DICT.where */}}
+{{/*
+The longest that a call may take by the config: (list CONFIG DICT) -> DICT.seconds, DICT.where. 30 s where upstreams say
+nothing; 0 and nowhere without a config.
+*/}}
 {{- define "toolcall-proxy.longest" -}}
 {{- $config := index . 0 -}}
 {{- $into := index . 1 -}}
@@ -56,6 +60,14 @@ How a pod ends without losing a call, as arithmetic that fails with its numbers 
     {{- $_ := set $into "where" $where -}}
   {{- end -}}
 {{- end -}}
+{{- if and (not $into.where) $config -}}
+  {{- $_ := set $into "seconds" 30 -}}
+  {{- $_ := set $into "where" "upstreams.NAME.timeouts.response" -}}
+{{- end -}}
+{{- with $config.correction -}}
+  {{- $_ := set $into "seconds" (int (add $into.seconds (include "toolcall-proxy.seconds" (dig "deadline" "20s" .)))) -}}
+  {{- $_ := set $into "where" (printf "%s and correction.deadline" $into.where) -}}
+{{- end -}}
 {{- end }}
 
 {{/* The numbers into a dictionary: (list CHART DICT) -> DICT.drain, .call, .sleep, .period. Fails where they do not add up. */}}
@@ -78,12 +90,13 @@ How a pod ends without losing a call, as arithmetic that fails with its numbers 
   {{- fail (printf "toolcall-proxy: drain.toolSleepSeconds is %d, but the proxy goes on taking calls for %d s (drain.seconds) and hooks may start 2 s apart: the tool would be gone before the calls are. Set it to %d or more, or leave it out" $sleep $drain (int (add $drain 2))) -}}
 {{- end -}}
 {{- $wait := $gateway | ternary $drain $sleep | int -}}
-{{- $least := int (add $wait $call 5) -}}
+{{- $end := $gateway | ternary 10 5 | int -}}
+{{- $least := int (add $wait $call $end) -}}
 {{- $period := $chart.Values.terminationGracePeriodSeconds | default $least | int -}}
 {{- if lt $period $least -}}
   {{- $first := $gateway | ternary (printf "the proxy goes on taking calls for %d s (drain.seconds)" $drain) (printf "the tool's preStop sleeps %d s (drain.toolSleepSeconds)" $sleep) -}}
   {{- $second := printf "the longest call takes %d s (%s)" $call (empty $chart.Values.drain.longestCallSeconds | ternary (printf "config.%s" ($longest.where | default "upstreams")) "drain.longestCallSeconds") -}}
-  {{- fail (printf "toolcall-proxy: terminationGracePeriodSeconds is %d, but %s, then %s, and the proxy needs 5 s to end: %d + %d + 5 = %d. Set it to %d or more, or leave it out" $period $first $second $wait $call $least $least) -}}
+  {{- fail (printf "toolcall-proxy: terminationGracePeriodSeconds is %d, but %s, then %s, and the proxy needs %d s to end: %d + %d + %d = %d. Set it to %d or more, or leave it out" $period $first $second $end $wait $call $end $least $least) -}}
 {{- end -}}
 {{- $_ := set $into "drain" $drain -}}
 {{- $_ := set $into "call" $call -}}

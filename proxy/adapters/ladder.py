@@ -68,11 +68,15 @@ def find_conversation(
 ) -> Conversation:
     """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read."""
     for source in (*ladder, _LAST_RESORT):
-        rung, find = _FINDERS[source.kind]
-        found = find(request, source.name, body)
+        found = _FINDERS[source.kind][1](request, source.name, body)
         if found:
-            return Conversation(_hashed(source, found), rung)
+            return named_conversation(source, found)
     raise AssertionError("the last resort always finds something")
+
+
+def named_conversation(source: ConversationSource, name: str) -> Conversation:
+    """The conversation of requests that hold `name` at this place of the ladder."""
+    return Conversation(_hashed(source, name), _FINDERS[source.kind][0])
 
 
 def _hashed(source: ConversationSource, found: str) -> str:

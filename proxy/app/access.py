@@ -34,8 +34,8 @@ _ALLOWED: Final = (
 # What pages may read of an answer: else they could not tell what was repaired, or which attempt this was.
 _EXPOSED: Final = ", ".join(
     (
-        "X-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Warnings", "Retry-After",
-        "Mcp-Session-Id", "WWW-Authenticate",
+        "X-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Corrections",
+        "Tool-Warnings", "Retry-After", "Mcp-Session-Id", "WWW-Authenticate",
     )
 )  # fmt: skip
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.adapters.mcpheaders import Mirror, mirrors
 from proxy.core.learned import LearnedTools, LearnPolicy, Listing
+from proxy.core.policy import ToolPolicy
 
 # Lists of one route whose policies are kept: servers that list other tools to every user are few.
 _MOST: Final = 64
@@ -52,3 +54,7 @@ class Catalogues:
                 self._made.popitem(last=False)
         self._made.move_to_end(listing.digest)
         return found
+
+    def latest(self) -> Mapping[str, ToolPolicy]:
+        """The tools of the list that was last used; none where nothing was learned."""
+        return next(reversed(self._made.values())).tools if self._made else {}

@@ -164,13 +164,16 @@ class Handler:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else self._fresh_id()
         record = CallRecord(request_id, "", request.method, started=self._clock.now())
-        parent = request.headers.get("traceparent")
+        self._place(record, request.headers.get("traceparent"), request.headers.get("tracestate"))
+        return record
+
+    def _place(self, record: CallRecord, parent: str | None, state: str | None) -> None:
+        """Puts a request into its trace, which is named in the log alone where no spans are made."""
         if self._begin_trace is None:
             record.trace_id = trace_id(parent) or ""
         else:
-            record.trace = self._begin_trace(parent, request.headers.get("tracestate"))
+            record.trace = self._begin_trace(parent, state)
             record.trace_id = record.trace.trace_id
-        return record
 
     def _finish(self, record: CallRecord) -> None:
         record.ended = self._clock.now()
@@ -257,7 +260,7 @@ class Handler:
         record.request_bytes = len(body.data)
         lane = RequestLane(way, with_body(lane.raw, body), lane.hop_fields)
         if way.route.learn is not None and self._mcp is not None:
-            return await self._mcp.handle(Turn(request, lane, services, record, self.draining, self._send))
+            return await self._mcp.handle(Turn(request, lane, services, record, self.draining, self._send, self._place))
         started = now()
         call = way.adapter.decode(lane.raw, way.route.shape, record.request_id)
         record.stages["decode"] = now() - started

@@ -44,7 +44,10 @@ _OWN_REQUEST: Final = frozenset(
         "x-forwarded-host",
     }
 )
-_OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-repairs", "tool-warnings"})
+_OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-corrections", "tool-repairs", "tool-warnings"})
+
+# What nearly every answer says in `Connection`; it names no field.
+_ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
 
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
@@ -67,10 +70,15 @@ def nominated(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
 def reply_headers(headers: Headers) -> list[tuple[str, str]]:
     """An upstream's headers as they go on to the client, spelling kept."""
     dropped = _NEVER_RETURNED
-    names = [name.lower() for name, _ in headers]
-    if "connection" in names:
-        dropped = dropped | nominated(headers)
-    return [field for field, name in zip(headers, names, strict=True) if name not in dropped]
+    kept = []
+    for field in headers:
+        name = field[0].lower()
+        if name not in dropped:
+            kept.append(field)
+        elif name == "connection" and field[1].lower() not in _ABOUT_THE_CONNECTION:
+            named = nominated(headers)
+            return [field for field in headers if field[0].lower() not in dropped | named]
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ class Hop:
         if not self.trusts(peer):
             return peer
         said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
-        said = said or addresses(value for name, value in headers if name == "forwarded")
+        said = said or addresses(_all(headers, "forwarded"))
         return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
 
     def _known(self, address: str) -> bool:
@@ -123,21 +131,30 @@ class Hop:
 
     def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
         """`Via`, the `X-Forwarded-*` fields and, where a trusted hop uses it, `Forwarded` for the upstream."""
-        said = {name: value for name, value in headers if name in ("via", "host")}
-        via = f"{said['via']}, 1.1 {self.pseudonym}" if "via" in said else f"1.1 {self.pseudonym}"
-        forwarded = ""
+        said = dict(headers)
+        via = f"1.1 {self.pseudonym}"
+        if "via" in said:
+            via = ", ".join((*_all(headers, "via"), via))
+        host = said.get("host", "")
+        chain, proto, asked, forwarded = peer, scheme, host, ""
         if self.trusts(peer):
-            said |= {name: value for name, value in headers if name.startswith("x-forwarded-")}
-            if told := [value for name, value in headers if name == "forwarded"]:
-                forwarded = extended(told, peer, scheme, said.get("host", ""))
+            chain = ", ".join(filter(None, (*_all(headers, "x-forwarded-for"), peer)))
+            proto, asked = said.get("x-forwarded-proto", scheme), said.get("x-forwarded-host", host)
+            if told := _all(headers, "forwarded"):
+                forwarded = extended(told, peer, scheme, host)
         fields = (
-            ("forwarded", forwarded),
             ("via", via),
-            ("x-forwarded-for", ", ".join(filter(None, (said.get("x-forwarded-for"), peer)))),
-            ("x-forwarded-proto", said.get("x-forwarded-proto", scheme)),
-            ("x-forwarded-host", said.get("x-forwarded-host", said.get("host", ""))),
+            ("x-forwarded-for", chain),
+            ("x-forwarded-proto", proto),
+            ("x-forwarded-host", asked),
+            ("forwarded", forwarded),
         )
-        return tuple(field for field in fields if field[1])  # a unix socket has no address, HTTP/1.0 no Host
+        return tuple([field for field in fields if field[1]])  # a unix socket has no address, HTTP/1.0 no Host
+
+
+def _all(headers: Headers, name: str) -> list[str]:
+    """The values of all fields of one name: several lines mean the same as one with commas (RFC 9110 section 5.3)."""
+    return [value for known, value in headers if known == name]
 
 
 def request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:

@@ -277,7 +277,8 @@ class Connection(RequestHandler):
             self._half_close(unread)
         else:
             self._busy, self._body = False, None
-            self._pump()
+            if self._gate.held:  # what has come meanwhile
+                self._pump()
             if self._buffer_paused and self._gate.held <= MAX_HELD:
                 self._resume_reading_for_buffer()
         return result

@@ -30,7 +30,9 @@ from proxy.routing import RouteTable, build_routes
 IDLE: Final = 2.0
 
 # Sections that may change while serving. Every other one needs a restart: a port is open, a store is connected.
-_LIVE: Final = frozenset({"guidance", "routes", "upstreams", "drain", "finish", "reload", "notes", "written"})
+_LIVE: Final = frozenset(
+    {"correction", "guidance", "routes", "upstreams", "drain", "finish", "reload", "notes", "written"}
+)
 # How the file calls a field, where it has another name there.
 _SECTIONS: Final = {"trusted": "forwarded"}
 

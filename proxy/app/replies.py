@@ -117,9 +117,10 @@ async def deliver(
     reply = delivery.reply
     record.status = reply.status
     headers = reply_headers(reply.headers)
-    headers += repair_headers(delivery.repairs)
-    headers += correction_headers(delivery.corrections)
-    headers += warning_headers(delivery.warnings)
+    if delivery.repairs or delivery.corrections or delivery.warnings:
+        headers += repair_headers(delivery.repairs)
+        headers += correction_headers(delivery.corrections)
+        headers += warning_headers(delivery.warnings)
     headers.append(("X-Request-ID", record.request_id))
     if CORS in request:  # what the upstream says of pages is its own view, without our routes
         headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]

@@ -83,7 +83,7 @@ class Serving:
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)
         self.metrics.watch(lambda: self.handler.inflight, lambda: self.handler.draining, self._pools.breaker_states)
-        self._tell_tools(compiled)
+        self.metrics.loaded(_tools(compiled), compiled.loaded.digest, base.clock.wall())
 
     @classmethod
     async def start(
@@ -219,14 +219,9 @@ class Serving:
         self._pools.retire(gone, last)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
-        self._tell_tools(compiled)
+        self.metrics.loaded(_tools(compiled), compiled.loaded.digest, self._base.clock.wall())
         if before != after:  # else what the operator has set by hand stays
             self.log.level = after
-
-    def _tell_tools(self, compiled: Compiled) -> None:
-        """Which tools there are: the only names that stand in metrics and spans."""
-        self.metrics.loaded(_tools(compiled), compiled.loaded.digest, self._base.clock.wall())
-        self._tracing.loaded(_tools(compiled))
 
     def _served(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """What the calls of a config need of the outside world."""

@@ -6,7 +6,7 @@ OpenTelemetry is imported only where traces are on: off, they cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from proxy.app.identity import random_bits
 from proxy.config.sections import has_otel
 from proxy.interfaces import Clock, Observer
 from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics import Metrics, Served
+from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.telemetry.otlp import Traces
@@ -38,11 +38,6 @@ class Tracing:
     def begin(self) -> BeginTrace | None:
         """Begins the trace of a request."""
         return None if self.traces is None else self.traces.begin
-
-    def loaded(self, tools: Iterable[Served]) -> None:
-        """Another config is served from here on."""
-        if self.traces is not None:
-            self.traces.loaded((tool.route, tool.tool) for tool in tools)
 
     async def flush(self) -> None:
         """Exports what is queued, within FLUSH seconds."""
@@ -83,5 +78,5 @@ def begin_tracing(setting: str, environ: Mapping[str, str], log: Log, metrics: M
         return Tracing()
     from proxy.telemetry.otlp import make_traces
 
-    traces = make_traces(clock, random_bits, metrics.spans(), log.event)
+    traces = make_traces(clock, random_bits, metrics.knows, metrics.spans(), log.event)
     return Tracing() if traces is None else Tracing(traces, (traces,))

@@ -6,7 +6,7 @@ earlier attempt. A report-only route is judged as if it enforced; the answer say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -62,7 +62,7 @@ def asked(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[Way, Raw
     """The route and the request that are meant, or what is wrong with the question.
 
     `route` is a route's name, its path, or a path it matches; `tool` fills `{tool}`; `body` is the request's body as
-    JSON, `text` the same as text, for what is no JSON.
+    JSON, `text` the same as text, for what is no JSON. On an MCP route `tool` and `body` are the call's.
     """
     route, tool = wanted.get("route"), wanted.get("tool")
     if not isinstance(route, str) or not isinstance(tool, str | None):
@@ -79,6 +79,9 @@ def asked(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[Way, Raw
     if found.shape.tool_param and found.shape.tool_param not in params:
         return f"say `tool`, one of: {', '.join(found.tools)}"
     body = dumps(wanted["body"]) if "body" in wanted else str(wanted["text"]).encode("utf-8", "surrogatepass")
+    if found.learn is not None and tool is not None:  # the arguments alone; else it is a whole message
+        body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":' + dumps(tool)
+        body += b',"arguments":' + dumps(wanted.get("body", wanted.get("text"))) + b"}}"
     return snapshot.ways[found.name], RawRequest("POST", found.path, "", _HEADERS, body, params, "")
 
 
@@ -90,12 +93,14 @@ async def judged(way: Way, request: RawRequest, services: Services) -> JsonValue
         return {"decision": "forward", **shown, "repairs": [], "errors": []}
     if isinstance(call, Failure):
         nobody = ToolCall("", Document(b"", None), _NAME, Conversation(_NAME, Rung.HEADER))
-        return _refused(way, ToolResult(nobody, call), (), shown)
+        return _refused(way, request, ToolResult(nobody, call), (), shown)
     record = CallRecord(_NAME, way.route.name)
-    enforced = {name: replace(policy, mode=Mode.ENFORCE) for name, policy in way.route.tools.items()}
+    tools: Mapping[str, ToolPolicy] = way.route.tools
+    if way.route.learn is not None:
+        tools = way.catalogues.latest()
     alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
-    outcome = await run_call(call, _Nowhere(enforced), alone, record)
-    policy = way.route.tools.get(record.tool)
+    outcome = await run_call(call, _Nowhere(_Enforced(tools)), alone, record)
+    policy = tools.get(record.tool)
     shown |= {"tool": record.tool, "mode": policy.mode.value if policy else "enforce", "schema_id": record.schema_id}
     if isinstance(outcome, Delivered):
         body = outcome.reply.body if isinstance(outcome.reply.body, bytes) else b""
@@ -104,11 +109,29 @@ async def judged(way: Way, request: RawRequest, services: Services) -> JsonValue
         warnings = [_error(violation) for violation in outcome.warnings]
         return {"decision": "forward", **shown, "repairs": _repairs(outcome.repairs), "errors": [],
                 "warnings": warnings, "arguments": arguments}  # fmt: skip
-    return _refused(way, outcome, tuple(record.repairs), shown)
+    return _refused(way, request, outcome, tuple(record.repairs), shown)
 
 
-def _refused(way: Way, result: ToolResult, repairs: tuple[Repair, ...], shown: dict[str, JsonValue]) -> JsonValue:
-    reply = way.adapter.encode(result, way.route.envelope, way.route.error_status)
+class _Enforced(Mapping[str, ToolPolicy]):
+    """Tools as if none was report-only."""
+
+    def __init__(self, tools: Mapping[str, ToolPolicy]) -> None:
+        self._tools = tools
+
+    def __getitem__(self, name: str) -> ToolPolicy:
+        return replace(self._tools[name], mode=Mode.ENFORCE)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+def _refused(
+    way: Way, request: RawRequest, result: ToolResult, repairs: tuple[Repair, ...], shown: dict[str, JsonValue]
+) -> JsonValue:
+    reply = way.adapter.encode(result, way.route.envelope, way.route.error_status, "", request)
     return {
         "decision": "refuse",
         **shown,

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.core.policy import ToolPolicy
+    from proxy.core.schema import Node
+    from proxy.core.validation import Check
+
+# Characters of a schema that are shown behind its place.
+_WIDEST: Final = 100
 
 EPILOG: Final = """\
 examples:
@@ -18,7 +23,8 @@ examples:
   toolcall-proxy explain --config config.yaml --route '/tools/{tool}' --tool weather
 
 The code is what runs. A comment above each part names the place in the schema it was written from, as a JSON Pointer
-behind '#'. Functions A judge a value, R report what is wrong with one, `mend` repairs the obvious cases.
+behind '#', and what the schema says there. Functions A judge a value, R report what is wrong with one, `mend` repairs
+the obvious cases.
 
 exit codes: 0 all well, 2 the config, the route or the tool is wrong
 """
@@ -76,10 +82,32 @@ def _parts(policy: ToolPolicy) -> Iterator[str]:
     if policy.check is None:
         yield "# validation: off: every call goes on as it came"
         return
-    rules = policy.repair.rules
+    check, rules = policy.check, policy.repair.rules
     yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
-    yield f"\n# --- judge and report\n{policy.check.source()}"
-    mender = policy.check.mender_source(rules)
+    yield f"\n# --- judge and report\n{_quoting(check, check.source())}"
+    mender = _quoting(check, check.mender_source(rules))
     yield f"# --- mender\n{mender}" if mender else "# --- no mender: the repair engine makes every repair"
+
+
+def _quoting(check: Check, code: str) -> str:
+    """The code with what the schema says behind each place it names."""
+    said = {node.uri: _own_words(node) for node in check.schemas.nodes()}
+    lines = []
+    for line in code.splitlines():
+        head, mark, uri = line.partition("# ")
+        words = said.get(uri, "") if mark and not head.strip() else ""
+        lines.append(f"{line}: {words}" if words else line)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _own_words(node: Node) -> str:
+    """The keywords of a node that lead to no further place, as JSON; cut where they are long."""
+    from proxy.core.jsontext import dumps
+    from proxy.core.schema import LISTS, MAPS, SINGLE
+
+    elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
+    own = {keyword: item for keyword, item in node.keywords.items() if keyword not in elsewhere}
+    text = dumps(own).decode() if own else ""
+    return text if len(text) <= _WIDEST else text[:_WIDEST] + " ..."

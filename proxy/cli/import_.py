@@ -120,16 +120,21 @@ def _as_seen_from(folder: Path, harvest: Harvest) -> Harvest:
 
 def told(harvest: Harvest) -> Iterator[str]:
     """What was found, in lines: judged, relayed, left out, and what is worth knowing."""
-    yield f"{harvest.source.partition('?')[0]}: {harvest.about}"
+    from proxy.importing.harvest import one_line
+
+    yield f"{harvest.source.partition('?')[0]}: {one_line(harvest.about)}"
     yield from _table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
     yield from _table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
     left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
     yield from _table("left out", left)
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
-    yield from (f"note: {note}" for note in (*harvest.notes, *notes))
+    yield from (f"note: {one_line(note)}" for note in (*harvest.notes, *notes))
 
 
-def _table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+def _table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+    from proxy.importing.harvest import one_line
+
+    rows = [(one_line(left), one_line(right)) for left, right in written]
     if not rows:
         return
     yield f"{title} ({len(rows)}):"

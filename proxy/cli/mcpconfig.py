@@ -1,4 +1,7 @@
-"""`serve --mcp URL`: the config of one MCP server, for whoever has written none. Its tools are learned while serving."""
+"""`serve --mcp URL`: the config of one MCP server, for whoever has written none. Its tools are learned while serving.
+
+It has no operator's port, so that one process for each of several servers can run side by side.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 _NAME: Final = "mcp.yaml"
+# Every session of an old revision keeps a stream open, and with it a connection to the server.
+_CONNECTIONS: Final = 2048
 
 
 def mcp_config(url: str) -> str:
@@ -18,8 +23,9 @@ def mcp_config(url: str) -> str:
     origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path or "/"
     return f"""\
 version: 1
+admin: off
 upstreams:
-  mcp: {{url: {json.dumps(origin)}}}
+  mcp: {{url: {json.dumps(origin)}, pool: {{connections: {_CONNECTIONS}}}}}
 routes:
   - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp}}
 """

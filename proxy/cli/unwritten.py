@@ -11,6 +11,10 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
+
+# Whoever starts several of these has named no ports: the operator's is any that is free, and is printed.
+_ADMIN: Final = "\nadmin: {listen: 127.0.0.1:0}\n"
 
 
 def made_config(args: argparse.Namespace, kept: ExitStack) -> Path | None:
@@ -30,7 +34,8 @@ def made_config(args: argparse.Namespace, kept: ExitStack) -> Path | None:
         if not harvest.tools:
             raise ImportProblem("nothing there can be judged")
         folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-")))
-        write_files(folder, files_of(harvest), force=False)
+        files = files_of(harvest)
+        write_files(folder, {**files, CONFIG: files[CONFIG] + _ADMIN}, force=False)
     except ImportProblem as problem:
         print(f"serve --openapi: {problem}", file=sys.stderr)
         return None

@@ -143,10 +143,12 @@ def _finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if route.passes or not route.upstream:
         return
     sends = route.upstream != NO_UPSTREAM
-    for key in ("finalize_output_retries",) if sends else ("response_schema", "response_mode"):
-        if key in route.entry:
-            where = "only a route with `upstream: none` finalises outputs" if sends else "no tool answers here"
-            yield (*route.at, key), f"`{key}` has no effect: {where}", _DROP_ONE
+    why = {"finalize_output_retries": "only a route with `upstream: none` finalises outputs"} if sends else {}
+    if not sends or route.entry.get("protocol") == "mcp":
+        told = "MCP's tools tell it themselves (`mcp: {output_check: on}`)" if sends else "no tool answers here"
+        why |= {"response_schema": told, "response_mode": told}
+    for key in why.keys() & route.entry.keys():
+        yield (*route.at, key), f"`{key}` has no effect: {why[key]}", _DROP_ONE
 
 
 def _mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
@@ -176,7 +178,7 @@ def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     ways = [words for words, there in names.items() if there]
     if len(ways) > 1:
         yield route.at, f"{' and '.join(ways)} both name the tool", "keep one of them"
-    hurt = any(context.structure.is_hurt((*route.at, key)) for key in ("tool", "dispatch", "passthrough"))
+    hurt = any(context.structure.is_hurt((*route.at, key)) for key in ("tool", "dispatch", "passthrough", "protocol"))
     if not ways and not hurt:
         hint = "add `tool: NAME`, `dispatch: {...}`, `{tool}` in the path, or `passthrough: true`"
         yield route.at, "nothing says which tool is called", hint

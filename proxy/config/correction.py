@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from proxy.config.context import Context
 from proxy.config.mistakes import did_you_mean, one_of
-from proxy.config.model import RouteEntry, Upstream
+from proxy.config.model import Address, RouteEntry, Upstream
 from proxy.config.secrets import as_written, reveal
 from proxy.config.source import Files
 from proxy.config.units import seconds, size, switch
@@ -120,8 +121,16 @@ def read_correction(context: Context, files: Files, upstreams: Mapping[str, Upst
             "debug": lambda value: _debug(context, value),
         },
     )
+    if _is_open(upstreams[name]):
+        context.notes.append(f"correction: arguments go to upstream {name!r} without encryption")
     headers = tuple((key, reveal(value)) for key, value in upstreams[name].headers.set)
     return CorrectionSettings(name, reveal(written["model"]), headers=headers, prompts=prompts, **made)
+
+
+def _is_open(upstream: Upstream) -> bool:
+    """Whether what is sent there can be read on the way."""
+    host = urlsplit(upstream.url).hostname or ""
+    return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback
 
 
 def _number(value: JsonValue) -> float:

@@ -14,7 +14,7 @@ from proxy.config.access import check_auth, may_be_token
 from proxy.config.context import Context
 from proxy.config.correction import check_correct, read_correction
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, RouteEntry
+from proxy.config.model import Config, Mcp, RouteEntry, Tool
 from proxy.config.network import read_listen, read_trusted
 from proxy.config.policies import layered
 from proxy.config.routes import Routes
@@ -179,12 +179,17 @@ def unshared(config: Config) -> tuple[str, str] | None:
     if config.workers == 1 or config.state.backend != "memory":
         return None
     for route in config.routes:
-        for tool in route.tools.values():
-            judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
-            if judged or tool.policy.caps.of(tool.name).limit is not None:
-                message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
-                return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"
+        learns = route.mcp is not None and route.policy.mode is Mode.ENFORCE
+        if learns or any(_counts(tool) for tool in route.tools.values()):
+            message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
+            return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"
     return None
+
+
+def _counts(tool: Tool) -> bool:
+    """Whether something of a tool's calls is remembered."""
+    judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
+    return judged or tool.policy.caps.of(tool.name).limit is not None
 
 
 def _note_unused(context: Context, routes: Routes, catalogue: Catalogue) -> None:
@@ -198,6 +203,8 @@ def _note_unused(context: Context, routes: Routes, catalogue: Catalogue) -> None
 
 def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     for route in routes:
+        if route.mcp is not None:
+            _note_listed(context, route.name, route.mcp)
         for tool in route.tools.values():
             if tool.schema is not None:
                 context.notes.extend(f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
@@ -209,6 +216,15 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                 context.notes.append(
                     f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
                 )
+
+
+def _note_listed(context: Context, route: str, mcp: Mcp) -> None:
+    if mcp.unknown_schema == "forward":
+        context.notes.append(f"route {route!r}: calls go on unjudged while the server's list of tools cannot be had")
+    if mcp.on_bad_schema == "forward":
+        context.notes.append(f"route {route!r}: calls of tools whose listed schema cannot be used are not judged")
+    if mcp.template.mode == "report":
+        context.notes.append(f"route {route!r}: report only, invalid calls of its tools go through")
 
 
 def redacted(structure: Structure) -> JsonValue:

@@ -13,6 +13,7 @@ from proxy.config.policies import TOOL_KEYS, Written, layered, policy_of
 from proxy.config.schemas import Place, Schemas
 from proxy.config.secrets import reveal
 from proxy.config.units import switch
+from proxy.core.bundling import bundled
 from proxy.core.model import Container, ContainerFunction, JsonValue, Pointer
 
 # The keys that say what a tool is; the nearest entry that has one counts.
@@ -42,6 +43,10 @@ class Catalogue:
         for name, entry in self.context.entries("tools"):
             path = ("tools", name)
             self.contradictions(entry, path)
+            if "overlay" in entry:
+                hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
+                message = "`overlay` has nothing to be laid over here"
+                self.context.mistake((*path, "overlay"), message, hint, key=True)
             if not says_what(entry) and not self.is_hurt(path):
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
@@ -147,7 +152,7 @@ class Catalogue:
                 layered(self.defaults, entry),
             ) if own or "schema" in entry else None  # fmt: skip
             described = reveal(written.get("description", entry.get("description", "")))
-            known = schema.value if schema is not None and isinstance(schema.value, dict) else None
+            known = _shown(schema) if schema is not None else None
             yield ContainerFunction(name, described or (schema.description if schema else ""), known)
 
     def note_overrides(self, name: str, entry: Written, route: Written, route_path: Pointer) -> None:
@@ -157,6 +162,12 @@ class Catalogue:
                 self.context.notes.append(
                     f"{self.context.where(route_path)}: its `{key}` overrides that of tool {name!r}"
                 )
+
+
+def _shown(schema: ToolSchema) -> dict[str, JsonValue] | None:
+    """A schema for a model's eyes: whole, since nobody there could follow a reference to a file."""
+    shown = bundled(schema.check.schemas) if schema.check.schemas.has_references else schema.value
+    return shown if isinstance(shown, dict) else None
 
 
 def says_what(entry: Mapping[str, JsonValue]) -> bool:

@@ -176,4 +176,3 @@ class Asked(StrEnum):
     ENDPOINT = "endpoint_error"  # no answer, or not 200
     BUSY = "busy"  # as many questions as `concurrency` allows were under way: not asked
     BUDGET = "budget"  # used up: not asked
-    DEFECT = "defect"  # a mistake of ours

@@ -76,14 +76,16 @@ def _child(text: bytes, at: int, step: str | int, path: Pointer) -> int:
     if kind not in (b"{", b"["):
         raise LookupError(format_pointer(path))
     at = _skip(text, at + 1)
-    index = 0
+    index, wanted = 0, str(step).encode("utf-8", "surrogatepass")
     while text[at : at + 1] not in (b"}", b"]", b""):
-        name: object = str(index)
+        name = b"%d" % index
         if kind == b"{":
             key_end = _end(text, at)
-            name = parse(text[at:key_end])
+            name = text[at + 1 : key_end - 1]
+            if b"\\" in name:
+                name = str(parse(text[at:key_end])).encode()
             at = _skip(text, _skip(text, key_end) + 1)  # over the colon
-        if name == str(step):
+        if name == wanted:
             return at
         at = _skip(text, _end(text, at))
         if text[at : at + 1] == b",":

@@ -82,7 +82,9 @@ def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonP
     integers become `LosslessFloat`, which keeps their text. Never raises.
     """
     try:
-        value = from_json(text, allow_inf_nan=False, catch_duplicate_keys=True, float_mode="lossless-float")
+        value = from_json(
+            text, allow_inf_nan=False, cache_mode="keys", catch_duplicate_keys=True, float_mode="lossless-float"
+        )
     except ValueError as error:
         return _check_depth(text, limits.depth) or _problem(text, str(error))
     size = len(text)

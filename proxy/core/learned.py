@@ -19,8 +19,8 @@ from proxy.core.policy import CallCap, ToolPolicy
 from proxy.core.secrets import sensitive_names
 from proxy.core.validation import Check, SchemaError, compile_check
 
-# Values in one schema. The largest of the real ones has 4,000; more is a trick to make us work.
-MAX_NODES: Final = 20_000
+# Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
+MAX_NODES: Final = 5_000
 
 Unjudged = Literal["refuse", "forward"]
 
@@ -113,6 +113,16 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def is_made(self, name: str) -> bool:
+        """Whether a tool's policy costs no more than looking it up; also of names that nobody knows."""
+        return name in self._made or name in self.bad or name not in self.listing.tools
+
+    def prepare(self, name: str) -> None:
+        """Makes a tool's policy, with all code that its calls need. For a thread: a large schema takes a second."""
+        policy = self.get(name)
+        if policy is not None:
+            policy.prepare()
+
     def output_check(self, name: str) -> Check | None:
         """What the tool's structured results are held against; None where it promises nothing that can be read."""
         if name not in self._outputs:
@@ -172,6 +182,8 @@ def _policy(listed: ListedTool, rules: LearnPolicy) -> ToolPolicy:
     schema = listed.schema
     if overlay is not None and not isinstance(overlay.patch, type(ABSENT)):
         schema = merged(schema, overlay.patch)
+    if isinstance(schema, dict):  # MCP's arguments are an object whether or not the schema says so
+        schema = {"type": "object", **schema}
     check = _compiled(schema, rules.formats)
     schema_id = hashlib.sha256(dumps(schema)).hexdigest()[:12]
     feedback = replace(base.feedback, secret_names=sensitive_names(check.schemas))

@@ -153,7 +153,7 @@ def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOpera
     places = [
         (str(found.get("in")), str(found.get("name")))
         for parameter in (*operation.shared, *_listed(operation.value.get("parameters")))
-        if isinstance(found := _resolved_or_none(document, parameter, operation.pointer), dict)
+        if isinstance(found := _as_parameter(document, parameter, operation.pointer), dict)
     ]
     in_body = ("body", "formData")
     own = _servers(operation.value.get("servers") or document["paths"][operation.path].get("servers"))
@@ -169,11 +169,11 @@ def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOpera
     )
 
 
-def _resolved_or_none(document: JsonValue, value: JsonValue, origin: Pointer) -> JsonValue:
+def _as_parameter(document: JsonValue, value: JsonValue, origin: Pointer) -> JsonValue:
     try:
         return resolved(document, value, origin)
     except OpenApiError:
-        return None  # told where the operation is imported
+        return {"in": "nowhere", "name": str(value.get("$ref"))}  # a parameter all the same
 
 
 def _find(document: dict[str, JsonValue], wanted: str) -> _Operation:

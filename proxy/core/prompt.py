@@ -41,6 +41,8 @@ CRITICAL - JSON type rules:
 _DESCRIPTION: Final = 400
 _SIGNATURE: Final = 1200
 _EXAMPLE: Final = 500
+# Room kept for the names of tools that find none.
+_NAMES: Final = 400
 # No section is shorter, so where less room is left none is made.
 _LEAST: Final = 60
 
@@ -58,11 +60,12 @@ class ToolState:
 
 
 def guidance(policies: Mapping[str, ToolPolicy], max_chars: int, states: Sequence[ToolState] = ()) -> str:
-    """The guidance for these tools, of at most `max_chars` characters beside header, rules and state."""
+    """The guidance for these tools, of at most `max_chars` characters; header, rules, state and the names of tools that
+    find no room are there in any case."""
     parts = [REACT_HEADER, TYPE_RULES]
     if states:
         parts.append(state_fragment(states))
-    room = max_chars - sum(len(part) + 2 for part in parts)
+    room = max_chars - sum(len(part) + 2 for part in parts) - _NAMES
     left_out: list[str] = []
     for name, policy in policies.items():
         text = section(policy) if room > _LEAST else ""
@@ -72,9 +75,7 @@ def guidance(policies: Mapping[str, ToolPolicy], max_chars: int, states: Sequenc
         parts.append(text)
         room -= len(text) + 2
     if left_out:
-        parts.append(
-            cut(f"Further tools, each with guidance of its own: {', '.join(left_out)}", max(room, _DESCRIPTION))
-        )
+        parts.append(cut(f"Further tools, each with guidance of its own: {', '.join(left_out)}", _NAMES))
     return "\n\n".join(parts) + "\n"
 
 

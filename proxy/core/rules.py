@@ -142,6 +142,9 @@ _TABLE: Final = (
 
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
 
+# Stands among the repairs of a call, though it is no rule: a hook of the operator changed the arguments.
+HOOK: Final = "hook"
+
 # Text classes in the order in which they are tried.
 TEXT_RULES: Final = tuple(rule.name for rule in _TABLE if rule.kind == "text")
 

@@ -2,7 +2,7 @@
 
     ModelCorrector   the room's story: may it be asked? ask, read the answer, let the story try it, mark what came of it
       rules          when a layer is asked, and what its verdict leads to: the seeds' tables as data
-      prompts        the bundled prompts, and what is filled in
+      prompting      the bundled prompts (`prompts/`), and what is filled in
       changes        secrets out of the prompt and back into the answer; what a correction may change
       endpoint       one question and its answer, bounded
       verdicts       from an endpoint's answer to a verdict, whatever it holds

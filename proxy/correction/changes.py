@@ -40,9 +40,31 @@ def restored(answer: JsonValue, was_shown: JsonValue, original: JsonValue) -> Js
             for key, item in answer.items()
         }
     if isinstance(answer, list) and isinstance(was_shown, list) and isinstance(original, list):
-        pairs = list(zip(answer, was_shown, original, strict=False))
-        return [restored(*each) for each in pairs] + answer[len(pairs) :]
+        return _restored_items(answer, was_shown, original)
     return answer
+
+
+def _restored_items(answer: list[JsonValue], was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
+    """Items may have been moved, and a secret must not end up in another's place: an item that was changed gets its
+    parts back where it is the only one, and else stays as it was answered."""
+    same_length = len(answer) == len(was_shown)
+    differing = [index for index, item in enumerate(answer) if not same_length or not equal(item, was_shown[index])]
+    if same_length and len(differing) == 1:
+        (index,) = differing
+        return [
+            restored(item, was_shown[index], original[index]) if place == index else original[place]
+            for place, item in enumerate(answer)
+        ]
+    return [
+        _moved(item, was_shown, original) if index in differing else original[index]
+        for index, item in enumerate(answer)
+    ]
+
+
+def _moved(item: JsonValue, was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
+    """The original of an item that stood elsewhere, if exactly one was shown like that."""
+    found = [kept for kept, seen in zip(original, was_shown, strict=True) if equal(item, seen)]
+    return found[0] if len(found) == 1 else item
 
 
 def laid_over(arguments: JsonValue, changes: JsonValue) -> JsonValue:

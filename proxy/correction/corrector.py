@@ -22,7 +22,7 @@ from proxy.core.jsontext import dumps, format_pointer
 from proxy.core.model import CheckedCall, Delivered, Document, Failure, JsonValue, Repair, ToolCall, UpstreamReply
 from proxy.core.policy import ToolPolicy
 from proxy.core.secrets import mask
-from proxy.correction import changes, prompts, verdicts
+from proxy.correction import changes, prompting, verdicts
 from proxy.correction.debug import DebugLog
 from proxy.correction.endpoint import Endpoint
 from proxy.correction.marks import Marks
@@ -51,7 +51,6 @@ class _Run:
     query: str
     due: float
     marks: Marks
-    sent: int = 0
     note: str = ""
     exhausted: set[Layer] = field(default_factory=set)
 
@@ -90,17 +89,24 @@ class ModelCorrector:
         self._report = report
 
     def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, lane: Lane) -> None:
-        """Remembers what a tool gave, for layer 4."""
-        self._trajectories.add(checked, reply, lane.wish(), self._settings.trajectory, policy.feedback)
+        """Remembers what a tool gave, for layer 4. A mistake of ours must not cost a caller its answer."""
+        try:
+            self._trajectories.add(checked, reply, lane.wish(), self._settings.trajectory, policy.feedback)
+        except Exception as error:  # noqa: BLE001 - as it says
+            self._report("", error)
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; None leaves the caller with the failure it had."""
-        run = self._begin(stumble)
-        while run.sent < self._settings.max_corrections:
-            proposal = await self._proposal(run)
+        run: _Run | None = None
+        for _ in range(self._settings.max_corrections):
+            try:
+                run = run or self._begin(stumble)
+                proposal = await self._propose(run)
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not cost a caller the answer it had
+                self._report(stumble.record.request_id, error)
+                return None
             if proposal is None:
                 return None
-            run.sent += 1
             result = await try_call(proposal)
             delivered = isinstance(result, Delivered) and not result.failed
             run.marks.tried(proposal, delivered)
@@ -119,15 +125,8 @@ class ModelCorrector:
         due = now() + self._settings.deadline
         return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, marks)
 
-    async def _proposal(self, run: _Run) -> ToolCall | None:
-        """The call to try next. A mistake of ours must not cost a caller the answer it would have had without us."""
-        try:
-            return await self._propose(run)
-        except Exception as error:  # noqa: BLE001 - as it says
-            self._report(run.stumble.record.request_id, error)
-            return None
-
     async def _propose(self, run: _Run) -> ToolCall | None:
+        """The call to try next, None where nobody knows of one."""
         for layer in Layer:
             while self._may_ask(run, layer):
                 found = await self._ask(run, layer)
@@ -150,34 +149,39 @@ class ModelCorrector:
 
     # --- one question -------------------------------------------------------------------------------------------------
     async def _ask(self, run: _Run, layer: Layer) -> ToolCall | Asked:
-        shown = prompts.as_text(run.shown())
-        left = run.due - self._services.clock.now()
-        if len(shown) > prompts.LONGEST_ARGUMENTS or left <= 0:
-            return Asked.TIMEOUT if left <= 0 else Asked.TOO_LONG
-        refused = Asked.BUSY if self._endpoint.is_busy() else await self._over_budget(run)
-        if refused is not None:
-            run.marks.skipped(Question(layer, refused, 0.0, run.independent))
-            return refused
-        run.marks.started(layer, run.call, run.failure, run.independent)
-        asked = prompts.conversation(
-            self._settings.prompts.get(layer) or prompts.bundled(layer),
-            run.call,
-            run.failure,
-            run.stumble.policy,
-            {
-                "arguments": shown,
-                "attempt": str(len(run.stumble.record.questions) + 1),
-                "query": prompts.wish(run.query),
-                "trajectory": run.trajectory.told() if run.trajectory.steps else "none",
-            },
-            run.note,
-        )
-        return await self._answered(run, layer, asked, min(left, self._settings.timeout))
+        if self._services.clock.now() >= run.due:
+            return Asked.TIMEOUT
+        shown = prompting.as_text(run.shown())
+        if len(shown) > prompting.LONGEST_ARGUMENTS:
+            return Asked.TOO_LONG
+        if not self._endpoint.enter():
+            return self._unasked(run, layer, Asked.BUSY)
+        try:
+            if await self._over_budget(run):
+                return self._unasked(run, layer, Asked.BUDGET)
+            run.marks.started(layer, run.call, run.failure, run.independent)
+            return await self._answered(run, layer, self._question(run, layer, shown))
+        finally:
+            self._endpoint.leave()
 
-    async def _answered(self, run: _Run, layer: Layer, asked: list[dict[str, str]], most: float) -> ToolCall | Asked:
+    def _unasked(self, run: _Run, layer: Layer, why: Asked) -> Asked:
+        run.marks.skipped(Question(layer, why, 0.0, run.independent))
+        return why
+
+    def _question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
+        told = {
+            "arguments": shown,
+            "attempt": str(len(run.stumble.record.questions) + 1),
+            "query": prompting.wish(run.query),
+            "trajectory": run.trajectory.told() if run.trajectory.steps else "none",
+        }
+        prompt = self._settings.prompts.get(layer) or prompting.bundled(layer)
+        return prompting.conversation(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
+
+    async def _answered(self, run: _Run, layer: Layer, asked: list[dict[str, str]]) -> ToolCall | Asked:
         now = self._services.clock.now
         started = now()
-        answer = await self._endpoint.ask(asked, most)
+        answer = await self._endpoint.ask(asked, min(run.due - started, self._settings.timeout))
         seconds = now() - started
         verdict = verdicts.read(answer, layer) if isinstance(answer, bytes) else None
         meant: ToolCall | Asked
@@ -210,19 +214,19 @@ class ModelCorrector:
             "milliseconds": round(question.seconds * 1000),
         }
 
-    async def _over_budget(self, run: _Run) -> Asked | None:
-        """Takes a question out of every budget; what one of them does not have, no other loses."""
+    async def _over_budget(self, run: _Run) -> bool:
+        """Takes a question out of every budget, unless one is used up; then no other loses one."""
         budget, store = self._settings.budget, self._services.store
         if len(run.stumble.record.questions) >= budget.per_call:
-            return Asked.BUDGET
+            return True
         conversation = f"{conversation_hash(run.call.conversation)}/corrections"
         hour = f"corrections/{int(self._services.clock.wall() // _HOUR)}"
         if await store.reserve(conversation, budget.per_conversation, _CONVERSATION) is None:
-            return Asked.BUDGET
+            return True
         if await store.reserve(hour, budget.per_hour, _HOUR) is None:
             await store.release(conversation)
-            return Asked.BUDGET
-        return None
+            return True
+        return False
 
     # --- what a verdict means -----------------------------------------------------------------------------------------
     async def _meant(self, run: _Run, layer: Layer, verdict: Verdict) -> ToolCall | Asked:

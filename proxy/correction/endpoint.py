@@ -38,23 +38,26 @@ class Endpoint:
         self._headers = (*(pair for pair in _HEADERS if pair[0] not in own), *settings.headers)
         self._asking = 0
 
-    def is_busy(self) -> bool:
-        """Whether as many questions are under way as may be at one time."""
-        return self._asking >= self._settings.concurrency
+    def enter(self) -> bool:
+        """Takes a place for one question, to be left afterwards; False where all are taken."""
+        free = self._asking < self._settings.concurrency
+        self._asking += free
+        return free
+
+    def leave(self) -> None:
+        """Gives a place back."""
+        self._asking -= 1
 
     async def ask(self, messages: Sequence[Mapping[str, str]], seconds: float) -> bytes | Asked:
         """The body of the endpoint's answer, or what came instead of one. `seconds`: how long it may take."""
         settings = self._settings
         body = dumps(request_of(settings, messages))
         request = UpstreamRequest(settings.upstream, "POST", settings.path, self._headers, body, seconds)
-        self._asking += 1
         try:
             async with asyncio.timeout(seconds):
                 reply = await self._exchange(request, settings.max_answer)
         except TimeoutError:
             return Asked.TIMEOUT
-        finally:
-            self._asking -= 1
         if reply is None:
             return Asked.TOO_LONG
         if isinstance(reply, UpstreamFault):

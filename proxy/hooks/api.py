@@ -19,7 +19,7 @@ __all__ = ["Answer", "Broken", "Call", "Change", "Ending", "Hook", "Outgoing", "
 class Call:
     """A call as the client made it, or as hooks before this one changed it.
 
-    `conversation` is the key by which its calls are known, `token` the name of the bearer token it came with ('' where
+    `conversation` is a hash of what names its conversation, `token` the name of the bearer token it came with ('' where
     the route asks for none), `headers` are the client's own, names in lower case, `text` the JSON of the arguments.
     """
 

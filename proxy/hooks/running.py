@@ -31,12 +31,10 @@ from proxy.core.model import (
     ToolResult,
     UpstreamReply,
 )
+from proxy.core.rules import HOOK
 from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Outgoing, Refuse, Verdict
 from proxy.hooks.loading import LoadedHook
 from proxy.interfaces import CallRecord, HookFailure, Lane, UpstreamRequest
-
-# The name under which a hook's change stands among the repairs of a call.
-CHANGED: Final = "hook"
 
 # RFC 9110 section 5.1 and 5.5: a token, and a value without line breaks and NUL.
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
@@ -71,6 +69,7 @@ class HookChain:
         self._at = {point: tuple(hook for hook in hooks if hook.listens(point)) for point in POINTS}
         self._report = report
         self._now = now
+        self._left: set[asyncio.Task[Any]] = set()  # overdue, and not ended yet: the loop itself holds none of them
 
     async def before_decision(
         self, call: ToolCall, lane: Lane, record: CallRecord
@@ -131,6 +130,8 @@ class HookChain:
             task.cancel()  # of no effect on one that is done
             record.stages["hooks"] = record.stages.get("hooks", 0.0) + self._now() - started
         if not task.done():
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
             return self._fail(hook, point, "timeout", record)
         if task.cancelled():
             return self._fail(hook, point, "cancelled", record)
@@ -210,7 +211,7 @@ def _changed(call: ToolCall, text: bytes) -> ToolCall | str:
     value = parse(text)
     if isinstance(value, JsonProblem) or not isinstance(call.arguments, Document):
         return "wrong_answer"  # what could not be read has no place to put other arguments into
-    repairs = (*call.arguments.repairs, Repair(CHANGED, ()))
+    repairs = (*call.arguments.repairs, Repair(HOOK, ()))
     return replace(call, arguments=Document(text, value, repairs))
 
 
@@ -220,13 +221,18 @@ def _headers(headers: Headers, said: object) -> Headers | str:
         return "wrong_answer"
     changes: dict[str, str | None] = {}
     for name, value in said.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _NOT_TO_TOUCH:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or _is_fixed(name.lower()):
             return "wrong_header"
         if value is not None and not (isinstance(value, str) and _VALUE.fullmatch(value)):
             return "wrong_header"
         changes[name.lower()] = value
     kept = tuple(pair for pair in headers if pair[0] not in changes)
     return kept + tuple((name, value) for name, value in changes.items() if value is not None)
+
+
+def _is_fixed(name: str) -> bool:
+    """Whether a header (lower case) has to stay as it is; MCP repeats parts of the checked body in its own."""
+    return name in _NOT_TO_TOUCH or name.startswith("mcp-")
 
 
 def _broken_hook() -> Failure:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.model import JsonValue
-from proxy.importing.harvest import Harvest, ImportProblem
+from proxy.importing.harvest import Harvest, ImportProblem, one_line
 from proxy.importing.record import FILE, record_text
 from proxy.importing.yamltext import yaml_text
 
@@ -30,8 +30,8 @@ def files_of(harvest: Harvest) -> dict[str, str]:
     names = _schema_files([tool.name for tool in harvest.tools])
     files = {CONFIG: config_text(harvest, names)}
     for tool in harvest.tools:
-        notes = "".join(f"# {_comment(note)}\n" for note in tool.notes)
-        files[names[tool.name]] = f"# The arguments of {_comment(tool.name)}.\n{notes}{yaml_text(tool.schema)}"
+        notes = "".join(f"# {one_line(note)}\n" for note in tool.notes)
+        files[names[tool.name]] = f"# The arguments of {one_line(tool.name)}.\n{notes}{yaml_text(tool.schema)}"
     files[FILE] = record_text(harvest)
     return files
 
@@ -51,7 +51,7 @@ def _schema_files(names: list[str]) -> dict[str, str]:
 
 def config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
     """The config, with where the schemas are: tool -> file."""
-    head = _HEAD.format(kind=harvest.kind, source=_comment(harvest.source), config=CONFIG, record=FILE)
+    head = _HEAD.format(kind=harvest.kind, source=one_line(harvest.source), config=CONFIG, record=FILE)
     sections: dict[str, JsonValue] = {
         "version": 1,
         "listen": "127.0.0.1:8080",
@@ -73,15 +73,15 @@ def _catalogue(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
 def _mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
     """One route for all tools. What it does not name is learned from the server, as always."""
     tools = {tool.name: {"schema": schemas[tool.name]} for tool in harvest.tools}
-    return {"path": harvest.path, "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
+    return {"path": escaped(harvest.path), "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
 
 
 def _routes(harvest: Harvest) -> Iterator[JsonValue]:
     for tool in harvest.tools:
         methods = {} if tool.method == "POST" else {"methods": [tool.method]}
-        yield {"path": tool.path, **methods, "upstream": UPSTREAM, "tool": tool.name}
+        yield {"path": escaped(tool.path), **methods, "upstream": UPSTREAM, "tool": escaped(tool.name)}
     for relayed in harvest.relayed:
-        yield {"path": relayed.path, "methods": [relayed.method], "upstream": UPSTREAM, "passthrough": True}
+        yield {"path": escaped(relayed.path), "methods": [relayed.method], "upstream": UPSTREAM, "passthrough": True}
 
 
 def escaped(text: str) -> str:
@@ -92,10 +92,6 @@ def escaped(text: str) -> str:
 def _tidy(text: str) -> str:
     """A description without blanks at the ends of its lines, which nobody would see and YAML's blocks would lose."""
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
-
-
-def _comment(text: str) -> str:
-    return " ".join(text.split())
 
 
 def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:

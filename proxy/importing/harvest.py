@@ -54,6 +54,12 @@ class LeftOut:
     hint: str = ""
 
 
+def one_line(text: str) -> str:
+    """A text of others for a line of ours: nothing in it breaks the line, or means anything to a terminal."""
+    spaced = (" " if character.isspace() else character for character in text)
+    return "".join(character for character in spaced if character.isprintable())
+
+
 Kind = Literal["openapi", "mcp"]
 
 

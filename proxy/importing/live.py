@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proxy.core.model import Headers
 from proxy.importing.drift import Change, drift
-from proxy.importing.harvest import Harvest, ImportProblem
+from proxy.importing.harvest import Harvest, ImportProblem, one_line
 from proxy.importing.mcp import read_mcp
 from proxy.importing.openapi import Choice
 from proxy.importing.reading import read_openapi
@@ -71,8 +71,8 @@ def told(found: SourceDrift) -> Iterator[str]:
     counts = f"{found.same} as imported, {len(found.changed)} changed, {len(found.gone)} gone"
     yield f"{found.source.partition('?')[0]}: {counts}"
     for name, changes in found.changed.items():
-        yield f"  {name}:"
-        yield from (f"    {change}" for change in changes)
+        yield f"  {one_line(name)}:"
+        yield from (f"    {one_line(str(change))}" for change in changes)
     for name, why in found.gone.items():
-        yield f"  {name}: gone" + (f": {why}" if why else "")
-    yield from (f"  new, served by no route: {origin}" for origin in found.new)
+        yield f"  {one_line(name)}: gone" + (f": {one_line(why)}" if why else "")
+    yield from (f"  new, served by no route: {one_line(origin)}" for origin in found.new)

@@ -62,6 +62,7 @@ def harvest(document: JsonValue, source: str, choice: Choice) -> Harvest:
     for operation in operations:
         if choice.wants(operation):
             sorting.take(operation)
+    sorting.left_out += _references(document)
     if choice.only and not (sorting.tools or sorting.left_out or len(sorting.relayed) > bool(own)):
         raise ImportProblem(f"no operation is called {' or '.join(choice.only)}", "without --only all are taken")
     return Harvest(
@@ -75,6 +76,14 @@ def harvest(document: JsonValue, source: str, choice: Choice) -> Harvest:
         notes,
         tuple(f"{operation.method} {operation.path}" for operation in operations),
     )
+
+
+def _references(document: JsonValue) -> Iterator[LeftOut]:
+    """Paths whose operations stand elsewhere."""
+    paths = document.get("paths")
+    for path, item in (paths if isinstance(paths, dict) else {}).items():
+        if isinstance(item, dict) and "$ref" in item:
+            yield LeftOut(path, "the path is a reference", "bundle the description first, with any OpenAPI bundler")
 
 
 def _about(document: JsonValue, count: int) -> str:
@@ -203,7 +212,8 @@ class _Sorting:
     def named(self, operation: ListedOperation) -> str:
         """The operationId, which agents call the tool by, else a name made of method and path; each only once."""
         made = re.sub(r"[^A-Za-z0-9]+", "_", f"{operation.method.lower()}_{operation.path}").strip("_")[:120]
-        base = operation.name if _TOOL_NAME.fullmatch(operation.name) else made
+        usable = _TOOL_NAME.fullmatch(operation.name) and operation.name.isprintable()
+        base = operation.name if usable else made
         name = next(name for name in _numbered(base) if name not in self.names)
         self.names.add(name)
         return name

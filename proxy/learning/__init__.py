@@ -9,6 +9,6 @@ This room does not know what a route is, nor how a question is put: whoever asks
 from __future__ import annotations
 
 from proxy.learning.learner import Key, Known, Learner, Refused, Unlearned
-from proxy.learning.watching import Changes, Watch, Whole, watched
+from proxy.learning.watching import Telling, Watch, Whole, watched
 
-__all__ = ["Changes", "Key", "Known", "Learner", "Refused", "Unlearned", "Watch", "Whole", "watched"]
+__all__ = ["Key", "Known", "Learner", "Refused", "Telling", "Unlearned", "Watch", "Whole", "watched"]

@@ -90,6 +90,13 @@ class Learner:
         self._asking: dict[Key, asyncio.Task[Learned]] = {}
         self._sessions: OrderedDict[tuple[Key, str], None] = OrderedDict()
 
+    async def close(self) -> None:
+        """Ends the questions under way."""
+        asking = tuple(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
     # --- lists --------------------------------------------------------------------------------------------------------
     def known(self, key: Key, ttl: float) -> Known | None:
         """The list, unless it is older than `ttl` seconds and than its server says; None where there is none."""
@@ -111,10 +118,11 @@ class Learner:
         """Whether asking again would only be a burden."""
         return self._clock.now() < known.at + NEW
 
-    def outdated(self, key: Key) -> None:
-        """The server says that its list has changed: the next call asks for it."""
+    def outdated(self, key: Key, *, surely: bool = True) -> None:
+        """The server says that its list has changed: the next call asks for it. `surely` False: it only seems so, which
+        a new list does not bear out."""
         found = self._known.get(key)
-        if found is not None:
+        if found is not None and (surely or not self.is_new(found)):
             self._known[key] = replace(found, at=float("-inf"), fresh_until=float("-inf"))
 
     def keep(self, key: Key, pages: list[Page], size: int) -> Known:

@@ -16,7 +16,9 @@ from proxy.core.model import UpstreamReply
 from proxy.learning.learner import plain
 
 # "notifications/tools/list_changed" as JSON may spell it: some writers escape every slash.
-_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")
+LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")
+# A listed tool that its server does not know: as a JSON-RPC error, or in the words of the Python and TypeScript SDKs.
+UNKNOWN_TOOL: Final = re.compile(rb'"code"\s*:\s*-3260[12]\b|"text"\s*:\s*"(?:Unknown tool|MCP error -32602: Tool )')
 # Longer than anything that is looked for, so that it is also found where two pieces meet.
 _OVERLAP: Final = 64
 
@@ -31,18 +33,21 @@ class Watch(Protocol):
         """It came to its end."""
 
 
-class Changes:
-    """Tells when a server says that its list of tools has changed."""
+class Telling:
+    """Tells each time when a piece of a body holds what a pattern looks for. What it finds is short."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
+    def __init__(self, pattern: re.Pattern[bytes], tell: Callable[[], None]) -> None:
+        self._pattern = pattern
+        self._tell = tell
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
-        """Looks for the notification, also across two pieces."""
-        if _CHANGED.search(self._tail + data):
-            self._changed()
-        self._tail = (self._tail + data)[-_OVERLAP:]
+        """Looks for it, also across two pieces."""
+        seen = self._tail + data
+        found = self._pattern.search(seen) is not None
+        self._tail = b"" if found else seen[-_OVERLAP:]
+        if found:
+            self._tell()
 
     def end(self) -> None:
         """Nothing is left to be told."""

@@ -14,6 +14,7 @@ from typing import Final
 from proxy.core.model import CheckedCall, Delivered, Failure, ToolCall, UpstreamReply
 from proxy.interfaces import CallRecord, Stumble
 from proxy.story.case import Case, Setback
+from proxy.upstream.stream import close_body
 
 # What of a record tells of the tries themselves.
 _KEPT: Final = frozenset({"events", "questions", "stages", "hook_failures", "trace"})
@@ -26,6 +27,8 @@ async def correct(
     corrector, policy, record = case.services.corrector, case.policy, case.record
     if corrector is None or policy is None or not policy.correction.on or case.report_only:
         return setback
+    if policy.container is not None or (not policy.correction.trajectory and await _asked_before(case)):
+        return setback  # what a container was called with belongs to one of its functions
     before, started, latest = copy(record), case.services.clock.now(), setback
     hooks = record.stages.get("hooks", 0.0)
 
@@ -35,6 +38,8 @@ async def correct(
         if isinstance(result, Setback):
             latest = result
             return result.failure
+        if result.failed and result.reply.status < 500:
+            await close_body(result.reply)  # the corrector will not have it
         return result
 
     found = await corrector.correct(Stumble(case.call, setback.failure, policy, case.lane, record), try_call)
@@ -48,6 +53,13 @@ async def correct(
     return setback if found is None else latest
 
 
+async def _asked_before(case: Case) -> bool:
+    """Whether these very arguments failed before in this episode: nothing has changed that a model could go by."""
+    store = case.services.store
+    episode = await store.look(case.key) if store.knows(case.key) else None
+    return episode is not None and case.digest in episode.digests
+
+
 def _restore(record: CallRecord, before: CallRecord) -> None:
     for entry in fields(record):
         if entry.name not in _KEPT:
@@ -56,6 +68,9 @@ def _restore(record: CallRecord, before: CallRecord) -> None:
 
 def remember(case: Case, checked: CheckedCall, reply: UpstreamReply) -> None:
     """Lets what a tool gave be remembered, for the correction of later calls."""
-    corrector, tool = case.services.corrector, case.lane.tools.get(checked.call.tool)
-    if corrector is not None and tool is not None and tool.correction.trajectory and checked.enforced:
+    corrector = case.services.corrector
+    if corrector is None or not checked.enforced:
+        return
+    tool = case.lane.tools.get(checked.call.tool)
+    if tool is not None and tool.correction.trajectory:
         corrector.delivered(checked, reply, tool, case.lane)

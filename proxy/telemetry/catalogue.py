@@ -16,7 +16,7 @@ from proxy.core.codes import ERROR_CODES, VIOLATION_CODES
 from proxy.core.container import EVENTS
 from proxy.core.correction import Asked, Layer
 from proxy.core.guard import CALLED
-from proxy.core.rules import RULES
+from proxy.core.rules import HOOK, RULES
 
 # Stands for whatever a client made up: a tool's name, a method, an error code of a tool's own.
 OTHER: Final = "_other"
@@ -100,7 +100,7 @@ LABELS: Final[Mapping[str, Label]] = {
     ),
     "mode": Label("Whether the route enforces or only reports.", ("enforce", "report")),
     "code": Label("The error code ([errors.md](errors.md)); `_other` for one of a tool's own.", (*ERROR_CODES, OTHER)),
-    "rule": Label("The repair rule ([repair.md](repair.md)).", tuple(RULES)),
+    "rule": Label("The repair rule ([repair.md](repair.md)); `hook`: a hook did it.", (*RULES, HOOK)),
     "attempts": Label(
         f"Failed attempts before; {MOST_CORRECTED} stands for that and more.",
         tuple(map(str, range(1, MOST_CORRECTED + 1))),
@@ -160,7 +160,7 @@ _TABLE: Final = (
               ("layer",)),
     Described("toolproxy_answers_total", "counter", "Tools' answers held against their `response_schema`.",
               (*_CALL, "outcome"),
-              {"outcome": Label("What the check said; `unread`: no whole JSON answer; `broken`: handed on all the same.",
+              {"outcome": Label("What the check said; `unread`: no whole JSON; `broken`: handed on all the same.",
                                 ("passed", "broken", "refused", "unread"))}),
     Described("toolproxy_hook_failures_total", "counter", "Hooks that failed ([hooks.md](hooks.md)).",
               ("hook", "point", "reason"), {"reason": Label("What went wrong.", HOOK_REASONS)}),

@@ -25,7 +25,6 @@ _STATES: Final[Mapping[str, Merge]] = {
     "toolproxy_draining": max,
     "toolproxy_state_backend_up": min,
     "toolproxy_upstream_breaker_state": max,
-    "toolproxy_event_loop_lag_seconds": max,
     "process_start_time_seconds": min,
     "process_max_fds": min,
 }

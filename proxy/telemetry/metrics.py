@@ -195,6 +195,10 @@ class Metrics:
         """Counts a circuit breaker that came into another state."""
         self._breaker_changes.of(upstream, state).inc()
 
+    def knows(self, route: str, tool: str) -> bool:
+        """Whether a tool's name is one of ours, and so one of few."""
+        return (route, tool) in self._known
+
     def page(self) -> tuple[str, bytes]:
         """Content type and text of `/metrics`."""
         self._breakers.clear()  # a reload takes upstreams away
@@ -205,7 +209,7 @@ class Metrics:
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""
         route = record.route or OTHER
-        tool = record.tool if (record.route, record.tool) in self._known else OTHER
+        tool = record.tool if self.knows(record.route, record.tool) else OTHER
         self._requests.of(route, tool, record.outcome).inc()
         if record.call_id:
             self._judged(record, route, tool)

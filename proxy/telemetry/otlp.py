@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -51,23 +51,23 @@ _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SCOPE: Final = InstrumentationScope(NAME, __version__)
 _NANO: Final = 1_000_000_000
 
+Bits = Callable[[int], int]
+Knows = Callable[[str, str], bool]
 Tell = Callable[[str, str], None]
 
 
 class Traces:
     """Implements `Observer`, and begins the trace of each request. Made inside the event loop."""
 
-    def __init__(
-        self, clock: Clock, bits: Callable[[int], int], counts: Mapping[str, Count], tell: Tell, *, queue: int = _QUEUE
-    ) -> None:
-        """`bits(n)` gives n random bits; `counts` are by SPAN_RESULTS; `tell(message, level)` writes to the log.
-
-        Raises ValueError where a variable holds what the SDK cannot take.
+    def __init__(self, clock: Clock, bits: Bits, knows: Knows, counts: Mapping[str, Count], tell: Tell) -> None:
+        """`bits(n)` gives n random bits; `knows(route, tool)` whether a tool is one of few; `counts` are by
+        SPAN_RESULTS; `tell(message, level)` writes to the log. Raises what the SDK does for a variable it cannot take.
         """
+        queue = _whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE)
         self._clock = clock
         self._bits = bits
         self._dropped = counts["dropped"]
-        self._known: frozenset[tuple[str, str]] = frozenset()
+        self._knows = knows
         self._queue = queue
         self._resource = Resource(
             {"service.name": NAME, "service.version": __version__, "service.instance.id": str(uuid.uuid4())}
@@ -77,10 +77,6 @@ class Traces:
         self._exporter = _Counting(OTLPSpanExporter(), counts, lambda *said: _from_thread(loop, tell, *said))
         self._batch = BatchSpanProcessor(self._exporter, max_queue_size=queue)
         self._taken = 0
-
-    def loaded(self, tools: Iterable[tuple[str, str]]) -> None:
-        """Another config is served from here on; `tools` are its (route, tool) pairs."""
-        self._known = frozenset(tools)
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
         """The trace of a request that begins: that of its parent where it names one, else a new one."""
@@ -100,7 +96,7 @@ class Traces:
         if record.trace is None or not record.trace.flags & SAMPLED:
             return
         offset = self._clock.wall() - self._clock.now()
-        for span in spans_of(record, known=(record.route, record.tool) in self._known):
+        for span in spans_of(record, known=self._knows(record.route, record.tool)):
             if self._taken - self._exporter.taken >= self._queue:
                 self._dropped.inc()
                 continue
@@ -108,12 +104,12 @@ class Traces:
             self._batch.on_end(self._readable(span, offset))
 
     async def flush(self, within: float) -> None:
-        """Exports what is queued; gives up after `within` seconds, which a slow collector could take."""
-        await _in_thread(self._batch.force_flush, within)
+        """Exports what is queued; gives up after `within` seconds, and at once where the last export failed."""
+        await _in_thread(self._batch.force_flush, within if self._exporter.well else 0)
 
     async def close(self, within: float) -> None:
-        """Exports what is queued and ends; gives up after `within` seconds."""
-        await _in_thread(self._batch.shutdown, within)
+        """Exports what is queued and ends; gives up like `flush`."""
+        await _in_thread(self._batch.shutdown, within if self._exporter.well else 0)
 
     def _fresh(self) -> str:
         return f"{self._bits(64) or 1:016x}"
@@ -144,7 +140,7 @@ class _Counting(SpanExporter):
         self._inner = inner
         self._counts = counts
         self._tell = tell
-        self._well = True
+        self.well = True
         self.taken = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -155,8 +151,8 @@ class _Counting(SpanExporter):
             result = SpanExportResult.FAILURE
         well = result is SpanExportResult.SUCCESS
         self._counts["exported" if well else "failed"].value += len(spans)
-        if well is not self._well:
-            self._well = well
+        if well is not self.well:
+            self.well = well
             self._tell(*(("Spans are exported again", "info") if well else ("Spans cannot be exported", "warning")))
         return result
 
@@ -175,16 +171,17 @@ class Saying(logging.Handler):
         self._tell(f"OpenTelemetry: {record.msg}", "warning")
 
 
-def make_traces(clock: Clock, bits: Callable[[int], int], counts: Mapping[str, Count], tell: Tell) -> Traces | None:
+def make_traces(clock: Clock, bits: Bits, knows: Knows, counts: Mapping[str, Count], tell: Tell) -> Traces | None:
     """Traces as the variables `OTEL_*` want them; None, and said why, where the SDK cannot take one of them."""
     logger = logging.getLogger("opentelemetry")
     logger.propagate = False  # else Python writes its own lines to the log's stream
     saying = Saying(tell)
     logger.addHandler(saying)
     try:
-        return Traces(clock, bits, counts, tell, queue=_whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE))
-    except ValueError:  # not its words: they may quote a header's value
-        tell("Traces are off: a variable OTEL_* has a value that cannot be", "error")
+        return Traces(clock, bits, knows, counts, tell)
+    except Exception as error:  # noqa: BLE001 - calls are served whatever the SDK makes of a variable
+        # Not its words: they may quote a header's value.
+        tell(f"Traces are off: a variable OTEL_* has a value that cannot be ({type(error).__name__})", "error")
         return None
     finally:
         logger.removeHandler(saying)

@@ -21,8 +21,10 @@ def note_call(record: CallRecord, call: ToolCall, policy: ToolPolicy | None) -> 
 
 def note_checked(record: CallRecord, checked: CheckedCall) -> None:
     """What the check found in a call that may go on; on a report-only route, what it would have refused."""
-    record.repairs = (*record.repairs, *(made for made in checked.repairs if made.rule not in CORRECTIONS))
-    record.corrections = tuple(made for made in checked.repairs if made.rule in CORRECTIONS)
+    record.corrections = ()
+    if checked.repairs:
+        record.repairs = (*record.repairs, *(made for made in checked.repairs if made.rule not in CORRECTIONS))
+        record.corrections = tuple(made for made in checked.repairs if made.rule in CORRECTIONS)
     record.would_refuse = checked.would is not None
     record.violations = checked.warnings if checked.would is None else checked.would.violations
     record.code = "" if checked.would is None else checked.would.code.name

@@ -1,4 +1,5 @@
-"""A finished request as spans: one of kind SERVER, and one of kind CLIENT for each time its upstream was asked. Pure.
+"""A finished request as spans: one of kind SERVER, and one of kind CLIENT for each time its upstream was asked, or the
+model endpoint of the correction layers. Pure.
 
 Names and attributes are OTel's (HTTP and GenAI conventions) and those of the log line; the events bear the names and
 attributes that GoMind prescribes. Names, codes and paths only: like the log line, a span never holds an argument value.
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from proxy.core.correction import Asked
 from proxy.core.rules import RULES
 from proxy.interfaces import CallRecord, Event, Trace
 from proxy.telemetry.catalogue import METHODS
@@ -24,6 +26,11 @@ _COERCIONS: Final = frozenset(rule.name for rule in RULES.values() if rule.kind 
 # A span tells these by itself.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
+# What tells when a question to the model endpoint began, and which questions never did.
+_BEGUN: Final = frozenset({"validation_feedback_started", "contextual_re_resolution.start"})
+_NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
+# No answer, or none that can be read: the endpoint's failure, and not that its model knew no better.
+_UNANSWERED: Final = frozenset({Asked.TIMEOUT, Asked.ENDPOINT, Asked.TOO_LONG, Asked.UNUSABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,7 @@ def spans_of(record: CallRecord, *, known: bool) -> Iterator[Span]:
         (record.upstream_error or record.code or str(record.status)) if failed else "",
     )
     yield from _sent(record, trace)
+    yield from _asked(record, trace)
 
 
 def _name(record: CallRecord, attributes: Mapping[str, Value]) -> str:
@@ -74,12 +82,13 @@ def _name(record: CallRecord, attributes: Mapping[str, Value]) -> str:
 
 
 def _attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
-    """The fields of the log line as attributes: lists of places become lists of text, what is not known is left out."""
+    """The fields of the log line as attributes, which know no mappings: a list of them becomes one of their values as
+    text. What is not known is left out."""
     for name, value in fields.items():
         if name in _KNOWN_BY_THE_SPAN or value is None:
             continue
         if isinstance(value, list):
-            yield name, tuple(f"{each.get('rule') or each.get('code')} {each['path']}" for each in value)
+            yield name, tuple(" ".join(map(str, each.values())) for each in value)
         elif isinstance(value, bool | int | float):
             yield name, value
         else:
@@ -114,3 +123,21 @@ def _sent(record: CallRecord, trace: Trace) -> Iterator[Span]:
             sent.method, "client", trace, sent.span_id, trace.span_id, sent.started, sent.ended, attributes,
             failed=failed,
         )  # fmt: skip
+
+
+def _asked(record: CallRecord, trace: Trace) -> Iterator[Span]:
+    """A span for each question to the model endpoint (OTel, "GenAI inference"). The endpoint, which is somebody else's,
+    is not told of the trace."""
+    begun = [event.at for event in record.events if event.name in _BEGUN]
+    asked = [question for question in record.questions if question.outcome not in _NOT_ASKED]
+    for at, question in zip(begun, asked, strict=False):
+        failed = question.outcome.value if question.outcome in _UNANSWERED else ""
+        attributes: dict[str, Value] = {
+            "gen_ai.operation.name": "chat",
+            "correction.layer": question.layer.value,
+            "correction.outcome": question.outcome.value,
+        }
+        if failed:
+            attributes["error.type"] = failed
+        ended = at + question.seconds
+        yield Span("chat", "client", trace, trace.fresh_id(), trace.span_id, at, ended, attributes, failed=failed)

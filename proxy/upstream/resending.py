@@ -45,10 +45,7 @@ async def send_with_backoff(
         request = replace(request, headers=headers)
     started, record.upstream = clock.now(), request.upstream
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    may_have_run = False
-    send: Send = partial(upstream.send, checked)
-    if record.trace is not None:
-        send = traced(send, record.trace, clock.now)
+    send, may_have_run = _sender(upstream, checked, record, clock.now), False
     while True:
         first = not record.resends and rules.deadline is None  # all of its time is left to it
         answer = await send(request if first else _within(request, due - clock.now()))
@@ -72,6 +69,12 @@ async def send_with_backoff(
         return Failed(fault_failure(answer, len(record.resends) + 1), None)
     record.upstream_status = answer.status
     return answer if failure is None else Failed(failure, answer)
+
+
+def _sender(upstream: GuardedUpstream, checked: CheckedCall, record: CallRecord, now: Callable[[], float]) -> Send:
+    """How the call goes out: as a span of its trace, where there is one."""
+    send: Send = partial(upstream.send, checked)
+    return send if record.trace is None else traced(send, record.trace, now)
 
 
 def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:

@@ -19,6 +19,11 @@ tools:
   note: {schema: {type: object, properties: {text: {}}}}
   odd: {schema: {$ref: "https://json-schema.org/draft/2020-12/schema"}}
   raw: {validation: "off"}
+  many:
+    schema:
+      type: object
+      properties: {PROPERTIES}
+      additionalProperties: false
   Math: {container: {functions: [Add]}}
 routes:
   - {name: forecast, path: /weather, upstream: tools, tool: weather}
@@ -30,7 +35,8 @@ routes:
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     path = tmp_path / "config.yaml"
-    path.write_text(CONFIG)
+    properties = ", ".join(f"p{number}: {{type: integer}}" for number in range(150))
+    path.write_text(CONFIG.replace("PROPERTIES", properties))
     return str(path)
 
 
@@ -50,20 +56,29 @@ def test_the_code_and_the_rules_of_a_tool_are_shown(
     )
     names = [part.name for part in ast.parse(said).body if isinstance(part, ast.FunctionDef)]
     assert ["A0", "R0", "mend"] == names
-    assert 3 == said.count("#/properties/lat\n")  # judge, report and mender
+    assert 3 == said.count('#/properties/lat: {"type":"number","maximum":90}\n')  # judge, report and mender
 
 
 def test_every_tool_of_a_route_is_shown_or_the_one_asked_for(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == explain(config, "/tools/{tool}")
     said = capsys.readouterr().out
     heads = [line.removeprefix("# === route ") for line in said.splitlines() if line.startswith("# === ")]
-    assert ["weather", "note", "odd", "raw", "Math"] == [head.rpartition(" ")[2] for head in heads]
+    assert ["weather", "note", "odd", "raw", "many", "Math"] == [head.rpartition(" ")[2] for head in heads]
     assert "# no generated code: a reference leads to a published meta-schema; jsonschema-rs judges this schema" in said
     assert "# validation: off: every call goes on as it came" in said
     assert "# a container: it takes no arguments, so there is nothing to judge" in said
     for asked in (["/tools/{tool}", "--tool", "note"], ["/tools/note"]):
         assert 0 == explain(config, *asked)
         assert capsys.readouterr().out.count("# === ") == 1
+
+
+def test_what_is_shown_is_python_also_for_very_many_properties(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == explain(config, "/tools/many")
+    said = capsys.readouterr().out
+    functions = {part.name for part in ast.parse(said).body if isinstance(part, ast.FunctionDef)}
+    tables = [part.value for part in ast.parse(said).body if isinstance(part, ast.Expr)]
+    assert {"A0", "R0", "mend"} < functions
+    assert [150, 150] == [len(table.args[0].keys) for table in tables]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import yaml
 
 from proxy.adapters.base import DEFAULT_LADDER, ConversationSource
 from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
 from proxy.config.model import Policy
 from proxy.config.policies import layered, policy_of, repair_policy
 from proxy.config.units import seconds, size
@@ -205,6 +206,45 @@ routes: [{path: '/{tool}', upstream: none}]
         (function.name, function.description, function.schema) for function in container.functions
     ]
     assert (container, None) == (policies["Add"].member_of, policies["Math"].member_of)
+
+
+def test_a_function_of_a_container_may_bring_its_own_schema(tmp_path: Path) -> None:
+    (tmp_path / "part.yaml").write_text("type: number")
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+tools:
+  Math:
+    container:
+      functions:
+        - {name: Sub, schema: {type: object, properties: {a: {$ref: part.yaml}, pattern: {pattern: '^x\\${2}$'}}}}
+        - {name: Neg, schema: part.yaml}
+routes: [{path: '/{tool}', upstream: none}]
+""",
+    )
+    container = served["/{tool}"].tools["Math"].container
+    assert container is not None
+    assert [
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/root"}, "pattern": {"pattern": r"^x\${2}$"}},
+         "$defs": {"root": {"type": "number"}}},
+        {"type": "number"},
+    ] == [function.schema for function in container.functions]  # fmt: skip
+
+
+def test_a_wrong_schema_of_a_function_is_a_mistake_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        routes(
+            tmp_path,
+            """\
+version: 1
+tools:
+  Math: {container: {functions: [{name: Sub, schema: {type: strin}}]}}
+routes: [{path: '/{tool}', upstream: none}]
+""",
+        )
+    assert "3:61" in str(raised.value)
+    assert "did you mean 'string'?" in str(raised.value)
 
 
 def test_where_the_call_stands_in_the_request(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def completion(content: Any, finish_reason: str = "stop") -> bytes:
     """A chat completion whose one choice says `content` (a text, or JSON to be written as one)."""
     text = content if isinstance(content, str) else json.dumps(content)
     message = {"role": "assistant", "content": text}
-    body = {"id": "c", "object": "chat.completion", "choices": [
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [
         {"index": 0, "message": message, "finish_reason": finish_reason}
     ]}  # fmt: skip
     return answer("200 OK", json.dumps(body).encode(), JSON_TYPE)

@@ -50,6 +50,24 @@ def test_secrets_inside_lists_and_objects_come_back() -> None:
     assert expected == restored(answer, shown(sent, LIMITS), sent)
 
 
+USERS = {"users": [{"name": "a", "password": "1"}, {"name": "b", "password": "2"}]}
+SHOWN_A, SHOWN_B = ({"name": name, "password": "***"} for name in "ab")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ([SHOWN_B, SHOWN_A], [USERS["users"][1], USERS["users"][0]]),
+        ([SHOWN_B], [USERS["users"][1]]),
+        ([SHOWN_A, SHOWN_B, {"name": "c"}], [*USERS["users"], {"name": "c"}]),
+        ([SHOWN_B | {"name": "B"}, SHOWN_A | {"name": "A"}], [SHOWN_B | {"name": "B"}, SHOWN_A | {"name": "A"}]),
+        ([SHOWN_A | {"name": "A"}], [SHOWN_A | {"name": "A"}]),
+    ],
+)
+def test_a_secret_never_ends_up_with_another_item(answer: list[Any], expected: list[Any]) -> None:
+    assert {"users": expected} == restored({"users": answer}, shown(USERS, LIMITS), USERS)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "paths"),
     [

@@ -25,7 +25,7 @@ from proxy.core.correction import (
     messages,
     placeholders,
 )
-from proxy.correction.prompts import bundled
+from proxy.correction.prompting import bundled
 from tests.config.test_published_schema import SCHEMA, default
 
 ROUTE = "routes: {/a: {upstream: none, tool: x, schema: {}%s}}\n"
@@ -57,7 +57,7 @@ def test_two_keys_and_a_switch_are_enough(tmp_path: Path) -> None:
     config = loaded(tmp_path, text, ", correct: {validation_feedback: on}")
     assert CorrectionSettings("model", "tiny", headers=(("authorization", "Bearer k"),)) == config.correction
     assert CorrectionPolicy(validation_feedback=True) == policy(config)
-    assert not any("used by no route" in note for note in config.notes)
+    assert ("correction: arguments go to upstream 'model' without encryption",) == config.notes
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.correction.rules import ACTIVATION, MATRIX, Action, Why
+from proxy.core.classify import classify
+from proxy.core.correction import CorrectionPolicy, Layer
+from proxy.core.model import UpstreamReply
+from proxy.core.policy import ToolPolicy
+from proxy.correction.rules import ACTIVATION, MATRIX, Action, Why, asks
 from tests.correction.model import failed, rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies
 
@@ -73,6 +77,24 @@ async def test_layer_4_is_not_asked_where_layer_3_has_corrected_the_call() -> No
 def bare_type_error() -> bytes:
     text = b'{"error": "json: cannot unmarshal number into Go struct field Weather.location of type string"}'
     return answer("400 Bad Request", text, JSON_TYPE)
+
+
+# The union of the seeds' lists of error patterns (three of them, and "Validation errors (business logic)").
+PATTERNS = [
+    "cannot unmarshal string into", "cannot unmarshal number into", "cannot unmarshal bool into",
+    "json: cannot unmarshal", "type mismatch", "invalid type", "expected number", "expected string",
+    "expected boolean", "invalid value", "must be greater than", "must be positive", "is required", "cannot be empty",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("status", [400, 422])
+def test_layer_3_is_asked_about_every_error_that_the_seed_knows(pattern: str, status: int) -> None:
+    body = json.dumps({"error": f"location {pattern} x"}).encode()
+    failure = classify(UpstreamReply(status, (("content-type", "application/json"),), body), 0.0)
+    assert failure is not None
+    policy = ToolPolicy("t", None, "", correction=CorrectionPolicy(validation_feedback=True))
+    assert asks(Layer.VALIDATION_FEEDBACK, failure, policy, independent=True)
 
 
 # --- "Retry Decision Matrix", the column "AI Correction?" -------------------------------------------------------------

@@ -71,6 +71,18 @@ async def test_a_dry_run_asks_nobody() -> None:
     assert [] == it.asked()
 
 
+async def test_nobody_is_asked_about_a_call_that_went_through_a_container() -> None:
+    routes = f"  - {{path: '/t/{{tool}}', upstream: tools, correct: {BOTH}}}\n"
+    catalogue = (
+        "{Math: {container: {functions: [add], auto_expand: dispatch}}, "
+        "add: {schema: {type: object, properties: {a: {type: integer}}, required: [a]}}}"
+    )
+    no = failed("422 Unprocessable", "INVALID_FORMAT", "a is invalid", "INPUT_ERROR", field="a")
+    async with rig(says(whole(a=2)), replies(no), routes, tools=catalogue) as it:
+        seen = await it.proxy.post("/t/Math", b'{"function": "add", "a": 1}')
+    assert (422, [], 1) == (seen.status, it.asked(), len(it.tool.seen))
+
+
 # --- judged like any other --------------------------------------------------------------------------------------------
 async def test_a_corrected_call_is_repaired_and_judged_by_the_same_rules() -> None:
     async with rig(says(whole(unit="Kelvin")), replies(OK), route()) as it:
@@ -201,6 +213,13 @@ async def test_a_call_without_a_body_can_be_corrected() -> None:
     assert (200, b'{"unit":"kelvin"}') == (seen.status, it.tool.seen[0].body)
 
 
+async def test_a_tool_cannot_claim_that_its_call_was_corrected() -> None:
+    forged = answer("200 OK", b"{}", JSON_TYPE, "Tool-Corrections: semantic_retry;path=/x")
+    async with rig(says(FIXED), replies(forged), route()) as it:
+        seen = await it.proxy.post("/w", b'{"unit": "kelvin"}')
+    assert (200, None) == (seen.status, seen.header("tool-corrections"))
+
+
 # --- budgets ----------------------------------------------------------------------------------------------------------
 NEVER = {"can_fix": False}
 
@@ -220,6 +239,12 @@ async def test_no_more_questions_are_asked_than_the_budget_has(budget: str, outc
             await it.proxy.post("/w", json.dumps({"unit": unit}).encode(), "X-Conversation-Id: c")
             found.append([outcome for _, outcome in it.outcomes()])
     assert outcomes == found
+
+
+async def test_nobody_is_asked_twice_about_the_same_arguments() -> None:
+    async with rig(says(NEVER), replies(OK), route()) as it:
+        seen = [await it.proxy.post("/w", WRONG, "X-Conversation-Id: c") for _ in range(2)]
+    assert (["1/3", "1/3"], 2) == ([each.header("tool-attempt") for each in seen], len(it.asked()))
 
 
 async def test_no_more_questions_are_under_way_than_may_be() -> None:

@@ -35,6 +35,25 @@ these names alone, which a test checks as well.
 |---|---|---|---|
 """
 
+# GoMind's metrics ("Observability", "Metrics for Layer 3"), and what tells the same here.
+GOMIND: Final = {
+    "type_coercion.applied": 'toolproxy_repairs_total{rule=~"string_to_.*"}',
+    "validation_feedback.attempts": 'toolproxy_corrections_total{event="validation_feedback_started"}',
+    "validation_feedback.success": 'toolproxy_corrections_total{event="validation_feedback_success"}',
+    "validation_feedback.failed": 'toolproxy_corrections_total{event="validation_feedback_failed"}',
+    "semantic_retry.attempts": 'toolproxy_correction_questions_total{layer="semantic_retry"}',
+    "semantic_retry.success": 'toolproxy_correction_questions_total{layer="semantic_retry", outcome="delivered"}',
+    "semantic_retry.independent_step": 'toolproxy_correction_questions_total{independent="true"}',
+    "semantic_retry.llm_latency_ms": 'toolproxy_correction_seconds_bucket{layer="semantic_retry"}',
+}
+
+_GOMIND: Final = """
+## GoMind's names
+
+| `orchestration.` | here |
+|---|---|
+"""
+
 _PROCESS: Final = """\
 
 Beside these the client library's own, of the process: {}.
@@ -50,10 +69,10 @@ What the same label tells everywhere, then what it tells of one metric.
 
 def page() -> str:
     """The whole page."""
-    process = ", ".join(f"`{name}`" for name in OF_THE_PROCESS)
-    return (
-        _HEAD + "\n".join(map(row, CATALOGUE.values())) + "\n" + _PROCESS.format(process) + "\n".join(labels()) + "\n"
-    )
+    process = _PROCESS.format(", ".join(f"`{name}`" for name in OF_THE_PROCESS))
+    gomind = [f"| `{name}` | `{ours}` |" for name, ours in GOMIND.items()]
+    parts = (_HEAD, *map(row, CATALOGUE.values())), (process, *labels()), (_GOMIND, *gomind)
+    return "\n".join("".join(line.strip("\n") + "\n" for line in part) for part in parts)
 
 
 def row(metric: Described) -> str:

@@ -6,7 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.telemetry.catalogue import CATALOGUE, LABELS, OF_THE_PROCESS
 from proxy.telemetry.metrics import Metrics, Served
-from tests.docs.metrics import PAGE, page
+from tests.docs.metrics import GOMIND, PAGE, page
+from tests.telemetry.queries import mistakes
 
 
 def test_the_page_is_made_from_the_catalogue() -> None:
@@ -22,6 +23,10 @@ def test_what_is_shown_is_what_the_catalogue_describes() -> None:
     assert {name for name in shown if name.startswith("process_")} == {
         name.removesuffix("_total") for name in OF_THE_PROCESS
     }
+
+
+def test_what_stands_beside_gominds_names_exists() -> None:
+    assert [] == [mistake for expression in GOMIND.values() for mistake in mistakes(expression)]
 
 
 def test_every_label_has_a_meaning_and_every_meaning_a_label() -> None:

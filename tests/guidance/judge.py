@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Runs in .parties/sdk: holds exported tools against the vendors' own types, with keys they do not know forbidden.
 
 Standard input: a line per tool, {"vendor", "tool"}. Standard output: a line per tool, '' or what is wrong with it.

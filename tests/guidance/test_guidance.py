@@ -26,6 +26,7 @@ from proxy.core.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.prompt import REACT_HEADER, TYPE_RULES, ToolState, guidance, section, state_fragment
 from tests.cli.demo import ROOT
 from tests.guidance.schemas import policy, real_tools
+from tests.mcp.conversation import talk
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
@@ -81,10 +82,11 @@ def test_every_example_of_every_real_tool_is_true(strict: bool) -> None:
 
 def is_right(policy: ToolPolicy, value: JsonValue) -> bool:
     """Whether a right example goes on byte for byte."""
-    match decided(policy, value):
-        case Forward(checked):
-            return checked.arguments == dumps(value) and checked.repairs == ()
-    return False
+    decision = decided(policy, value)
+    return isinstance(decision, Forward) and (decision.checked.arguments, decision.checked.repairs) == (
+        dumps(value),
+        (),
+    )
 
 
 def is_told_right(policy: ToolPolicy, wrong: Wrong) -> bool:
@@ -94,7 +96,6 @@ def is_told_right(policy: ToolPolicy, wrong: Wrong) -> bool:
             return wrong.code == "" and checked.repairs != ()
         case Reject(failure):
             return wrong.code == failure.violations[0].code.name
-    return False
 
 
 def test_a_report_only_tool_teaches_like_an_enforced_one() -> None:
@@ -131,8 +132,8 @@ def test_a_container_a_final_output_and_a_tool_nobody_knows_are_told_apart() -> 
 @pytest.mark.parametrize("room", [0, 1000, 3000, 20_000])
 def test_the_text_is_bounded_and_names_what_it_leaves_out(room: int) -> None:
     text = guidance(real_tools(), room)
-    fixed = len(REACT_HEADER) + len(TYPE_RULES) + 500
-    assert len(text) <= max(room, fixed) + 2
+    fixed = len(REACT_HEADER) + len(TYPE_RULES) + 400
+    assert len(text) <= max(room, fixed) + 6
     assert text.startswith(REACT_HEADER)
     assert "Further tools, each with guidance of its own:" in text
     assert text == guidance(real_tools(), room)
@@ -202,6 +203,19 @@ async def test_the_switch_takes_the_state_away_and_leaves_the_header() -> None:
 async def test_the_config_bounds_the_page() -> None:
     async with proxied(ROUTES, guidance="{max_chars: 1000}") as proxy:
         assert len(await asked(proxy)) < 2000
+
+
+async def test_the_tools_of_an_mcp_server_are_told_once_they_are_learned() -> None:
+    async with talk() as client:
+        before = await asked(client.proxy)
+        await client.ask(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "now", "arguments": {}}}
+        )
+        after = await asked(client.proxy, "?conversation=c")
+
+    assert [] == re.findall(r"^## (\w+)$", before, re.MULTILINE)
+    assert ["add", "now"] == re.findall(r"^## (\w+)$", after, re.MULTILINE)
+    assert "- add: 0 failed attempts of 3, 3 left" in after
 
 
 # --- the command line -------------------------------------------------------------------------------------------------

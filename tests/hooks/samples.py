@@ -118,7 +118,7 @@ async def _shifts(_call: Call) -> Any:
 
 
 async def _changes_later(_call: Call) -> Any:
-    arguments = {"lat": 1}
+    arguments: dict[str, Any] = {"lat": 1}
     asyncio.get_running_loop().call_soon(arguments.update, {"lat": "north"})
     return Change(arguments)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.config.mistakes import ConfigError
-from proxy.hooks import Broken, Ending, Verdict
+from proxy.hooks import Ending, Verdict
 from tests.hooks.samples import TOLD, WAYS
 from tests.serving.proxied import WEATHER, Proxied, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, post, replies, tool
@@ -58,9 +58,8 @@ async def test_a_hook_is_told_at_every_point_what_has_come_about() -> None:
     assert [("before_decision", {"lat": "north"})] == shown[4:5]
     refused = shown[5][1]
     assert isinstance(refused, Verdict)
-    assert (False, "INVALID_ARGUMENTS", [("VAL-002", "/lat")]) == (
-        refused.forwarded, refused.code, [(each.code, each.path) for each in refused.broken if isinstance(each, Broken)],
-    )  # fmt: skip
+    broken = [(each.code, each.path) for each in refused.broken]
+    assert (False, "INVALID_ARGUMENTS", [("VAL-002", "/lat")]) == (refused.forwarded, refused.code, broken)
     endings = [value for point, value in shown if point == "after_outcome" and isinstance(value, Ending)]
     assert [("repaired", 200, "", 0), ("refused", 400, "INVALID_ARGUMENTS", 1)] == [
         (ending.outcome, ending.status, ending.code, ending.attempt) for ending in endings
@@ -146,7 +145,7 @@ async def test_a_hook_sets_and_removes_headers_of_what_goes_out() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Content_Length": "3"}, {"transfer_encoding": "chunked"}, {"content_type": "text/plain"},
+        {"Mcp_Param_lat": "9"}, {"Content_Length": "3"}, {"transfer_encoding": "chunked"}, {"content_type": "text/plain"},
         {"content_encoding": "gzip"}, {"host": "elsewhere"}, {"x": "a\r\nPOST /other HTTP/1.1"}, {"x": "a\x00"},
         {"x y": "a"}, {"": "a"}, {"x": 5},
     ],
@@ -239,6 +238,34 @@ async def test_a_hook_hears_of_a_client_that_has_gone() -> None:
     ending = TOLD[-1][2]
     assert isinstance(ending, Ending)
     assert Ending("client_gone", 0, "", 0, 0, ending.seconds) == ending
+
+
+async def test_without_hooks_there_is_nothing_to_ask() -> None:
+    async with proxied(WEATHER) as proxy:
+        assert None is proxy.serving.handler.snapshot.services.hooks
+
+
+async def test_a_call_by_mcp_comes_by_the_hooks_too() -> None:
+    schema = "{type: object, properties: {lat: {type: number}}, required: [lat]}"
+    own = f"tools: {{weather: {{schema: {schema}}}}}"
+    routes = f"  - {{path: /mcp, upstream: tools, protocol: mcp, mcp: {{{own}}}}}\n"
+    body = (
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "weather", "arguments": {"lat": 5}}}'
+    )
+    async with hooked(hook("Says", {"change": {"lat": 7}}), routes=routes) as (proxy, seen):
+        await proxy.post("/mcp", body, "Accept: application/json, text/event-stream")
+    assert [{"name": "weather", "arguments": {"lat": 7}}] == [
+        json.loads(one.body)["params"] for one in seen if b"tools/call" in one.body
+    ]
+
+    async with hooked(hook("Says", {"refuse": "Not today."}), routes=routes) as (proxy, seen):
+        said = await proxy.post("/mcp", body, "Accept: application/json, text/event-stream")
+    assert ([], True) == ([one for one in seen if b"tools/call" in one.body], told(said)["result"]["isError"])
+    assert "Not today." in told(said)["result"]["content"][0]["text"]
+
+    async with hooked(hook("Says", {"answer": {"sun": 1}}), routes=routes) as (proxy, seen):
+        said = await proxy.post("/mcp", body, "Accept: application/json, text/event-stream")
+    assert {"content": [{"type": "text", "text": '{"sun":1}'}]} == told(said)["result"]
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------

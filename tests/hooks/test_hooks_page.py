@@ -24,11 +24,11 @@ from tests.serving.wire import JSON_TYPE, answer, replies, tool
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/hooks.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-ROUTES = """
-  - path: /tools/{tool}
-    upstream: tools
-    auth: {bearer: {desk: "sha256:%s", reports: "sha256:%s"}}
-""" % tuple(hashlib.sha256(token).hexdigest() for token in (b"desk-token-0123456789", b"reports-token-0123456"))
+TOKENS = {"desk": "desk-token-0123456789", "reports": "reports-token-0123456"}
+BEARER = json.dumps({name: f"sha256:{hashlib.sha256(token.encode()).hexdigest()}" for name, token in TOKENS.items()})
+ROUTES = f"""
+  - {{path: "/tools/{{tool}}", upstream: tools, auth: {{bearer: {BEARER}}}}}
+"""
 CATALOGUE = "{search: {schema: {type: object}}, pay: {schema: {type: object, required: [amount]}}}"
 
 
@@ -48,7 +48,7 @@ async def test_the_example_lets_each_token_use_the_tools_of_its_role() -> None:
         tool(replies(ok)) as server,
         proxied(ROUTES, server.url, tools=CATALOGUE, hooks=hooks) as proxy,
     ):
-        desk, reports = "Authorization: Bearer desk-token-0123456789", "Authorization: Bearer reports-token-0123456"
+        desk, reports = [f"Authorization: Bearer {token}" for token in TOKENS.values()]
         statuses = [
             (await proxy.post(f"/tools/{name}", b'{"amount": 1}', token)).status
             for token in (desk, reports)
@@ -88,6 +88,19 @@ def test_the_check_on_the_command_line_says_the_same(tmp_path: Path) -> None:
             done.returncode,
             done.stderr.split(" (", 1)[0],
         )
+
+
+def test_several_workers_are_not_started_with_a_hook_that_cannot_be_found(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "version: 1\nworkers: 2\nadmin: off\nupstreams: {u: {url: 'http://127.0.0.1:9'}}\n"
+        "routes: {/a: {upstream: u, tool: x, validation: off}}\nhooks: [{use: 'no_such_module:X'}]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "serve", str(config), "--listen", "127.0.0.1:0"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert (2, 1) == (done.returncode, done.stderr.count("'no_such_module:X' cannot be loaded"))
 
 
 def test_the_page_names_every_point_reason_and_field() -> None:

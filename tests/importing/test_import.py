@@ -263,14 +263,36 @@ def test_a_clients_way_around_the_proxy_is_told(tmp_path: Path, capsys: pytest.C
 def test_serve_openapi_needs_no_config(tmp_path: Path) -> None:
     with shop() as running:
         words = ["serve", "--openapi", running.url, "--listen", "127.0.0.1:0"]
-        served = subprocess.Popen(
-            [sys.executable, "-m", "proxy", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        try:
+        command = [sys.executable, "-m", "proxy", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as served:
             assert served.stdout is not None
             first = served.stdout.readline()
-        finally:
             served.kill()
-            served.wait()
-            served.stdout.close()
     assert first.startswith("listening on http://127.0.0.1:")
+
+
+def test_a_hostile_description_writes_nothing_but_its_own_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = BOOKSHOP["paths"]["/book"]["post"]
+    names = ["../../../escaped", ".hidden", "a\x07b\x1b[31m", "CON$$x", "${HOME}", "x" * 200]
+    paths: dict[str, Any] = {
+        f"/p{number}/$x": {"post": {**book, "operationId": name, "description": f"{name}\n\x1b]0;x\x07\u2028# yaml: ["}}
+        for number, name in enumerate(names)
+    }
+    paths["/elsewhere"] = {"$ref": "other.yaml#/x"}
+    paths["/unsure"] = {"post": {"parameters": [{"$ref": "#/components/parameters/none"}]}}
+    with shop({**BOOKSHOP, "paths": paths, "info": {"title": "\x1b[2J", "version": "1"}}) as running:
+        assert 0 == imported(tmp_path, running.url)
+    said = capsys.readouterr().out
+    assert not set("\x1b\x07\u2028") & set(said)
+    assert "/elsewhere" in said
+    assert "its arguments are in no JSON body: #/components/parameters/none (nowhere)" in said
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"made/config.yaml", "made/imported.json"} < written
+    assert all(name.startswith("made/schemas/") for name in written - {"made/config.yaml", "made/imported.json"})
+    assert not any(name.startswith(".") for path in written for name in path.split("/"))
+    loaded = load(tmp_path / "made" / "config.yaml", {})
+    served = {name for route in loaded.config.routes for name in route.tools}
+    assert {"CON$$x", "../../../escaped", ".hidden", "post_p2_x", "post_p4_x", "post_p5_x"} == served
+    assert "/p0/$x" in {route.path for route in loaded.config.routes}

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,10 @@ Manifest = dict[str, Any]
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+# Helm's home: empty, and gone with the tests.
+_HOME: Final = tempfile.TemporaryDirectory(prefix="helm")
+
+
 @cache
 def program(name: str) -> str:
     """The path of a program that `.ci/helm` builds. Skips the test without it; on CI, where it has to be, it fails."""
@@ -43,7 +48,7 @@ def program(name: str) -> str:
 
 def helm(*words: str | Path, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs Helm, without any setting or cache of the user's. `values` go in last, with `__` for the dots of a key."""
-    environ = {"PATH": os.defpath, "HELM_CONFIG_HOME": "/nonexistent", "HELM_PLUGINS": "/nonexistent", "HOME": "/tmp"}  # noqa: S108
+    environ = {"PATH": os.defpath, "HOME": _HOME.name}
     command = [program("helm"), *map(str, words)]
     told = json.dumps(_nested(values)) if values else None
     return subprocess.run(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,12 @@ import pytest
 import yaml
 
 from proxy import __version__
+from proxy.core.jsontext import walk
 from tests.docs import chart_values
 from tests.kubernetes.rendering import (
     CASES,
     CHART,
+    ROOT,
     VERSIONS,
     case_file,
     containers,
@@ -76,6 +82,37 @@ def test_what_an_operator_can_set_has_all_that_belongs_to_it() -> None:
 def test_the_library_makes_no_pod_and_no_service() -> None:
     kinds = sorted(manifest["kind"] for manifest in render("library"))
     assert ["ConfigMap", "ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule"] == kinds
+
+
+def test_the_packaged_chart_has_what_it_renders_and_no_more(tmp_path: Path) -> None:
+    done = helm("package", CHART, "--destination", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.iterdir()
+    with tarfile.open(archive) as packed:
+        names = {name.removeprefix("toolcall-proxy/") for name in packed.getnames()}
+    tops = {name.partition("/")[0] for name in names}
+    expected = {
+        "Chart.yaml",
+        "README.md",
+        "values.yaml",
+        "values.schema.json",
+        "templates",
+        "files",
+        "alerts",
+        "dashboards",
+    }
+    assert expected | {".helmignore"} == tops
+
+
+def test_the_page_shows_an_extra_object_that_renders() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(extraObjects:.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    route = of_kind(render("gateway", **yaml.safe_load(shown)), "HTTPRoute")
+    backend = {"name": "tools-toolcall-proxy", "port": 80}
+    assert ({"name": "tools-toolcall-proxy"}, [{"backendRefs": [backend]}]) == (
+        route["metadata"],
+        route["spec"]["rules"],
+    )
 
 
 # --- the values -------------------------------------------------------------------------------------------------------
@@ -188,7 +225,11 @@ def test_no_service_leads_past_the_proxy() -> None:
     service, policy = of_kind(manifests, "Service")["spec"], of_kind(manifests, "NetworkPolicy")["spec"]
     assert [("http", 8080), ("metrics", 9091)] == [(port["name"], port["targetPort"]) for port in service["ports"]]
     assert [8080, 9091] == [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
-    assert [{"podSelector": {"matchLabels": {"app": "agent"}}}] == policy["ingress"][0]["from"]
+    agent, ours = policy["ingress"][0]["from"]
+    assert {"podSelector": {"matchLabels": {"app": "agent"}}} == agent
+    test = of_kind(manifests, "Pod")["metadata"]["labels"]
+    assert ours["podSelector"]["matchLabels"].items() <= test.items()
+    assert not service["selector"].items() <= test.items()
 
 
 @pytest.mark.parametrize("name", WITH_POD)
@@ -223,6 +264,9 @@ def test_probes_ask_the_port_that_never_depends_on_the_tool() -> None:
     }
 
 
+CONFIG_SCHEMA = json.loads((ROOT / "schemas" / "config.schema.json").read_text())
+
+
 # --- the config -------------------------------------------------------------------------------------------------------
 ENVIRONMENT = {"REDIS_URL": "redis://redis:6379"}
 
@@ -248,6 +292,62 @@ def test_the_config_is_one_that_the_proxy_serves(name: str, tmp_path: Path) -> N
     )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr)
     assert ": ok, " in done.stdout
+
+
+def alternatives(schema: Any) -> Iterator[Any]:
+    """What may stand at a place of the config, one schema after the other."""
+    schema = CONFIG_SCHEMA["$defs"].get(schema.get("$ref", "").rsplit("/", 1)[-1], schema)
+    yield schema
+    for branch in schema.get("anyOf", ()):
+        yield from alternatives(branch)
+
+
+def test_off_in_a_values_file_is_off_in_the_config() -> None:
+    """A values file is YAML 1.1, where `off` is false; where the config wants the word, the chart gives it back."""
+    holders = [each["properties"] for each in walk(CONFIG_SCHEMA) if isinstance(each, dict) and "properties" in each]
+    keys = {
+        name
+        for properties in holders
+        for name, schema in properties.items()
+        for each in (alternatives(schema) if isinstance(schema, dict) else ())
+        if "off" in each.get("enum", ()) and False not in each["enum"]
+    }
+    (listed,) = re.findall(r"not \$inner\) \(has \$key \(list (.*?)\)\)", (CHART / "templates/_config.tpl").read_text())
+    assert keys == set(listed.replace('"', "").split())
+
+    inner = {"type": "object", "properties": {"level": False}}
+    values: dict[str, Any] = {
+        "config__defaults": {"repair": False, "cors": False},
+        "config__tools": {"other": {"schema": inner, "repair": {"level": False, "rules": {"yes_no": False}}}},
+        "config__telemetry": {"traces": False},
+    }
+    config = yaml.safe_load(files_of(render("tool", **values))["config.yaml"])
+    assert ("off", False) == (config["defaults"]["repair"], config["defaults"]["cors"])
+    assert {"level": "off", "rules": {"yes_no": False}} == config["tools"]["other"]["repair"]
+    assert (inner, "off") == (config["tools"]["other"]["schema"], config["telemetry"]["traces"])
+
+
+MISREAD = [
+    ("{properties: {n: {type: integer}}}", 'config.routes.0.schema.properties holds the key "false"'),
+    (
+        "{properties: {answer: {enum: [yes, maybe]}}}",
+        "schema.properties.answer holds a truth value in enum",
+    ),
+    ("{properties: {answer: {const: on}}}", "schema.properties.answer holds a truth value in const"),
+    (
+        "[{name: a, type: int, maximum: 9007199254740993}]",
+        "schema.0.maximum holds a number beyond 2^53",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "words"), MISREAD, ids=[row[0] for row in MISREAD])
+def test_a_schema_that_helm_may_have_misread_is_refused(schema: str, words: str, tmp_path: Path) -> None:
+    """ "Wrong and accepted" is zero: a property that is called otherwise than it was written would be just that."""
+    route = "{path: /a, upstream: none, tool: a, schema: %s}"
+    (tmp_path / "values.yaml").write_text(f"config: {{routes: [{route % schema}]}}")
+    done = helm("template", CHART, "--values", tmp_path / "values.yaml")
+    assert (1, True) == (done.returncode, words in done.stderr), done.stderr
 
 
 def test_files_keep_their_bytes_and_large_numbers_stay_what_they_are() -> None:

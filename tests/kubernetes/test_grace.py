@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from proxy.app import serving
-from tests.kubernetes.rendering import Manifest, containers, files_of, pod_of, proxy_of, refusal, render
+from tests.kubernetes.rendering import ROOT, Manifest, containers, files_of, pod_of, proxy_of, refusal, render
 
 
 def ending(manifests: list[Manifest]) -> tuple[dict[str, str], int | None, int]:
@@ -32,6 +32,8 @@ CASES: list[tuple[dict[str, Any], tuple[str, str], int, int]] = [
     ({"config__defaults": {"timeout": "2m"}}, ("15s", "120s"), 20, 145),
     ({"config__tools": {"weather": {"timeout": 61.5}}}, ("15s", "62s"), 20, 87),
     ({"config__defaults": {"resend": {"deadline": "1h"}}}, ("15s", "3600s"), 20, 3625),
+    ({"config__correction": {"model": "m"}}, ("15s", "50s"), 20, 20 + 30 + 20 + 5),
+    ({"config__correction": {"model": "m", "deadline": "8s"}}, ("15s", "38s"), 20, 20 + 30 + 8 + 5),
     ({"drain__longestCallSeconds": 90}, ("15s", "90s"), 20, 115),
 ]
 
@@ -45,15 +47,16 @@ def test_the_seconds_follow_from_each_other(
 
 
 def test_a_gateway_has_no_tool_to_wait_for() -> None:
-    assert ({"serve": "15s", "finish": "20s"}, None, 15 + 20 + 5) == ending(render("gateway"))
+    assert ({"serve": "15s", "finish": "20s"}, None, 15 + 20 + 10) == ending(render("gateway"))
 
 
 def test_a_tool_that_drops_its_calls_is_kept_until_the_longest_has_ended() -> None:
     assert ({"serve": "10s", "finish": "60s"}, 70, 150) == ending(render("tool-plain"))
 
 
-def test_five_seconds_are_enough_for_a_drained_proxy_to_end() -> None:
-    assert serving.GRACE == 5
+def test_the_seconds_that_a_proxy_needs_to_end_are_those_of_the_proxy() -> None:
+    """Three ports, one after the other, once what hangs had its time."""
+    assert 5 + 5 > serving.GRACE + serving._LAST_WORDS + 3 * serving._CLOSING
 
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
@@ -66,8 +69,8 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     (
         {"shape": "gateway", "terminationGracePeriodSeconds": 30, "drain__longestCallSeconds": 30},
         "terminationGracePeriodSeconds is 30, but the proxy goes on taking calls for 15 s (drain.seconds), then the "
-        "longest call takes 30 s (drain.longestCallSeconds), and the proxy needs 5 s to end: 15 + 30 + 5 = 50. Set it "
-        "to 50 or more, or leave it out",
+        "longest call takes 30 s (drain.longestCallSeconds), and the proxy needs 10 s to end: 15 + 30 + 10 = 55. Set "
+        "it to 55 or more, or leave it out",
     ),
     (
         {"drain__toolSleepSeconds": 16},
@@ -86,6 +89,11 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
 def test_seconds_that_do_not_add_up_are_refused_with_their_numbers(values: dict[str, Any], words: str) -> None:
     upstreams = {"config__upstreams": {"tool": {"url": "http://127.0.0.1:9101"}}}
     assert words == refusal("tool", **upstreams, **values)
+
+
+def test_the_page_shows_a_refusal_as_it_is_made() -> None:
+    page = " ".join((ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8").split())
+    assert refusal("tool", terminationGracePeriodSeconds=30) in page
 
 
 # --- native sidecar, ordinary container -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ def test_mistakes_in_its_values_are_told_through_the_other_chart(key: str, value
 
 
 # --- Kustomize --------------------------------------------------------------------------------------------------------
+@cache
 def kustomized() -> list[Manifest]:
     done = subprocess.run(
         [program("kustomize"), "build", str(CHART / "kustomize" / "example")],

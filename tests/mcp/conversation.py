@@ -37,6 +37,11 @@ class Talk:
         """The same in revision 2026-07-28."""
         return await self.ask(modern(message), *modern_headers(message, *headers))
 
+    async def ask_operator(self, path: str, question: object) -> Seen:
+        """Posts to the operator's port."""
+        body = json.dumps(question).encode()
+        return await exchange(self.proxy.admin, post(path, body).replace(b"Host: tools.test", b"Host: 127.0.0.1"))
+
     @property
     def received(self) -> list[Any]:
         """The arguments of the calls that reached the server."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.mcp.conversation import feedback, refusal, talk, text
 from tests.mcp.server import ADD, NOW, McpServer, as_json, call, http, modern, modern_headers, result
-from tests.serving.wire import Seen
+from tests.serving.wire import Seen, Tool
 
 
 async def test_a_clean_call_goes_on_as_the_very_bytes_that_came() -> None:
@@ -323,11 +324,19 @@ async def test_an_outage_is_told_to_the_model(status: str) -> None:
     assert (200, True) == (seen.status, json.loads(seen.body)["result"]["isError"])
 
 
+def _drops(upstream: Tool) -> Callable[[Seen], bytes]:
+    def refuse(_seen: Seen) -> bytes:
+        upstream.end()
+        return b""
+
+    return refuse
+
+
 async def test_a_server_that_is_gone_is_told_to_the_model() -> None:
     async with talk() as client:
         await client.ask(call("add", {"a": 1, "b": 1}))
         client.upstream.end()
-        client.server.refuse = lambda _: (client.upstream.end(), b"")[1]
+        client.server.refuse = _drops(client.upstream)
         answer = await client.ask(call("add", {"a": 1, "b": 1}))
 
     assert (True, "UPSTREAM_BAD_ANSWER") == refusal(answer)
@@ -335,7 +344,7 @@ async def test_a_server_that_is_gone_is_told_to_the_model() -> None:
 
 async def test_other_requests_of_a_server_that_is_gone_fail_as_http() -> None:
     async with talk() as client:
-        client.server.refuse = lambda _: (client.upstream.end(), b"")[1]
+        client.server.refuse = _drops(client.upstream)
         seen = await client.send({"jsonrpc": "2.0", "id": 3, "method": "initialize"})
 
     told = json.loads(seen.body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -204,7 +205,7 @@ async def test_a_schema_too_large_to_be_meant_is_not_compiled() -> None:
     async with talk(McpServer([huge])) as client:
         answer = await client.ask(call("huge", {}))
 
-    assert "more than 20000 values" in text(answer)
+    assert "more than 5000 values" in text(answer)
 
 
 # --- no list ----------------------------------------------------------------------------------------------------------
@@ -464,15 +465,15 @@ async def test_what_a_tool_promises_is_counted_and_its_results_stay_as_they_are(
 
 
 # --- many -------------------------------------------------------------------------------------------------------------
-async def test_a_thousand_tools_and_a_hundred_clients_cost_one_list_each_and_are_kept_once() -> None:
+async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_credential_and_keep_one() -> None:
     tools = [{**ADD, "name": f"tool_{number}"} for number in range(1_000)]
     async with talk(McpServer(tools)) as client:
 
         async def one(number: int) -> None:
             for step in range(3):
                 await client.ask(
-                    call(f"tool_{number * 7 + step}", {"a": "1", "b": 2}),
-                    f"Authorization: Bearer {number}",
+                    call(f"tool_{number % 20 * 50 + step}", {"a": "1", "b": 2}),
+                    f"Authorization: Bearer {number % 5}",
                     f"Mcp-Session-Id: s{number}",
                 )
 
@@ -480,8 +481,8 @@ async def test_a_thousand_tools_and_a_hundred_clients_cost_one_list_each_and_are
         learner = client.proxy.serving._mcp._learner
         listings = {id(known.listing) for known in learner._known.values()}
 
-    assert (100, 300) == (len(client.server.listed), len(client.server.calls))
-    assert (100, 1) == (len(learner._known), len(listings))
+    assert (5, 300) == (len(client.server.listed), len(client.server.calls))
+    assert (5, 1) == (len(learner._known), len(listings))
 
 
 async def test_learned_tools_have_metrics_of_their_own() -> None:
@@ -507,3 +508,42 @@ async def test_two_servers_on_one_upstream_have_lists_of_their_own() -> None:
         second = await proxy.post("/b/mcp", json.dumps(GOOD).encode())
 
     assert (False, True) == tuple(bool(json.loads(seen.body)["result"].get("isError")) for seen in (first, second))
+
+
+async def test_the_operator_may_ask_what_would_become_of_a_call() -> None:
+    async with talk() as client:
+        question = {"route": "/mcp", "tool": "add", "body": {"a": "1", "b": 2}}
+        before = json.loads((await client.ask_operator("/-/validate", question)).body)
+        await client.ask(GOOD)
+        repaired = json.loads((await client.ask_operator("/-/validate", question)).body)
+        refused = json.loads((await client.ask_operator("/-/validate", {**question, "body": {"a": 1}})).body)
+
+    assert ("refuse", "UNKNOWN_TOOL") == (before["decision"], before["code"])
+    assert ("forward", {"a": 1, "b": 2}) == (repaired["decision"], repaired["arguments"])
+    assert ("refuse", True) == (refused["decision"], refused["answer"]["result"]["isError"])
+    assert 1 == len(client.received)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"error": {"code": -32602, "message": "Unknown tool: add"}},
+        {"result": {"isError": True, "content": [{"type": "text", "text": "Unknown tool: add"}]}},
+        {"result": {"isError": True, "content": [{"type": "text", "text": "MCP error -32602: Tool add not found"}]}},
+    ],
+)
+@pytest.mark.parametrize("events", [False, True])
+async def test_a_server_that_does_not_know_a_listed_tool_is_asked_again(told: dict[str, Any], events: bool) -> None:
+    def called(message: dict[str, Any], _seen: Seen) -> bytes:
+        return (as_events if events else as_json)({"jsonrpc": "2.0", "id": message["id"], **told})
+
+    async with talk(McpServer(called=called)) as client:
+        learner = client.proxy.serving._mcp._learner
+        await client.send(GOOD)
+        new = len(client.server.listed)
+        for key, known in learner._known.items():
+            learner._known[key] = replace(known, at=known.at - 60)  # a minute later
+        await client.send(GOOD)
+        await client.send(GOOD)
+
+    assert (1, 2) == (new, len(client.server.listed))

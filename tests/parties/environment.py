@@ -86,7 +86,7 @@ def servers(*names: str) -> Iterator[dict[str, int]]:
         for process in started:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert line, f"{process.args} ended before it served"
+            assert line, f"{process.args!r} ended before it served"
             ports |= json.loads(line)
         yield ports
 

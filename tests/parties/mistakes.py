@@ -6,6 +6,7 @@ Here each is either put right, or is an `isError` that names what is wrong.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ BOOK: Final[dict[str, Any]] = {
     "place": {"city": "Bath", "floor": 2},
 }
 # What servers add of their own accord where a call leaves it out.
-DEFAULTS: Final = ({}, {"shelf": 0}, {"shelf": 0, "note": None})
+DEFAULTS: Final[tuple[dict[str, Any], ...]] = ({}, {"shelf": 0}, {"shelf": 0, "note": None})
 ABSENT: Final = object()
 
 
@@ -82,3 +83,17 @@ RAW: Final = (
     Mistake("arguments as a list", [BOOK], names=("book",)),
     Mistake("arguments as other text", "three copies of Emma", names=("book",)),
 )  # fmt: skip
+
+
+def verdict(mistake: Mistake, told: dict[str, Any], *, lenient: bool = False) -> str:
+    """What is wrong with an answer; '' where nothing is."""
+    arrives = mistake.likely if lenient and mistake.likely is not None else mistake.arrives
+    if "raised" in told:
+        return f"a protocol error: {told['raised']}"
+    if arrives is None:
+        silent = [name for name in mistake.names if name not in told["text"]]
+        return "not refused" if not told["error"] else f"does not name {silent}" if silent else ""
+    if told["error"]:
+        return f"refused: {told['text'][:200]}"
+    seen = json.loads(told["text"])
+    return "" if any(seen == {**added, **arrives} for added in DEFAULTS) else f"arrived as {seen}"

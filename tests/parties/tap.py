@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import httptools
 
@@ -64,7 +65,7 @@ class _Reader:
 
 def _messages(data: bytes, is_request: bool) -> list[Said]:
     reader = _Reader()
-    make = httptools.HttpRequestParser if is_request else httptools.HttpResponseParser
+    make: Any = httptools.HttpRequestParser if is_request else httptools.HttpResponseParser
 
     def start() -> str:
         return parser.get_method().decode() if is_request else str(parser.get_status_code())

@@ -1,92 +1,117 @@
-"""Every client at every server, through the proxy and without it: the same answers, and the same bytes on the wire."""
+"""Every client at every server, in one run each: clean sessions with and without the proxy, the mistakes of models, and
+servers whose tools are shown as one.
+
+Clean sessions have to be the same, answer by answer and byte by byte. Of the mistakes every repairable one arrives
+right, every other is an `isError` that names the parameter; none arrives wrong, none is a protocol error.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 
 from tests.parties.conftest import Stage
 from tests.parties.environment import CLIENTS, asked
-from tests.parties.tap import Exchange, Said
+from tests.parties.mistakes import BOOK, OBJECTS, verdict
+from tests.parties.tap import Exchange
+from tests.parties.wirelog import differences, endings, opens_session
 
-BOOK: Final[dict[str, Any]] = {
-    "title": "Emma",
-    "copies": 3,
-    "price": 0.5,
-    "gift": True,
-    "size": "small",
-    "tags": ["a", "b"],
-    "place": {"city": "Bath", "floor": 2},
-}
+BOOKSHOPS: Final = ("high", "low", "fastmcp", "ts1", "ts2")
 CALLS: Final = [["book", BOOK], ["book", {**BOOK, "note": None, "title": "Ünï"}], ["fail", {"reason": "no stock"}]]
 EVERYTHING: Final = [["echo", {"message": "hello"}], ["get-sum", {"a": 2, "b": 3}], ["get-tiny-image", {}]]
+# While it works on these, the server asks the client's model, and its user.
+ASKING_BACK: Final = [["trigger-sampling-request", {"prompt": "hello"}], ["trigger-elicitation-request", {}]]
 STEPS: Final = {"error": False, "text": "4 steps"}
+MISTAKES: Final = [[mistake.tool, mistake.arguments] for mistake in OBJECTS]
+COLLAPSED: Final = [
+    ["shop", {}],
+    ["book", {**BOOK, "copies": "3"}],
+    ["shop", {"function": "book", "arguments": BOOK}],
+    ["book", {**BOOK, "copies": "several"}],
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One client's run: what it was told, by `kind/server`, and what was said on the wire of its clean sessions."""
+
+    told: dict[str, Any]
+    front: dict[str, list[Exchange]]
+    back: dict[str, list[Exchange]]
+
+    def of(self, kind: str) -> dict[str, Any]:
+        """What the servers of one kind told, by name."""
+        return {key.partition("/")[2]: told for key, told in self.told.items() if key.startswith(f"{kind}/")}
+
+
+def run(client: str, stage: Stage) -> Run:
+    """Sends one client to everybody, all sessions at once."""
+    asking_back = ASKING_BACK if client == "mcp1" else []  # whose script has a model and a user of its own
+    clean = {name: [*EVERYTHING, *asking_back] if name == "everything" else CALLS for name in stage.direct}
+    jobs = {f"direct/{name}": (stage.direct_url(name), calls) for name, calls in clean.items()}
+    jobs |= {f"clean/{name}": (stage.url(name), calls) for name, calls in clean.items()}
+    kinds: dict[str, list[Any]] = {"mistakes": MISTAKES, "collapsed": COLLAPSED}
+    kinds |= {"lenient": MISTAKES} if client == "mcp1" else {}
+    for kind, calls in kinds.items():
+        jobs |= {f"{kind}/{name}": (stage.url(name, kind), calls) for name in BOOKSHOPS}
+    told = asked(CLIENTS[client], {key: url for key, (url, _) in jobs.items()}, {k: c for k, (_, c) in jobs.items()})
+    sides = ({name: taps[f"{name}-clean"].exchanges() for name in clean} for taps in (stage.front, stage.back))
+    return Run(told, *sides)
+
+
+@pytest.fixture(scope="module")
+def runs(stage: Stage) -> dict[str, Run]:
+    """The runs of all clients, one after the other: their bytes must not mix."""
+    return {client: run(client, stage) for client in CLIENTS}
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_whole_session_is_the_same_through_the_proxy(client: str, stage: Stage) -> None:
-    for tap in (*stage.front.values(), *stage.back.values()):
-        tap.exchanges()
-    calls = {name: EVERYTHING if name == "everything" else CALLS for name in stage.direct}
-    with ThreadPoolExecutor(2) as pool:
-        direct = pool.submit(asked, CLIENTS[client], stage.direct_urls(), calls)
-        proxied = pool.submit(asked, CLIENTS[client], stage.urls(), calls)
-        expected, seen = direct.result(), proxied.result()
-    assert expected == seen
-    for name, told in seen.items():
+def test_a_clean_session_is_the_same_to_the_client(client: str, runs: dict[str, Run]) -> None:
+    direct, clean = runs[client].of("direct"), runs[client].of("clean")
+    assert direct == clean
+    for name, told in clean.items():
         assert [1, 2, 3, 4] == told["heard"], name
         assert (told["steps"] == STEPS) is (name != "everything"), told["steps"]
-        assert ({"error": True} if name != "everything" else {"error": False}).items() <= told["calls"][2].items()
-    for name in stage.direct:
-        front, back = stage.front[name].exchanges(), stage.back[name].exchanges()
+        assert (name != "everything") is told["calls"][2]["error"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_clean_session_is_the_same_on_the_wire(client: str, runs: dict[str, Run]) -> None:
+    for name, front in runs[client].front.items():
         assert front, name
-        assert [] == differences(front, back), name
+        assert [] == differences(front, runs[client].back[name]), name
+        if opens_session(front):
+            assert {"200", "204"} & endings(front), name
 
 
-def differences(front: list[Exchange], back: list[Exchange]) -> list[str]:
-    """What the proxy has changed, added or kept: nothing but its own questions for the list of tools."""
-    found = []
-    unmatched = list(back)
-    for exchange in front:
-        same = [other for other in unmatched if _same(exchange, other)]
-        if same:
-            unmatched.remove(same[0])
-        else:
-            found.append(f"not passed on as it was: {told(exchange)}")
-    strange = [exchange for exchange in unmatched if not _is_own_question(exchange, front)]
-    return found + [f"nobody asked this: {told(exchange)}" for exchange in strange]
+@pytest.mark.parametrize("client", CLIENTS)
+def test_no_mistake_arrives_wrong_or_is_lost(client: str, runs: dict[str, Run]) -> None:
+    for server, told in runs[client].of("mistakes").items():
+        assert {mistake.name: "" for mistake in OBJECTS} == {
+            mistake.name: verdict(mistake, answer) for mistake, answer in zip(OBJECTS, told["calls"], strict=True)
+        }, server
 
 
-def told(exchange: Exchange) -> str:
-    """An exchange for a person."""
-    request, answer = exchange.request, exchange.answer
-    asked_for = f"{request.start} {dict(request.fields)} {request.body!r}"
-    return f"{asked_for}\n -> {answer and (answer.start, dict(answer.fields), answer.body, answer.complete)}"
+def test_what_is_only_likely_is_mended_where_that_is_asked_for(runs: dict[str, Run]) -> None:
+    for server, told in runs["mcp1"].of("lenient").items():
+        assert {mistake.name: "" for mistake in OBJECTS} == {
+            mistake.name: verdict(mistake, answer, lenient=True)
+            for mistake, answer in zip(OBJECTS, told["calls"], strict=True)
+        }, server
 
 
-def _same(front: Exchange, back: Exchange) -> bool:
-    if (front.request.start, front.request.body) != (back.request.start, back.request.body):
-        return False
-    if Counter(front.request.fields) - Counter(back.request.fields):
-        return False
-    if front.answer is None or back.answer is None:
-        return front.answer is None
-    if front.answer.start != back.answer.start or Counter(back.answer.fields) - Counter(front.answer.fields):
-        return False
-    return _same_body(front.answer, back.answer)
-
-
-def _same_body(front: Said, back: Said) -> bool:
-    """Of an answer that a client did not read to its end, what it read."""
-    return front.body == back.body if front.complete else back.body.startswith(front.body)
-
-
-def _is_own_question(exchange: Exchange, front: list[Exchange]) -> bool:
-    """A `tools/list` under an id that no client of this session has used."""
-    message = json.loads(exchange.request.body or b"null")
-    ids = [json.loads(other.request.body).get("id") for other in front if other.request.body]
-    return isinstance(message, dict) and message.get("method") == "tools/list" and message.get("id") not in ids
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_collapsed_server_is_one_tool_and_its_functions_stay_callable(client: str, runs: dict[str, Run]) -> None:
+    for server, told in runs[client].of("collapsed").items():
+        assert ["shop"] == told["tools"], server
+        opened, named, dispatched, wrong = told["calls"]
+        assert not opened["error"], opened
+        assert all(name in opened["text"] for name in ("book", "fail", "release", "steps", "copies"))
+        for answer in (named, dispatched):
+            assert not answer["error"], answer
+            assert BOOK.items() <= json.loads(answer["text"]).items()
+        assert wrong["error"]
+        assert "copies" in wrong["text"]

@@ -16,9 +16,8 @@ from typing import Final
 import pytest
 
 from tests.parties.environment import ADMIN, PARTIES, ROOT, needs, proxy, servers
-from tests.parties.mistakes import ABSENT, OBJECTS, RAW, Mistake
+from tests.parties.mistakes import ABSENT, OBJECTS, RAW, Mistake, verdict
 from tests.parties.rawmcp import Answer, posted
-from tests.parties.test_mistakes import verdict
 
 JSON: Final = "application/json"
 

@@ -56,6 +56,20 @@ def test_a_trusted_hops_forwarded_field_is_kept_and_extended(peer: str, said: st
     assert f"{said}, {element}" == fields(TRUSTING, peer, headers)["forwarded"]
 
 
+def test_fields_that_stand_on_several_lines_are_joined() -> None:
+    said: Headers = (
+        ("via", "1.1 a"),
+        ("x-forwarded-for", "203.0.113.7"),
+        ("via", "1.0 b"),
+        ("x-forwarded-for", "10.9.9.9"),
+    )
+
+    assert ("1.1 a, 1.0 b, 1.1 me", "203.0.113.7, 10.9.9.9, 10.1.2.3") == (
+        fields(TRUSTING, "10.1.2.3", said)["via"],
+        fields(TRUSTING, "10.1.2.3", said)["x-forwarded-for"],
+    )
+
+
 def test_two_forwarded_fields_become_one_and_a_port_is_quoted() -> None:
     headers: Headers = (("forwarded", "for=_a"), ("forwarded", "for=unknown"), ("host", "inner:80"))
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from proxy.core.codes import TYPE_MISMATCH
+from proxy.core.correction import Asked, Layer
 from proxy.core.model import Repair, Rung, Violation
-from proxy.interfaces import CallRecord
+from proxy.interfaces import CallRecord, Question, Trace
 from proxy.telemetry.lines import Stamps, is_ordinary
 from proxy.telemetry.logs import Log, fields_of, make_log
 
@@ -31,8 +32,12 @@ CHANGES: dict[str, Any] = {
     "upstream_seconds": 7.5, "trace_id": "", "request_bytes": 0, "response_bytes": 0,
     "notes": {"client.token": "agent"},
     "resends": ("timeout",), "resend_denied": "budget",
+    "answer_violations": (Violation(TYPE_MISMATCH, ("sky",), ""),),
+    "questions": [Question(Layer.VALIDATION_FEEDBACK, Asked.DELIVERED, 0.5)],
+    "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
 }  # fmt: skip
-UNTOLD = {"events", "settling"}
+# `corrections` stand beside `questions`; hooks that failed have lines of their own.
+UNTOLD = {"events", "settling", "answer", "corrections", "hook_failures"}
 
 
 def record(**changes: Any) -> CallRecord:

@@ -58,7 +58,8 @@ class Prometheus:
 
 @contextlib.contextmanager
 def prometheus(folder: Path, target: str, rules: Path, every: str = "250ms") -> Iterator[Prometheus]:
-    """A server that scrapes `target` (host:port) and evaluates `rules`."""
+    """A server that scrapes `target` (host:port) and evaluates `rules`. Its first scrape comes after five seconds: that
+    is how often it looks for targets, whatever the config says."""
     binary = needs("prometheus")
     config = folder / "prometheus.yml"
     config.write_text(
@@ -73,8 +74,11 @@ scrape_configs:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    kept = f"--storage.tsdb.path={folder / 'data'}"
-    words = [f"--config.file={config}", kept, f"--web.listen-address=127.0.0.1:{port}"]
+    words = [
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
     with (folder / "prometheus.log").open("w") as log:
         process = subprocess.Popen([binary, *words], stderr=log, stdout=log)
     try:

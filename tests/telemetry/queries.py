@@ -82,6 +82,13 @@ def _of(metric: Named) -> Iterator[str]:
         if label not in _labels(metric):
             yield f"{metric.metric} has no label {label}"
         elif label in described.labels and (values := described.label(label).values):
-            wanted = re.split(r"\|", text) if sign in ("=~", "!~") and re.fullmatch(r"[\w.|]+", text) else [text]
-            unknown = [each for each in wanted if each not in values and each != ".*"]
-            yield from (f"{metric.metric} never has {label}={each!r}" for each in unknown)
+            yield from (f"{metric.metric} never has {label}={each!r}" for each in _never(sign, text, values))
+
+
+def _never(sign: str, text: str, values: tuple[str, ...]) -> list[str]:
+    """What a matcher asks for that a label never is. Of a pattern each plain alternative, else the whole has to fit."""
+    if sign in ("=", "!="):
+        return [] if text in values else [text]
+    if re.fullmatch(r"[\w|]+", text):
+        return [each for each in text.split("|") if each not in values]
+    return [] if any(re.fullmatch(text, value) for value in values) else [text]

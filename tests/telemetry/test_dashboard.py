@@ -53,6 +53,17 @@ def test_a_variable_names_only_what_there_is(name: str, query: str) -> None:
     assert [] == mistakes(f"sum by ({found[2]}) ({filled(found[1])})")
 
 
+def test_schema_ids_and_finalisation_retries_have_panels() -> None:
+    """Compozy's acceptance criterion; a finalisation is a route without an upstream."""
+    expressions = dict(panels())
+
+    assert "schema_id" in named(filled(expressions["Tools and their schemas"])).grouped
+    retries = named(filled(expressions["Finalisation retries"]))
+    assert [("toolproxy_attempts_total", False), ("toolproxy_tool_info", True)] == [
+        (metric.metric, ("kind", "=", "validate") in metric.matchers) for metric in retries.metrics
+    ]
+
+
 def test_every_metric_has_a_panel() -> None:
     shown = {name for _, expression in panels() for name in metrics_in(named(filled(expression)))}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
+from tests.correction.model import rig, says
+from tests.mcp.conversation import talk
+from tests.mcp.server import call
 from tests.serving.process import process
 from tests.serving.proxied import RELAY, WEATHER, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
@@ -142,11 +146,59 @@ async def test_failures_are_told_and_an_unknown_tool_gets_no_name_of_its_own(mon
 
     unknown, refused, failed, sent = spans
     assert ("tools/call", None) == (unknown.name, unknown.failed)
-    assert ("tools/call weather", None, "INVALID_ARGUMENTS", ["VAL-002 /lat"]) == (
+    assert ("tools/call weather", None, "INVALID_ARGUMENTS", ["/lat VAL-002"]) == (
         refused.name, refused.failed, refused.attributes["error.type"], refused.attributes["errors"],
     )  # fmt: skip
     assert ("tools/call weather", "connection_refused") == (failed.name, failed.failed)
     assert ("connection_refused", "connection_refused") == (sent.failed, sent.attributes["error.type"])
+
+
+async def test_a_correction_is_told_with_gominds_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = WEATHER + "    correct: {validation_feedback: on}\n"
+    async with collector() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
+        async with rig(says('{"lat": 1}'), replies(OK), routes) as it:
+            await it.proxy.post("/weather", b'{"lat": []}', "X-Tool-Call-Id: c7")
+            whole, sent, chat = await received.until(3)
+
+    told = {"capability": "weather", "step_id": "c7", "retry_number": 1}
+    assert [
+        ("validation_feedback_started", told | {"type_error": True, "reason": "INVALID_ARGUMENTS"}),
+        ("validation_feedback_success", told),
+    ] == whole.events
+    assert ("corrected", whole.span_id, None) == (whole.attributes["outcome"], sent.parent_id, sent.failed)
+    assert ("chat", whole.span_id, "validation_feedback", "delivered", None) == (
+        chat.name, chat.parent_id, chat.attributes["correction.layer"], chat.attributes["correction.outcome"],
+        chat.failed,
+    )  # fmt: skip
+    assert whole.started <= chat.started <= chat.ended <= sent.started
+
+
+async def test_a_trace_told_in_an_mcp_message_goes_on_and_its_bytes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"traceparent": PARENT.removeprefix("traceparent: "), "tracestate": "vendor=1"}
+    async with collector() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
+        async with talk() as client:
+            message = call("add", {"a": 1, "b": 2}, _meta=told)
+            await client.send(message)
+            whole, *sent = await received.until(2)
+            (line,) = client.proxy.lines()
+            (seen,) = client.server.calls
+
+    assert ("tools/call add", TRACE, "b7ad6b7169203331", "vendor=1") == (
+        whole.name, whole.trace_id, whole.parent_id, whole.state,
+    )  # fmt: skip
+    assert (TRACE, sent[-1].span_id, "01") == parent_of(seen)
+    assert json.dumps(message).encode() == seen.body
+    assert (TRACE, whole.span_id) == (line["trace_id"], line["span_id"])
+
+
+async def test_off_the_log_names_the_trace_that_an_mcp_message_tells() -> None:
+    async with talk() as client:
+        await client.send(call("add", {"a": 1, "b": 2}, _meta={"traceparent": PARENT.removeprefix("traceparent: ")}))
+        (line,) = client.proxy.lines()
+
+    assert TRACE == line["trace_id"]
 
 
 async def test_a_client_that_leaves_ends_its_span(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,6 +380,12 @@ async def test_what_the_sdk_has_to_say_is_in_the_log_without_the_values(monkeypa
 
     assert any(line["message"].startswith("OpenTelemetry: ") for line in lines)
     assert SECRET not in json.dumps(lines)
+
+
+def test_off_the_libraries_are_not_even_loaded() -> None:
+    script = "import sys, proxy.app; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+
+    assert 0 == subprocess.run([sys.executable, "-c", script], check=False).returncode
 
 
 def test_traces_that_are_asked_for_need_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

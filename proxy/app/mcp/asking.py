@@ -6,6 +6,7 @@ session, and with the headers that the route sets.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -81,9 +82,11 @@ class Asking:
             return listed
         if isinstance(listed, Unlearned):
             return self._without(call, listed)
+        await self._prepared(call, listed)
         if self._doubts(call, listed):
             learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
             listed = learned if isinstance(learned, Known) else listed
+            await self._prepared(call, listed)
         return self._judged_by(call, listed)
 
     async def listed(self) -> Known | Unlearned | UpstreamReply:
@@ -117,6 +120,12 @@ class Asking:
         if isinstance(reply, UpstreamReply) and reply.status < 300:
             self.learner.accept(self.key, self.session)
         return reply
+
+    async def _prepared(self, call: ToolCall, known: Known) -> None:
+        """Writes the code that judges a tool before its first call, and not on the event loop's time."""
+        tools = self._catalogue(known).tools
+        if not tools.is_made(call.tool):
+            await asyncio.to_thread(tools.prepare, call.tool)
 
     def _doubts(self, call: ToolCall, known: Known) -> bool:
         """Whether a list is too old to refuse this call by it. An unknown name asks again whatever the server said."""
@@ -163,8 +172,13 @@ def _is_whole(policy: ToolPolicy) -> bool:
 
 def key_of(lane: RequestLane, upstream: GuardedUpstream, rules: LearnPolicy) -> Key:
     """Whose list counts for a request: told apart by what goes to the upstream, not by what the client sent here."""
-    out = lane.passthrough()
-    names = CREDENTIALS | rules.credentials
-    shown = "\n".join(f"{name}:{value}" for name, value in out.headers if name in names)
-    hashed = hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() if shown else ""
-    return Key(upstream, out.target, hashed)
+    way, raw = lane.way, lane.raw
+    names = CREDENTIALS | rules.credentials if rules.credentials else CREDENTIALS
+    shown = [field for field in raw.headers if field[0] in names and field[0] not in way.dropped]
+    shown += [field for field in way.route.headers_set if field[0] in names]
+    hashed = ""
+    if shown:
+        text = "\n".join(f"{name}:{value}" for name, value in shown)
+        hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    path = way.route.target(raw.params)
+    return Key(upstream, f"{path}?{raw.query}" if raw.query else path, hashed)

@@ -38,8 +38,9 @@ from proxy.core.model import (
 )
 from proxy.core.policy import Mode
 from proxy.interfaces import CallRecord, Clock, Services, Upstream, UpstreamRequest
-from proxy.learning import Changes, Learner, Unlearned, Watch, Whole, watched
+from proxy.learning import Learner, Telling, Unlearned, Watch, Whole, watched
 from proxy.learning.learner import header
+from proxy.learning.watching import LIST_CHANGED, UNKNOWN_TOOL
 from proxy.pipeline import run_call
 
 _JSON = (("Content-Type", "application/json"),)
@@ -49,6 +50,8 @@ _NO_MESSAGE = Message("", "")
 Relay = Callable[
     [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]
 ]
+# Puts a request into its trace: its record, its `traceparent` and its `tracestate`.
+Place = Callable[[CallRecord, str | None, str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Turn:
     record: CallRecord
     closing: bool
     relay: Relay
+    place: Place
 
     def refused(self, result: ToolResult) -> web.StreamResponse:
         """A failure as its client reads it."""
@@ -77,8 +81,9 @@ class Mcp:
         self._afterlife = Afterlife()
 
     async def close(self) -> None:
-        """Ends calls that nobody waits for any more."""
+        """Ends what goes on without a client."""
         await self._afterlife.close()
+        await self._learner.close()
 
     async def handle(self, turn: Turn) -> web.StreamResponse:
         """Answers one request, whose body was read."""
@@ -91,6 +96,7 @@ class Mcp:
             meant = way.adapter.decode(raw, shape, record.request_id)
         record.stages["decode"] = self._clock.now() - started
         message = found if isinstance(found, Message) else (glimpse(raw) or _NO_MESSAGE)
+        _place(turn, message)
         if isinstance(meant, Failure) and way.route.mode is Mode.ENFORCE:
             return turn.refused(refusal(meant.code, meant.message, record))
         asking = Asking.of(self._learner, lane, message, turn.services.upstreams[way.route.upstream], self._reports)
@@ -111,7 +117,7 @@ class Mcp:
             return turn.refused(ToolResult(call, tools))
         if wrong := _wrong_mirror(call, tools, asking):
             return turn.refused(refusal(codes.HEADER_MISMATCH, wrong, record))
-        lane = McpLane(turn.lane, tools.policies, tools.catalogue, message.modern, turn.lane.raw.headers)
+        lane = McpLane(turn.lane, call, tools.policies, tools.catalogue, message.modern, turn.lane.raw.headers)
         story = run_call(call, lane, turn.services, record)
         outcome = await story if message.modern else await self._afterlife.run(story)
         if isinstance(outcome, Delivered):
@@ -128,9 +134,10 @@ class Mcp:
 
     async def _deliver(self, turn: Turn, outcome: Delivered, asking: Asking, tools: Tools) -> web.StreamResponse:
         reply, message = outcome.reply, asking.message
-        if not turn.record.upstream and isinstance(reply.body, bytes):  # the proxy itself has expanded a container
+        if not turn.record.upstream and isinstance(reply.body, bytes):  # an expanded container, a hook's answer
             raw, text = turn.lane.raw, reply.body.decode()
-            result = result_message(message, {"content": [{"type": "text", "text": text}]})
+            failed = {"isError": True} if reply.status >= 400 else {}
+            result = result_message(message, {"content": [{"type": "text", "text": text}], **failed})
             return ours(sent_back(result, message, raw, raw.header("accept") or "", reply.headers), turn.record)
         if not message.modern:
             reply = self._afterlife.outlives(reply)
@@ -184,7 +191,9 @@ class Mcp:
             learner.forget(key, asking.session)
         elif not message.modern:
             learner.accept(key, header(reply, SESSION_HEADER) or asking.session)
-        watches: list[Watch] = [Changes(lambda: learner.outdated(key))]
+        watches: list[Watch] = [Telling(LIST_CHANGED, lambda: learner.outdated(key))]
+        if message.is_call:
+            watches.append(Telling(UNKNOWN_TOOL, lambda: learner.outdated(key, surely=False)))
         if message.method == LIST:
             watches.append(Whole(lambda body: self._learned(body, reply, asking)))
         return watched(reply, *watches)
@@ -195,6 +204,13 @@ class Mcp:
         page = read_page(answer) if answer is not None else None
         if page is not None and page.cursor is None and not isinstance(asking.message.param("cursor"), str):
             self._learner.keep(asking.key, [page], len(body))
+
+
+def _place(turn: Turn, message: Message) -> None:
+    """A trace may be told in `_meta` (SEP-414); what the head of the request tells goes before it."""
+    parent, state = message.meta.get("traceparent"), message.meta.get("tracestate")
+    if isinstance(parent, str) and turn.lane.raw.header("traceparent") is None:
+        turn.place(turn.record, parent, state if isinstance(state, str) else None)
 
 
 def _wrong_mirror(call: ToolCall, tools: Tools, asking: Asking) -> str:

@@ -13,7 +13,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from mcp import ClientSession
+from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 
 LONG = "trigger-long-running-operation"
@@ -38,10 +38,37 @@ async def listed(client: ClientSession) -> list[str]:
             return names
 
 
+async def sampled(context: Any, params: Any) -> types.CreateMessageResult:
+    """What our model says when a server asks for one."""
+    return types.CreateMessageResult(
+        role="assistant", content=types.TextContent(type="text", text="sampled here"), model="scripted"
+    )
+
+
+async def elicited(context: Any, params: Any) -> types.ElicitResult:
+    """What our user says when a server asks."""
+    return types.ElicitResult(action="decline")
+
+
+async def beside(client: ClientSession) -> dict[str, Any]:
+    """What a server has beside its tools."""
+    resources = (await client.list_resources()).resources
+    read = await client.read_resource(resources[0].uri) if resources else None
+    prompts = (await client.list_prompts()).prompts
+    return {
+        "resources": [str(resource.uri) for resource in resources],
+        "first": read.model_dump(mode="json") if read else None,
+        "prompts": [prompt.name for prompt in prompts],
+    }
+
+
 async def session(url: str, calls: list[Any]) -> dict[str, Any]:
+    patience = timedelta(seconds=30)
     async with (
         streamable_http_client(url) as (read, write, _),
-        ClientSession(read, write, read_timeout_seconds=timedelta(seconds=30)) as client,
+        ClientSession(
+            read, write, read_timeout_seconds=patience, sampling_callback=sampled, elicitation_callback=elicited
+        ) as client,
     ):
         opened = await client.initialize()
         names, heard, released = await listed(client), [], []
@@ -62,6 +89,7 @@ async def session(url: str, calls: list[Any]) -> dict[str, Any]:
             await asyncio.gather(*released)
         elif LONG in names:
             told["steps"] = await attempt(client, LONG, {"duration": 0.4, "steps": 4}, on_progress)
+            told["beside"] = await beside(client)
         return told
 
 

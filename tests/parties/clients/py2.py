@@ -14,6 +14,7 @@ from typing import Any
 
 import mcp
 from fastmcp import Client as FastClient
+from mcp_types import ElicitResult
 
 LONG = "trigger-long-running-operation"
 
@@ -58,8 +59,13 @@ async def session(client: Any, call: Any, listed: Any, calls: list[Any]) -> dict
     return told
 
 
+async def agreed(context: Any, params: Any) -> ElicitResult:
+    """What our user says when a server asks."""
+    return ElicitResult(action="accept", content={})
+
+
 async def with_mcp(url: str, calls: list[Any], mode: str) -> dict[str, Any]:
-    async with mcp.Client(url, mode=mode, read_timeout_seconds=30) as client:
+    async with mcp.Client(url, mode=mode, read_timeout_seconds=30, elicitation_callback=agreed) as client:
 
         async def call(name: str, arguments: Any, progress: Any = None) -> Any:
             return await client.call_tool(name, arguments, progress_callback=progress)

@@ -23,10 +23,27 @@ from fastmcp import Context as FastContext
 from fastmcp import FastMCP
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+from mcp_types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    InputRequiredResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+)
 from pydantic import BaseModel
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "book.json").read_text(encoding="utf-8"))
+# Its values are repeated in headers (`x-mcp-header`, 2026-07-28), which the server holds against the body.
+SHIP: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "enum": ["north", "south"], "x-mcp-header": "Region"},
+        "crates": {"type": "integer", "x-mcp-header": "Crates"},
+    },
+    "required": ["region"],
+}
 STEPS = 4
 # Key of a caller -> what its `steps` call waits for: so many steps it may take.
 ALLOWED: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
@@ -85,20 +102,39 @@ def high() -> Any:
     return server.streamable_http_app()
 
 
+def ship(arguments: Any, params: Any) -> CallToolResult | InputRequiredResult:
+    """Asks the user first, and goes on only if it is called a second time with the very same arguments."""
+    state = json.dumps(arguments)
+    if params.input_responses is None:
+        form = ElicitRequestFormParams(message="Ship it?", requested_schema={"type": "object", "properties": {}})
+        return InputRequiredResult(input_requests={"sure": ElicitRequest(params=form)}, request_state=state)
+    told = state if params.request_state == state else f"other arguments than before: {state}"
+    return CallToolResult(content=[TextContent(type="text", text=told)], is_error=params.request_state != state)
+
+
 def low() -> Any:
     text = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
     reason = {"type": "object", "properties": {"reason": {"type": "string"}}, "required": ["reason"]}
     pages = {
         None: ([Tool(name="release", input_schema=text), Tool(name="steps", input_schema=text)], "second"),
-        "second": ([Tool(name="book", input_schema=SCHEMA), Tool(name="fail", input_schema=reason)], None),
+        "second": (
+            [
+                Tool(name="book", input_schema=SCHEMA),
+                Tool(name="fail", input_schema=reason),
+                Tool(name="ship", input_schema=SHIP),
+            ],
+            None,
+        ),
     }
 
     async def list_tools(ctx: Any, params: Any) -> ListToolsResult:
         tools, after = pages[params.cursor if params else None]
         return ListToolsResult(tools=tools, next_cursor=after)
 
-    async def call_tool(ctx: Any, params: Any) -> CallToolResult:
+    async def call_tool(ctx: Any, params: Any) -> CallToolResult | InputRequiredResult:
         arguments = params.arguments or {}
+        if params.name == "ship":
+            return ship(arguments, params)
         if params.name == "fail":
             told, wrong = f"the tool says: {arguments['reason']}", True
         elif params.name == "release":
@@ -112,7 +148,10 @@ def low() -> Any:
             told, wrong = json.dumps(arguments), False
         return CallToolResult(content=[TextContent(type="text", text=told)], is_error=wrong)
 
-    return Server("low", on_list_tools=list_tools, on_call_tool=call_tool).streamable_http_app()
+    schemas = {"book": SCHEMA, "ship": SHIP}
+    return Server(
+        "low", get_tool_input_schema=schemas.get, on_list_tools=list_tools, on_call_tool=call_tool
+    ).streamable_http_app()
 
 
 def fast() -> Any:
@@ -131,7 +170,10 @@ def fast() -> Any:
 async def serve(made: dict[str, Any]) -> None:
     ports, servers = {}, []
     for name, app in made.items():
-        listening = socket.create_server(("127.0.0.1", 0))
+        # Named as TCP, else asyncio does not switch Nagle's algorithm off and every answer waits for 40 ms.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(256)
         ports[name] = listening.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
         servers.append((server, asyncio.create_task(server.serve([listening]))))

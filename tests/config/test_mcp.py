@@ -1,0 +1,129 @@
+"""Routes that speak MCP: their defaults, and how they are put together from the layers of the config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.adapters.base import MCP_LADDER
+from proxy.config.load import Loaded, load
+from proxy.config.mistakes import ConfigError
+from proxy.core.policy import CallCap, Mode, UpstreamErrors
+from proxy.routing import Route, build_routes
+
+HEAD = """\
+version: 1
+upstreams: {tools: {url: "http://127.0.0.1:9", timeouts: {response: 1s}}}
+"""
+
+
+def loaded(tmp_path: Path, below: str) -> Loaded:
+    path = tmp_path / "c.yaml"
+    path.write_text(HEAD + below)
+    return load(path, {"LIMIT": "5"})
+
+
+def route(tmp_path: Path, keys: str, below: str = "") -> Route:
+    text = f"routes: [{{path: /mcp, upstream: tools, protocol: mcp{keys}}}]\n{below}"
+    (made,) = build_routes(loaded(tmp_path, text).config).routes
+    return made
+
+
+def test_an_mcp_route_has_defaults_of_its_own(tmp_path: Path) -> None:
+    made = route(tmp_path, "")
+
+    assert made.learn is not None
+    assert ("mcp", "call", frozenset({"POST", "GET", "DELETE"}), 300.0, 4 * 1024 * 1024, MCP_LADDER) == (
+        made.adapter,
+        made.kind,
+        made.methods,
+        made.timeout,
+        made.max_body,
+        made.shape.ladder,
+    )
+    assert (UpstreamErrors.OUTAGES, "refuse", "refuse", 300.0, 5.0) == (
+        made.learn.template.upstream_errors,
+        made.learn.unknown_schema,
+        made.learn.on_bad_schema,
+        made.learn.ttl,
+        made.learn.wait,
+    )
+
+
+def test_what_the_config_says_goes_before_these_defaults(tmp_path: Path) -> None:
+    below = "defaults: {timeout: 7s, limits: {depth: 9}, conversation: [address], upstream_errors: passthrough}"
+    made = route(tmp_path, "", below)
+
+    assert made.learn is not None
+    assert (7.0, 9, 4 * 1024 * 1024, ["address"], UpstreamErrors.PASSTHROUGH) == (
+        made.timeout,
+        made.shape.text.depth,
+        made.max_body,
+        [source.kind for source in made.shape.ladder],
+        made.learn.template.upstream_errors,
+    )
+
+
+def test_a_tools_own_keys_lie_over_the_routes(tmp_path: Path) -> None:
+    keys = """, mode: report, attempts: {max: 5}, caps: {default: 9, overrides: {other: 2}},
+      mcp: {tools: {add: {mode: enforce, attempts: {ttl: 1m}, timeout: 3s,
+        overlay: {properties: {a: {pattern: "^${x}"}}}}}}"""
+    made = route(tmp_path, keys)
+
+    assert made.learn is not None
+    add = made.learn.overlays["add"]
+    assert (Mode.REPORT, Mode.ENFORCE, 5, 60.0) == (
+        made.learn.template.mode,
+        add.policy.mode,
+        add.policy.attempts.max_attempts,
+        add.policy.attempts.ttl,
+    )
+    assert ({"properties": {"a": {"pattern": "^${x}"}}}, True) == (add.patch, add.judged)
+    assert (3.0, 300.0) == (made.timeout_for("add"), made.timeout_for("other"))
+    assert {"other": CallCap(2)} == made.learn.caps
+
+
+def test_every_key_of_mcp_is_read(tmp_path: Path) -> None:
+    keys = """, mcp: {unknown_schema: forward, on_bad_schema: forward, ttl: 1m, wait: 1s, credentials: [X-Tenant],
+      trust_annotations: on, output_check: on,
+      collapse: {name: all, description: everything, auto_expand: expand, require_expansion: on}}"""
+    learn = route(tmp_path, keys).learn
+
+    assert learn is not None
+    assert learn.collapse is not None
+    assert ("forward", "forward", 60.0, 1.0, frozenset({"x-tenant"}), True, True) == (
+        learn.unknown_schema,
+        learn.on_bad_schema,
+        learn.ttl,
+        learn.wait,
+        learn.credentials,
+        learn.trust_annotations,
+        learn.output_check,
+    )
+    assert ("all", "mcp", "proxy", "expand", True, "everything") == (
+        learn.collapse.name,
+        learn.collapse.source,
+        learn.collapse.expand,
+        learn.collapse.auto_expand,
+        learn.collapse.require_expansion,
+        learn.collapse_description,
+    )
+
+
+def test_what_lets_calls_through_is_noted(tmp_path: Path) -> None:
+    text = (
+        "routes: [{path: /mcp, upstream: tools, protocol: mcp, mode: report, "
+        "mcp: {unknown_schema: forward, on_bad_schema: forward}}]"
+    )
+
+    assert (
+        "route '/mcp': calls go on unjudged while the server's list of tools cannot be had",
+        "route '/mcp': calls of tools whose listed schema cannot be used are not judged",
+        "route '/mcp': report only, invalid calls of its tools go through",
+    ) == loaded(tmp_path, text).config.notes
+
+
+def test_several_workers_need_a_state_that_they_share(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="route '/mcp' counts attempts or calls"):
+        loaded(tmp_path, "workers: 2\nroutes: [{path: /mcp, upstream: tools, protocol: mcp}]")

@@ -1,0 +1,171 @@
+"""Tools that a server lists: what becomes of them under the operator's rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.learned import MAX_NODES, LearnedTools, LearnPolicy, ListedTool, Listing, Overlay, merged, unjudged
+from proxy.core.model import Container
+from proxy.core.policy import CallCap, ToolPolicy
+from proxy.core.validation import compile_check
+
+INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TEMPLATE = ToolPolicy("", None, "template")
+RULES = LearnPolicy(TEMPLATE)
+
+
+def tools(*listed: ListedTool, rules: LearnPolicy = RULES) -> LearnedTools:
+    return LearnedTools(Listing({tool.name: tool for tool in listed}, "digest", 1), rules)
+
+
+def test_a_listed_tool_is_judged_by_its_schema_under_the_routes_policy() -> None:
+    found = tools(ListedTool("count", "Counts.", INTEGER))["count"]
+
+    assert found.check is not None
+    assert (True, False) == (found.check.accepts({"n": 1}), found.check.accepts({"n": "1"}))
+    assert ("count", "Counts.", 12) == (found.tool, found.description, len(found.schema_id))
+    assert f"template/{found.schema_id}" == found.fingerprint
+
+
+def test_arguments_are_an_object_also_where_the_schema_does_not_say_so() -> None:
+    found = tools(ListedTool("bare", schema={}))["bare"]
+
+    assert found.check is not None
+    assert [True, False, False] == [found.check.accepts(value) for value in ({"any": 1}, None, [])]
+
+
+def test_a_policy_is_made_when_it_is_first_asked_for_and_once() -> None:
+    learned = tools(ListedTool("count", schema=INTEGER), ListedTool("other", schema=INTEGER))
+
+    assert (["count", "other"], 2, False) == (list(learned), len(learned), learned.is_made("count"))
+    assert learned["count"] is learned["count"]
+    assert (True, False, True) == (learned.is_made("count"), learned.is_made("other"), learned.is_made("nobody's"))
+    with pytest.raises(KeyError):
+        learned["nobody's"]
+
+
+BAD: list[tuple[Any, str]] = [
+    ({"type": "objekt"}, "/type: "),
+    ({"$ref": "https://elsewhere.example/x"}, "/$ref: "),
+    ({"$schema": "https://json-schema.org/draft/2099-01/schema"}, ""),
+    ({"enum": list(range(MAX_NODES))}, f"it holds more than {MAX_NODES} values"),
+    ([], "it is missing, or no JSON object"),
+    (None, "it is missing, or no JSON object"),
+]
+
+
+@pytest.mark.parametrize(("schema", "reason"), BAD)
+def test_a_tool_with_a_bad_schema_is_left_out_or_let_through_as_the_operator_says(schema: Any, reason: str) -> None:
+    strict = tools(ListedTool("bad", schema=schema), ListedTool("good", schema=INTEGER))
+    open_ = tools(ListedTool("bad", schema=schema), rules=replace(RULES, on_bad_schema="forward"))
+
+    assert ("bad" in strict, "good" in strict) == (False, True)
+    assert strict.bad["bad"].startswith(reason)
+    assert open_["bad"].check is None
+    assert open_.bad == strict.bad
+
+
+def test_an_overlay_is_laid_over_the_listed_schema() -> None:
+    patch = {"properties": {"n": {"maximum": 5}}, "required": None}
+    rules = replace(RULES, overlays={"count": Overlay(replace(TEMPLATE, description="Ours."), patch)})
+    found = tools(ListedTool("count", "Theirs.", INTEGER), rules=rules)["count"]
+
+    assert found.check is not None
+    assert [True, False, True] == [found.check.accepts(value) for value in ({"n": 5}, {"n": 6}, {})]
+    assert "Ours." == found.description
+
+
+def test_a_schema_a_container_and_no_judgement_of_the_operators_go_before_the_listed_schema() -> None:
+    own = compile_check({"required": ["z"]})
+    rules = replace(
+        RULES,
+        overlays={
+            "schema": Overlay(replace(TEMPLATE, check=own)),
+            "container": Overlay(replace(TEMPLATE, container=Container("container"))),
+            "off": Overlay(TEMPLATE, judged=False),
+        },
+    )
+    learned = tools(*(ListedTool(name, schema=INTEGER) for name in rules.overlays), rules=rules)
+
+    assert own is learned["schema"].check
+    assert (None, "container") == (learned["container"].check, learned["container"].tool)
+    assert learned["off"].check is None
+
+
+def test_caps_and_trusted_hints_reach_the_policy() -> None:
+    rules = replace(RULES, caps={"count": CallCap(2)}, trust_annotations=True)
+    learned = tools(ListedTool("count", schema=INTEGER, idempotent=True), ListedTool("b", schema=INTEGER), rules=rules)
+
+    assert (CallCap(2), True) == (learned["count"].cap, learned["count"].resend.idempotent)
+    assert (CallCap(), False) == (learned["b"].cap, learned["b"].resend.idempotent)
+    assert tools(ListedTool("c", schema=INTEGER, idempotent=True))["c"].resend.idempotent is False
+
+
+def test_a_container_in_place_of_all_tools_knows_them_all() -> None:
+    rules = replace(RULES, collapse=Container("all", "mcp", expand="proxy", require_expansion=True))
+    learned = tools(ListedTool("count", "Counts.", INTEGER), rules=rules)
+    container = learned["all"].container
+
+    assert container is not None
+    assert [("count", "Counts.", INTEGER)] == [(one.name, one.description, one.schema) for one in container.functions]
+    assert (["all", "count"], container) == (list(learned), learned["count"].member_of)
+
+
+def test_what_a_tool_promises_is_compiled_where_it_can_be() -> None:
+    learned = tools(ListedTool("a", output=INTEGER), ListedTool("b", output={"type": 7}), ListedTool("c"))
+    check = learned.output_check("a")
+
+    assert check is not None
+    assert (True, False) == (check.accepts({"n": 1}), check.accepts({}))
+    assert [None, None, None] == [learned.output_check(name) for name in ("b", "c", "nobody's")]
+
+
+def test_an_unjudged_tool_keeps_what_the_operator_says_of_it() -> None:
+    own = replace(TEMPLATE, tool="a", fingerprint="own")
+
+    assert own is unjudged("a", replace(RULES, overlays={"a": Overlay(own)}))
+    assert replace(TEMPLATE, tool="b") == unjudged("b", RULES)
+
+
+# RFC 7396, appendix A.
+PATCHES: list[tuple[Any, Any, Any]] = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    (["a", "b"], ["c", "d"], ["c", "d"]),
+    ({"a": "b"}, ["c"], ["c"]),
+    ({"a": "foo"}, None, None),
+    ({"a": "foo"}, "bar", "bar"),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+]
+
+
+@pytest.mark.parametrize(("target", "patch", "made"), PATCHES)
+def test_a_patch_is_laid_over_as_rfc_7396_shows(target: Any, patch: Any, made: Any) -> None:
+    assert made == merged(target, patch)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(values, values)
+def test_laying_a_patch_over_twice_changes_no_more(target: Any, patch: Any) -> None:
+    once = merged(target, patch)
+
+    assert once == merged(once, patch)

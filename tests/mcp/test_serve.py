@@ -1,0 +1,69 @@
+"""`serve --mcp URL`: one MCP server, and no config."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.mcpconfig import mcp_config
+from proxy.config.load import load
+from tests.mcp.conversation import BOTH
+from tests.mcp.server import McpServer, call
+from tests.serving.wire import exchange, post, tool
+
+
+@pytest.mark.parametrize(
+    ("url", "upstream", "path"),
+    [
+        ("http://127.0.0.1:9000/mcp", "http://127.0.0.1:9000", "/mcp"),
+        ("https://tools.example/v1/mcp/", "https://tools.example", "/v1/mcp/"),
+        ("http://127.0.0.1:9000", "http://127.0.0.1:9000", "/"),
+    ],
+)
+def test_the_config_has_the_servers_path(tmp_path: Path, url: str, upstream: str, path: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(mcp_config(url))
+    config = load(file, {}).config
+
+    assert (upstream, [path]) == (config.upstreams["mcp"].url, [route.path for route in config.routes])
+
+
+async def test_a_server_is_guarded_without_a_config() -> None:
+    server = McpServer()
+    async with tool(server) as upstream:
+        words = ["serve", "--mcp", f"{upstream.url}/mcp", "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            [sys.executable, "-m", "proxy", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ},
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            line = await asyncio.to_thread(process.stdout.readline)
+            port = int(line.rsplit(":", 1)[1])
+            refused = await exchange(port, post("/mcp", json.dumps(call("add", {"a": 1})).encode(), BOTH))
+            await exchange(port, post("/mcp", json.dumps(call("add", {"a": 1, "b": "2"})).encode(), BOTH))
+        finally:
+            process.kill()
+            process.wait()
+            with contextlib.suppress(AttributeError):
+                process.stdout.close()  # type: ignore[union-attr]
+
+    assert json.loads(refused.body)["result"]["isError"]
+    assert [{"a": 1, "b": 2}] == [json.loads(seen.body)["params"]["arguments"] for seen in server.calls]
+
+
+def test_a_url_that_is_none_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "serve", "--mcp", "localhost"], capture_output=True, text=True, check=False,
+        cwd=tmp_path,
+    )  # fmt: skip
+
+    assert 2 == done.returncode
+    assert "upstream 'mcp'  `url` expects http://host[:port][/path]" in done.stderr

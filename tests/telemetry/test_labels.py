@@ -1,0 +1,89 @@
+"""Whatever a request was, its labels are those of the catalogue: no client adds a series of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.core.backoff import Denied, Reason
+from proxy.core.codes import VIOLATION_CODES
+from proxy.core.container import EVENTS
+from proxy.core.correction import Asked, Layer
+from proxy.core.model import Repair, Violation
+from proxy.core.rules import RULES
+from proxy.interfaces import CallRecord, Event, Question
+from proxy.telemetry.catalogue import CATALOGUE, OTHER
+from proxy.telemetry.merged import merged
+from proxy.telemetry.metrics import Metrics, Served
+
+NAMES = st.text(max_size=12)
+OUTCOMES = st.sampled_from(CATALOGUE["toolproxy_requests_total"].label("outcome").values)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "method": NAMES,
+    "tool": st.one_of(st.just("weather"), NAMES),
+    "call_id": NAMES,
+    "mode": st.sampled_from(["enforce", "report"]),
+    "schema_id": st.sampled_from(["", "s"]),
+    "outcome": OUTCOMES,
+    "code": st.one_of(NAMES, st.sampled_from(["CALL_CAP_EXCEEDED", "INVALID_ARGUMENTS"])),
+    "status": st.sampled_from([200, 400, 503]),
+    "repairs": st.lists(st.builds(Repair, st.sampled_from(sorted(RULES)), st.just(()))),
+    "violations": st.lists(st.builds(Violation, st.sampled_from(list(VIOLATION_CODES.values())), st.just(()), NAMES)),
+    "would_refuse": st.booleans(),
+    "attempt": st.integers(0, 4),
+    "repeated": st.booleans(),
+    "escalated": st.booleans(),
+    "corrected_after": st.integers(0, 99),
+    "container_event": st.sampled_from(["", *EVENTS]),
+    "upstream": st.sampled_from(["", "tools"]),
+    "upstream_status": st.sampled_from([0, 101, 200, 404, 599]),
+    "upstream_error": st.sampled_from(["", "connection_refused"]),
+    "resends": st.lists(st.sampled_from(list(Reason))),
+    "resend_denied": st.one_of(st.none(), st.sampled_from(list(Denied))),
+    "questions": st.lists(st.builds(Question, st.sampled_from(list(Layer)), st.sampled_from(list(Asked)))),
+    "events": st.lists(st.builds(Event, st.one_of(NAMES, st.just("validation_feedback_started")), st.just(0.0))),
+}
+
+
+def test_the_pages_of_workers_are_one_page_of_the_same_metrics() -> None:
+    metrics = Metrics([Served("/weather", "weather", schema_id="s")], "digest")
+    metrics.finished(CallRecord("r", "/weather", "POST", "weather", "c", outcome="delivered", status=200))
+    metrics.lagged(0.3)
+    page = metrics.page()[1]
+    whole = merged([page, page])[1].decode().splitlines()
+
+    assert {
+        'toolproxy_requests_total{outcome="delivered",route="/weather",tool="weather"} 2.0',
+        'toolproxy_event_loop_lag_seconds_bucket{le="0.5"} 2.0',
+        'toolproxy_tool_info{kind="call",mode="enforce",route="/weather",schema_id="s",tool="weather"} 1.0',
+        "toolproxy_state_backend_up 1.0",
+    } <= set(whole)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.fixed_dictionaries(FIELDS), max_size=4))
+def test_no_record_has_a_label_that_is_not_in_the_catalogue(requests: list[dict[str, Any]]) -> None:
+    metrics = Metrics([Served("/weather", "weather")], "digest")
+    for fields in requests:
+        record = CallRecord("r", "/weather")
+        for name, value in fields.items():
+            setattr(record, name, value)
+        metrics.finished(record)
+    families = text_string_to_metric_families(metrics.page()[1].decode())
+
+    found = [
+        (sample.name, label, value)
+        for family in families
+        if (described := CATALOGUE.get(family.name) or CATALOGUE.get(f"{family.name}_total")) is not None
+        for sample in family.samples
+        for label, value in sample.labels.items()
+        if label != "le" and (allowed := described.label(label).values) and value not in allowed
+    ]
+    assert [] == found
+    tools = {
+        line.split('tool="')[1].split('"')[0] for line in metrics.page()[1].decode().splitlines() if 'tool="' in line
+    }
+    assert tools <= {"weather", OTHER}
