@@ -271,11 +271,6 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
     )
 
 
-def _tool_timeouts(entry: RouteEntry, timeout: float) -> dict[str, float]:
-    own = {name: tool.policy.timeout for name, tool in entry.tools.items()}
-    return {name: seconds for name, seconds in own.items() if seconds is not None and seconds != timeout}
-
-
 def _learn(entry: Mcp) -> LearnPolicy:
     """What the operator says of tools that are listed by their server."""
     template = entry.template

@@ -18,7 +18,7 @@ from typing import Final
 from proxy.adapters.base import CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.mcpheaders import disagreement
-from proxy.adapters.mcpmessage import SESSION_HEADER, Batch, Message, glimpse, read_message
+from proxy.adapters.mcpmessage import SESSION_HEADER, Batch, Message, glimpse, is_bare, read_message
 from proxy.core import codes
 from proxy.core.envelope import FORMATS
 from proxy.core.envelope.headers import failure_headers
@@ -65,8 +65,8 @@ class McpAdapter:
     name = "mcp"
 
     def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
-        """The call in a request; Passthrough for every other message, and for GET and DELETE."""
-        if request.method != "POST":
+        """The call in a request; Passthrough for every other message, and for GET and DELETE without one."""
+        if is_bare(request):
             return Passthrough()
         match read_message(request, shape.text):
             case JsonProblem() as problem:
@@ -92,7 +92,7 @@ class McpAdapter:
         request: RawRequest | None = None,
     ) -> HttpReply:
         """A failed call as a result that says so; what is no call as an HTTP error."""
-        asked = glimpse(request) if request is not None and request.method == "POST" else None
+        asked = glimpse(request) if request is not None and not is_bare(request) else None
         headers = failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
         if asked is None or not asked.is_call or asked.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
             return _refusal(result, asked, request, headers)

@@ -66,6 +66,12 @@ class Batch:
     may_pass: bool
 
 
+def is_bare(request: RawRequest) -> bool:
+    """Whether a request carries no message: a GET or DELETE as they should be. One that has a body is read like a POST,
+    since servers can be told to take it for one (`X-HTTP-Method-Override`)."""
+    return request.method != "POST" and not request.body
+
+
 def read_message(request: RawRequest, limits: TextLimits) -> Message | Batch | JsonProblem:
     """What a POST carries, or why its body cannot be read. Never raises."""
     value = parse(request.body, limits)

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-# Whoever starts several of these has named no ports: the operator's is any that is free, and is printed.
-_ADMIN: Final = "\nadmin: {listen: 127.0.0.1:0}\n"
+# As for `serve --mcp`: who has written no config has named no operator's port.
+_ADMIN: Final = "\nadmin: off\n"
 
 
 def made_config(args: argparse.Namespace, kept: ExitStack) -> Path | None:

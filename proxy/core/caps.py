@@ -14,13 +14,12 @@ On the rung `ADDRESS` no cap applies: several users may share that conversation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.core import codes
 from proxy.core.contract import conversation_hash
 from proxy.core.model import Failure, Rung, ToolCall
-from proxy.core.policy import CallCap, ToolPolicy
+from proxy.core.policy import ToolPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,6 @@ class Reservation:
     key: str
     limit: int
     ttl: float
-
-
-def cap_for(tool: str, default: int | None, overrides: Mapping[str, int], ttl: float = 86_400.0) -> CallCap:
-    """The cap of one tool from the config's `caps: {default, overrides}`; without either there is none."""
-    return CallCap(overrides.get(tool, default), ttl)
 
 
 def reservation(call: ToolCall, policy: ToolPolicy) -> Reservation | None:

@@ -5,9 +5,9 @@ No redirect is followed: the answer is where the description is, or the message 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -36,6 +36,10 @@ class Answer:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+# The media type and what has come of a body so far -> whether it will do.
+Enough = Callable[[str, bytes], bool]
+
+
 class Site:
     """One server. `fetch` asks it; `extra` headers go with every request."""
 
@@ -46,24 +50,29 @@ class Site:
         parts = urlsplit(url)
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
-    async def fetch(self, method: str, headers: Headers = (), body: bytes = b"") -> Answer:
-        """One exchange at the URL. Raises ImportProblem where no whole answer comes."""
+    async def fetch(
+        self, method: str, headers: Headers = (), body: bytes = b"", enough: Enough = lambda _media_type, _body: False
+    ) -> Answer:
+        """One exchange at the URL. `enough`: whether a body, by its media type, has all that is wanted of a stream that
+        may go on. Raises ImportProblem where no whole answer comes."""
         request = UpstreamRequest("source", method, self.target, (*headers, *self._extra), body, TIMEOUT)
         reply = await self._upstream.relay(request, None)
         if isinstance(reply, UpstreamFault):
             raise ImportProblem(f"{self.shown}: {reply.message}", "is it running, and is this its address?")
-        pieces, size = [], 0
+        answer = Answer(reply.status, {name.lower(): value for name, value in reply.headers}, b"")
+        whole = bytearray()
         try:
             async for piece in _pieces(reply.body):
-                pieces.append(piece)
-                size += len(piece)
-                if size > MAX_FILE_BYTES:
+                whole += piece
+                if len(whole) > MAX_FILE_BYTES:
                     raise ImportProblem(f"{self.shown}: the answer is larger than {MAX_FILE_BYTES // 1024**2} MiB")
+                if piece.endswith(b"\n") and enough(answer.media_type, bytes(whole)):
+                    break
         except ReplyBroken as broken:
             raise ImportProblem(f"{self.shown}: {broken.fault.message}") from None
         finally:
             await close_body(reply)
-        return Answer(reply.status, {name.lower(): value for name, value in reply.headers}, b"".join(pieces))
+        return replace(answer, body=bytes(whole))
 
 
 async def _pieces(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:

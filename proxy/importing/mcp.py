@@ -19,7 +19,7 @@ from proxy.core.dialects import normalise
 from proxy.core.jsontext import dumps, format_pointer
 from proxy.core.model import ABSENT, Headers, JsonValue
 from proxy.core.validation import SchemaError, compile_check
-from proxy.importing.fetch import Answer, Site, site
+from proxy.importing.fetch import Answer, Enough, Site, site
 from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut
 
 _MODERN: Final = "2026-07-28"
@@ -131,7 +131,10 @@ class _Conversation:
         self.asked += 1
         number = self.asked
         modern = ((VERSION_HEADER, _MODERN), (METHOD_HEADER, method)) if self.modern else ()
-        reply = await self.post({"jsonrpc": "2.0", "id": number, "method": method, "params": params}, modern)
+        message: dict[str, JsonValue] = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        reply = await self.post(
+            message, modern, lambda media_type, body: answered(media_type, body, number) is not None
+        )
         if reply.status in (401, 403):
             hint = "it wants to know who asks: --header 'Authorization: Bearer ...'"
             raise ImportProblem(f"{self.server.shown} answers {reply.status}", hint)
@@ -139,6 +142,8 @@ class _Conversation:
             self.session = ((SESSION_HEADER, session),)
         return answered(reply.headers.get("content-type", ""), reply.body, number) if reply.status == 200 else None
 
-    async def post(self, message: dict[str, JsonValue], more: Headers = ()) -> Answer:
+    async def post(
+        self, message: dict[str, JsonValue], more: Headers = (), enough: Enough = lambda _media_type, _body: False
+    ) -> Answer:
         own = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
-        return await self.server.fetch("POST", (*own, *more, *self.session), dumps(message))
+        return await self.server.fetch("POST", (*own, *more, *self.session), dumps(message), enough)

@@ -36,8 +36,8 @@ def test_the_help_of_a_verb_teaches_by_example_or_rule(verb: str, capsys: pytest
 
 
 def test_every_file_of_a_verb_is_registered() -> None:
-    files = (ROOT / "proxy" / "cli").glob("*.py")
-    assert set(VERBS) == {file.stem.rstrip("_") for file in files if "def register(" in file.read_text(encoding="utf-8")}
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in (ROOT / "proxy" / "cli").glob("*.py")}
+    assert set(VERBS) == {name.rstrip("_") for name, text in texts.items() if "def register(" in text}
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,6 @@ CALL = ToolCall("web_search", Document(b"{}", {}), "call_1", Conversation("c-1",
 POLICY = ToolPolicy("web_search", None, "f", cap=CallCap(5))
 
 
-def test_an_override_goes_before_the_default_and_without_either_there_is_no_cap() -> None:
-    assert CallCap(5) == caps.cap_for("web_search", 3, {"web_search": 5})
-    assert CallCap(3) == caps.cap_for("read_file", 3, {"web_search": 5})
-    assert CallCap(None) == caps.cap_for("read_file", None, {"web_search": 5})
-
-
 def test_a_call_takes_a_slot_of_its_conversation_and_tool() -> None:
     slot = caps.reservation(CALL, POLICY)
     assert slot is not None

@@ -145,7 +145,8 @@ async def test_a_hook_sets_and_removes_headers_of_what_goes_out() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Mcp_Param_lat": "9"}, {"Content_Length": "3"}, {"transfer_encoding": "chunked"}, {"content_type": "text/plain"},
+        {"Mcp_Param_lat": "9"}, {"Content_Length": "3"},
+        {"transfer_encoding": "chunked"}, {"content_type": "text/plain"},
         {"content_encoding": "gzip"}, {"host": "elsewhere"}, {"x": "a\r\nPOST /other HTTP/1.1"}, {"x": "a\x00"},
         {"x y": "a"}, {"": "a"}, {"x": 5},
     ],

@@ -76,6 +76,16 @@ async def test_an_old_server_is_asked_in_a_session_that_is_ended(events: bool) -
     assert ["s1"] == [seen.header("mcp-session-id") for seen in server.ended]  # type: ignore[attr-defined]
 
 
+async def test_a_stream_that_goes_on_after_the_answer_is_left() -> None:
+    """Servers should end it (specification 2025-11-25, "Sending Messages"), and some do not."""
+
+    def endless(seen: Seen) -> bytes:
+        listed = as_events(result(json.loads(seen.body), {"tools": [ADD]}))
+        return listed.removesuffix(b"0\r\n\r\n")
+
+    assert ["add"] == [each.name for each in (await read(McpServer(refuse=endless))).tools]
+
+
 async def test_a_tool_that_cannot_be_judged_is_left_out_by_name() -> None:
     found = await read(McpServer(tools=(ADD, BAD, BARE, ADD)))
     assert ["add"] == [each.name for each in found.tools]

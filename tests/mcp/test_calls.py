@@ -10,7 +10,7 @@ import pytest
 
 from tests.mcp.conversation import feedback, refusal, talk, text
 from tests.mcp.server import ADD, NOW, McpServer, as_json, call, http, modern, modern_headers, result
-from tests.serving.wire import Seen, Tool
+from tests.serving.wire import Seen, Tool, exchange, post
 
 
 async def test_a_clean_call_goes_on_as_the_very_bytes_that_came() -> None:
@@ -288,6 +288,16 @@ async def test_a_body_of_another_type_is_no_way_around_the_check() -> None:
         seen = await client.proxy.post("/mcp", body, content_type="text/plain")
 
     assert (415, []) == (seen.status, client.upstream.seen)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_another_method_is_no_way_around_the_check(method: str) -> None:
+    async with talk() as client:
+        request = post("/mcp", json.dumps(call("add", {"a": "x"})).encode(), "X-HTTP-Method-Override: POST")
+        seen = await exchange(client.proxy.port, request.replace(b"POST /mcp", f"{method} /mcp".encode()))
+
+    assert (200, True) == (seen.status, json.loads(seen.body)["result"]["isError"])
+    assert [] == client.server.calls
 
 
 # --- the server's own words -------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from aiohttp import web
 from proxy.adapters.mcp import decode_message, result_message, sent_back
 from proxy.adapters.mcpheaders import wrong_mirror
 from proxy.adapters.mcplist import answered, read_page
-from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, glimpse, read_message
+from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, glimpse, is_bare, read_message
 from proxy.app.lane import RequestLane
 from proxy.app.mcp.afterlife import Afterlife
 from proxy.app.mcp.asking import Asking, Reports, Tools
@@ -89,7 +89,7 @@ class Mcp:
         """Answers one request, whose body was read."""
         started, lane, record = self._clock.now(), turn.lane, turn.record
         way, raw, shape = lane.way, lane.raw, lane.way.route.shape
-        found = read_message(raw, shape.text) if raw.method == "POST" else None
+        found = None if is_bare(raw) else read_message(raw, shape.text)
         if isinstance(found, Message):
             meant = decode_message(found, raw, shape, record.request_id)
         else:

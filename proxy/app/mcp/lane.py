@@ -16,7 +16,7 @@ from proxy.interfaces import UpstreamRequest
 
 @dataclass(frozen=True, slots=True)
 class McpLane:
-    """Implements the pipeline's `Lane` for one call as it was decoded. `catalogue` is None where nothing was learned."""
+    """Implements the pipeline's `Lane` for one call as it was decoded. `catalogue`: None where nothing was learned."""
 
     lane: RequestLane
     call: ToolCall

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from proxy.upstream.http1.connection import Connection
 from proxy.upstream.http1.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, Broken
 
-Gone = Callable[[Connection], None]
 Dial = Callable[[Callable[[], Connection], float], Awaitable[Connection]]
 
 
