@@ -123,12 +123,15 @@ def listing_of(pages: Iterable[Page], size: int) -> Listing:
     tools: dict[str, ListedTool] = {}
     for page in pages:
         for tool in page.tools:
-            tools.setdefault(tool.name, tool)
-    digest = hashlib.sha256()
-    for tool in tools.values():
-        parts = (tool.name, tool.description, _shown(tool.schema), _shown(tool.output), tool.idempotent)
-        digest.update(dumps(list(parts)))
-    return Listing(tools, digest.hexdigest(), size)
+            if tool.name not in tools:
+                tools[tool.name] = replace(tool, digest=_digest(tool))
+    names = "\n".join(f"{tool.digest} {tool.name}" for tool in tools.values())
+    return Listing(tools, hashlib.sha256(names.encode("utf-8", "surrogatepass")).hexdigest(), size)
+
+
+def _digest(tool: ListedTool) -> str:
+    parts = [tool.name, tool.description, _shown(tool.schema), _shown(tool.output), tool.idempotent]
+    return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
 
 
 def _shown(schema: JsonValue) -> JsonValue:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.adapters.mcpheaders import Mirror, mirrors
-from proxy.core.learned import LearnedTools, LearnPolicy, Listing
+from proxy.core.learned import LearnedTools, LearnPolicy, Listing, Policies
 from proxy.core.policy import ToolPolicy
 
 # Lists of one route whose policies are kept: servers that list other tools to every user are few.
@@ -17,9 +17,9 @@ _MOST: Final = 64
 class Catalogue:
     """The tools of one list under one route's rules."""
 
-    def __init__(self, listing: Listing, rules: LearnPolicy) -> None:
+    def __init__(self, listing: Listing, rules: LearnPolicy, policies: Policies) -> None:
         self.listing: Final = listing
-        self.tools: Final = LearnedTools(listing, rules)
+        self.tools: Final = LearnedTools(listing, rules, policies)
         self._told: set[str] = set()
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
 
@@ -44,12 +44,13 @@ class Catalogues:
 
     def __init__(self) -> None:
         self._made: OrderedDict[str, Catalogue] = OrderedDict()
+        self._policies = Policies()
 
     def of(self, listing: Listing, rules: LearnPolicy) -> Catalogue:
         """The catalogue of a list."""
         found = self._made.get(listing.digest)
         if found is None:
-            found = self._made[listing.digest] = Catalogue(listing, rules)
+            found = self._made[listing.digest] = Catalogue(listing, rules, self._policies)
             if len(self._made) > _MOST:
                 self._made.popitem(last=False)
         self._made.move_to_end(listing.digest)

@@ -8,6 +8,7 @@ Policies are made when a tool is first called, so that a server with a thousand 
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -21,19 +22,23 @@ from proxy.core.validation import Check, SchemaError, compile_check
 
 # Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
 MAX_NODES: Final = 5_000
+# Policies of one route with the code that judges their calls: 80 KB each for real tools.
+MAX_POLICIES: Final = 2_000
 
 Unjudged = Literal["refuse", "forward"]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its server lists it. `schema` and `output` are JSON Schemas, `ABSENT` where there is none."""
+    """A tool as its server lists it. `schema` and `output` are JSON Schemas, `ABSENT` where there is none; `digest` tells
+    two tools of one name apart."""
 
     name: str
     description: str = ""
     schema: JsonValue = field(default=ABSENT, repr=False)
     output: JsonValue = field(default=ABSENT, repr=False)
     idempotent: bool = False
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -84,26 +89,60 @@ class BadSchemaError(Exception):
     """A tool's schema cannot be used; the message says why."""
 
 
+class Policies:
+    """The policies of one route's listed tools, at most `MAX_POLICIES` of them: the least recently used go first. Lists
+    that say the same of a tool share its policy."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[str, str], ToolPolicy] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._made
+
+    def get(self, key: tuple[str, str]) -> ToolPolicy | None:
+        """The policy of a tool, by its name and digest."""
+        found = self._made.get(key)
+        if found is not None:
+            self._made.move_to_end(key)
+        return found
+
+    def keep(self, key: tuple[str, str], policy: ToolPolicy) -> None:
+        """Remembers a policy."""
+        self._made[key] = policy
+        if len(self._made) > MAX_POLICIES:
+            self._made.popitem(last=False)
+
+
 class LearnedTools(Mapping[str, ToolPolicy]):
     """The policies of listed tools by name, each made when it is first asked for. A tool with a bad schema is not in it
     (unless the operator lets such tools through); `bad` tells why."""
 
-    def __init__(self, listing: Listing, rules: LearnPolicy) -> None:
+    def __init__(self, listing: Listing, rules: LearnPolicy, policies: Policies | None = None) -> None:
         self.listing: Final = listing
         self._rules = rules
-        self._made: dict[str, ToolPolicy] = {}
+        self._policies = Policies() if policies is None else policies
         self._outputs: dict[str, Check | None] = {}
         self.bad: dict[str, str] = {}
         self.container = _container(listing, rules)
         self._member_of = self.container if self.container is not None and self.container.require_expansion else None
 
     def __getitem__(self, name: str) -> ToolPolicy:
-        found = self._made.get(name)
+        key = self._key(name)
+        found = self._policies.get(key)
         if found is None:
-            if name in self.bad:
+            if name in self.bad and self._rules.on_bad_schema == "refuse":
                 raise KeyError(name)
-            found = self._made[name] = self._make(name)
+            found = self._make(name)
+            self._policies.keep(key, found)
         return found
+
+    def _key(self, name: str) -> tuple[str, str]:
+        """What tells a policy from others of the route: with a container, all the tools that it holds count."""
+        listed = self.listing.tools.get(name)
+        return name, self.listing.digest if listed is None or self.container is not None else listed.digest
 
     def __iter__(self) -> Iterator[str]:
         if self.container is not None and self.container.name not in self.listing.tools:
@@ -115,7 +154,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
 
     def is_made(self, name: str) -> bool:
         """Whether a tool's policy costs no more than looking it up; also of names that nobody knows."""
-        return name in self._made or name in self.bad or name not in self.listing.tools
+        return name in self.bad or name not in self.listing.tools or self._key(name) in self._policies
 
     def prepare(self, name: str) -> None:
         """Makes a tool's policy, with all code that its calls need. For a thread: a large schema takes a second."""

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.learned import MAX_NODES, LearnedTools, LearnPolicy, ListedTool, Listing, Overlay, merged, unjudged
+from proxy.core.learned import (
+    MAX_NODES,
+    MAX_POLICIES,
+    LearnedTools,
+    LearnPolicy,
+    ListedTool,
+    Listing,
+    Overlay,
+    Policies,
+    merged,
+    unjudged,
+)
 from proxy.core.model import Container
 from proxy.core.policy import CallCap, ToolPolicy
 from proxy.core.validation import compile_check
@@ -114,6 +125,19 @@ def test_a_container_in_place_of_all_tools_knows_them_all() -> None:
     assert container is not None
     assert [("count", "Counts.", INTEGER)] == [(one.name, one.description, one.schema) for one in container.functions]
     assert (["all", "count"], container) == (list(learned), learned["count"].member_of)
+
+
+def test_lists_that_say_the_same_of_a_tool_share_its_policy_and_not_all_are_kept() -> None:
+    policies = Policies()
+    same, other = ListedTool("a", schema=INTEGER, digest="1"), ListedTool("a", schema={}, digest="2")
+    made = [LearnedTools(Listing({"a": tool}, name, 1), RULES, policies)["a"] for name, tool in
+            (("x", same), ("y", same), ("z", other))]  # fmt: skip
+    for number in range(MAX_POLICIES):
+        policies.keep((str(number), ""), TEMPLATE)
+
+    assert made[0] is made[1]
+    assert made[0] is not made[2]
+    assert (MAX_POLICIES, False) == (len(policies), ("a", "1") in policies)
 
 
 def test_what_a_tool_promises_is_compiled_where_it_can_be() -> None:

@@ -114,7 +114,7 @@ def test_an_answer_is_known_by_its_id_and_by_being_one() -> None:
 def test_of_two_tools_with_one_name_the_first_counts() -> None:
     listing = listing_of([Page((ListedTool("a", "first"), ListedTool("a", "second")), None, None)], 3)
 
-    assert ({"a": ListedTool("a", "first")}, 3) == (listing.tools, listing.size)
+    assert (["first"], 3) == ([tool.description for tool in listing.tools.values()], listing.size)
 
 
 def test_lists_that_differ_in_anything_that_counts_have_another_digest() -> None:

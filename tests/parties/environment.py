@@ -21,7 +21,8 @@ ROOT: Final = HERE.parents[1]
 PARTIES: Final = ROOT / ".parties"
 NODE: Final = PARTIES / "node"
 EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-MADE: Final = {"py1": PARTIES / "py1.stamp", "py2": PARTIES / "py2.stamp", "node": PARTIES / "node.stamp"}
+# Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
+LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json"}
 
 # For a config: the operator's port is any that is free.
 ADMIN: Final = "admin: {listen: 127.0.0.1:0}\n"
@@ -31,12 +32,17 @@ PATIENCE: Final = 90
 
 
 def needs(*names: str) -> None:
-    """Skips a test whose environments are not made; on CI, where they have to be, the test fails."""
-    if missing := [name for name in names if not MADE[name].is_file()]:
+    """Skips a test whose environments are not made, or of another list; on CI, where they have to be, the test fails."""
+    if missing := [name for name in names if not _is_made(name)]:
         how = f"no .parties/{' and .parties/'.join(missing)} here: run .ci/parties"
         if os.environ.get("CI") == "true":
             pytest.fail(how)
         pytest.skip(how)
+
+
+def _is_made(name: str) -> bool:
+    stamp = PARTIES / f"{name}.stamp"
+    return stamp.is_file() and stamp.read_bytes() == LISTS[name].read_bytes()
 
 
 def python(name: str) -> str:

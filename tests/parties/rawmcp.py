@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 MODERN: Final = "2026-07-28"
 OLD: Final = "2025-11-25"
-_META: Final = {
+_FRESH: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|^id: ?.*$", re.MULTILINE)
+META: Final = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
@@ -60,7 +64,7 @@ class Session:
         message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
         if self.session is not None:
             return posted(self.url, json.dumps(message).encode(), **self.headers())
-        message["params"] = {**params, "_meta": _META}
+        message["params"] = {**params, "_meta": META}
         named = {"mcp_method": "tools/call", "mcp_name": str(params.get("name", ""))}
         return posted(self.url, json.dumps(message).encode(), mcp_protocol_version=MODERN, **named)
 
@@ -78,3 +82,18 @@ def opened(url: str) -> Session:
     session = Session(url, answer.headers.get("mcp-session-id", ""))
     posted(url, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session.headers())
     return session
+
+
+def exchanged(url: str, method: str, headers: dict[str, str], body: str | None) -> tuple[int, str, str]:
+    """Any request with just these headers: status, content type and body of the answer. A stream is left unread."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port or 0, timeout=30)
+    try:
+        connection.request(method, parts.path, body, headers)
+        answer = connection.getresponse()
+        media_type = answer.headers.get("content-type", "")
+        text = "" if method == "GET" and answer.status == 200 else answer.read().decode()
+        # What servers make anew for each answer.
+        return answer.status, media_type, _FRESH.sub("", text)
+    finally:
+        connection.close()
