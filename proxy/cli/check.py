@@ -106,7 +106,7 @@ def summary(loaded: Loaded, name: str) -> list[str]:
     lines = [f"{name}: ok, {_count(len(table.routes), 'route')}, {_count(len(tools), 'tool')}"]
     width = max(len(route.path) for route in table.routes)
     for route in table.routes:
-        judged = ", ".join(route.tools) or "anything"
+        judged = "what its server lists" if route.learn is not None else ", ".join(route.tools) or "anything"
         methods = ",".join(sorted(route.methods))
         lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_goal(route)}")
     lines += [f"note: {note}" for note in loaded.config.notes]

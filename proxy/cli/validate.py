@@ -94,6 +94,8 @@ def judging_route(table: RouteTable, wanted: str) -> tuple[Route, Mapping[str, s
         return f"no route {wanted!r} {did_you_mean(wanted, known)}".rstrip() + f"\nroutes: {', '.join(known)}"
     if route.kind == "passthrough":
         return f"the route {route.name!r} relays everything and judges nothing"
+    if route.learn is not None:
+        return f"the route {route.name!r} learns its tools while it serves: ask the running proxy (POST /-/validate)"
     return route, params
 
 

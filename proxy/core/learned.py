@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.core.dialects import normalise
-from proxy.core.jsontext import dumps, format_pointer, walk
+from proxy.core.jsontext import LosslessFloat, dumps, format_pointer, walk
 from proxy.core.model import ABSENT, Container, ContainerFunction, JsonValue
 from proxy.core.policy import CallCap, ToolPolicy
 from proxy.core.secrets import sensitive_names
@@ -24,14 +24,17 @@ from proxy.core.validation import Check, SchemaError, compile_check
 MAX_NODES: Final = 5_000
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000
+_LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+# Keywords that hold values and no schemas.
+_DATA: Final = frozenset({"enum", "const", "default", "examples"})
 
 Unjudged = Literal["refuse", "forward"]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its server lists it. `schema` and `output` are JSON Schemas, `ABSENT` where there is none; `digest` tells
-    two tools of one name apart."""
+    """A tool as its server lists it. `schema` and `output` are JSON Schemas, `ABSENT` where there is none; `digest`
+    tells two tools of one name apart."""
 
     name: str
     description: str = ""
@@ -236,10 +239,28 @@ def _compiled(schema: JsonValue, formats: bool) -> Check:
         raise BadSchemaError("it is missing, or no JSON object")
     if sum(1 for _ in walk(schema)) > MAX_NODES:
         raise BadSchemaError(f"it holds more than {MAX_NODES} values")
+    if "$schema" not in schema:
+        schema = _without_old_limits(schema)
     try:
         return compile_check(normalise(schema)[0], formats=formats)
     except SchemaError as error:
         raise BadSchemaError(f"{format_pointer(error.path)}: {error.message}"[:300]) from None
+
+
+def _without_old_limits(schema: JsonValue) -> JsonValue:
+    """A schema in which limits are spelled as since draft 6: `exclusiveMinimum: true` beside a `minimum` comes out of
+    real servers that name no draft, and means one thing only."""
+    if isinstance(schema, list):
+        return [_without_old_limits(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: item if key in _DATA else _without_old_limits(item) for key, item in schema.items()}
+    for limit, exclusive in _LIMITS:
+        number = made.get(limit)
+        if isinstance(made.get(exclusive), bool) and isinstance(number, int | LosslessFloat):
+            holds = made.pop(exclusive)
+            made |= {exclusive: made.pop(limit)} if holds else {}
+    return made
 
 
 def merged(target: JsonValue, patch: JsonValue) -> JsonValue:

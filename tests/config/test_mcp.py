@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.__main__ import main
 from proxy.adapters.base import MCP_LADDER
 from proxy.config.load import Loaded, load
 from proxy.config.mistakes import ConfigError
@@ -127,3 +128,19 @@ def test_what_lets_calls_through_is_noted(tmp_path: Path) -> None:
 def test_several_workers_need_a_state_that_they_share(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="route '/mcp' counts attempts or calls"):
         loaded(tmp_path, "workers: 2\nroutes: [{path: /mcp, upstream: tools, protocol: mcp}]")
+
+
+def test_the_summary_says_who_lists_the_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(HEAD + "routes: [{path: /mcp, upstream: tools, protocol: mcp}]")
+
+    assert 0 == main(["check", str(path)])
+    assert "what its server lists -> tools/mcp" in capsys.readouterr().out
+
+
+def test_a_dry_run_sends_the_operator_to_the_running_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(HEAD + "routes: [{path: /mcp, upstream: tools, protocol: mcp}]")
+
+    assert 2 == main(["validate", "-c", str(path), "-r", "/mcp", "{}"])
+    assert "learns its tools while it serves" in capsys.readouterr().err

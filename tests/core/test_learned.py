@@ -47,7 +47,19 @@ def test_arguments_are_an_object_also_where_the_schema_does_not_say_so() -> None
     found = tools(ListedTool("bare", schema={}))["bare"]
 
     assert found.check is not None
-    assert [True, False, False] == [found.check.accepts(value) for value in ({"any": 1}, None, [])]
+    assert [True, False, False] == [found.check.accepts(value) for value in _ANY]
+
+
+def test_a_limit_in_draft_4s_spelling_means_what_it_meant_where_no_draft_is_named() -> None:
+    limit = {"minimum": 0, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": False, "default": {"minimum": 1}}
+    found = tools(ListedTool("a", schema={"properties": {"n": limit}}))["a"]
+    named = {"n": {"x": 1}, "exclusiveMinimum": True}
+    data = tools(ListedTool("a", schema={"properties": named, "enum": [{"exclusiveMinimum": True}]}))["a"]
+
+    assert found.check is not None
+    assert [False, True, True] == [found.check.accepts({"n": number}) for number in (0, 1, 9)]
+    assert data.check is not None
+    assert [True, False] == [data.check.accepts({"exclusiveMinimum": item}) for item in (True, "x")]
 
 
 def test_a_policy_is_made_when_it_is_first_asked_for_and_once() -> None:
@@ -60,6 +72,7 @@ def test_a_policy_is_made_when_it_is_first_asked_for_and_once() -> None:
         learned["nobody's"]
 
 
+_ANY: list[Any] = [{"any": 1}, None, []]
 BAD: list[tuple[Any, str]] = [
     ({"type": "objekt"}, "/type: "),
     ({"$ref": "https://elsewhere.example/x"}, "/$ref: "),

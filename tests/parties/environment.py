@@ -32,7 +32,7 @@ PATIENCE: Final = 90
 
 
 def needs(*names: str) -> None:
-    """Skips a test whose environments are not made, or of another list; on CI, where they have to be, the test fails."""
+    """Skips a test whose environments are not made of these lists; on CI, where they have to be, the test fails."""
     if missing := [name for name in names if not _is_made(name)]:
         how = f"no .parties/{' and .parties/'.join(missing)} here: run .ci/parties"
         if os.environ.get("CI") == "true":
