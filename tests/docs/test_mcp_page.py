@@ -44,7 +44,7 @@ SAID = [
     f"`ttl` ({LEARN.ttl / 60:g} minutes)",
     f"`{LEARN.unknown_schema}` is the default",
     MCP_FEEDBACK,
-    *(f"`{name}`" for name in CREDENTIALS),
+    *(f"`{name}`" for name in sorted(CREDENTIALS)),
     *(f"`{source.name}`" for source in MCP_LADDER if source.kind == "meta"),
 ]
 
