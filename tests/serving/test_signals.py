@@ -43,6 +43,8 @@ async def load(port: int, seen: Counter[object], number: int) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         except ConnectionRefusedError:
             return
+        except ConnectionResetError:  # it was in the queue of a listener that closed: nothing was sent yet
+            continue
         try:
             closing = False
             while not closing:
