@@ -1,5 +1,14 @@
-# make run    the sample tools and the proxy in front of them, with calls to paste
-# make test   format, lint, types, floors, tests and docs: what .ci/run runs
+# make run          the sample tools and the proxy in front of them, with calls to paste
+# make test         format, lint, types, floors, tests and docs: what .ci/run runs
+#
+# make fmt          formats the code, and mends what the linter can
+# make lint types   parts of `make test`
+# make docs         writes the pages that are made from the code
+# make bench        this proxy beside its peers (docs/performance.md)
+# make reliability  a soak with faults (docs/reliability.md)
+# make corpora      replays collections of real calls, kept beside the repository
+# make lock         pins what is installed
+# make clean        removes everything that was made here
 #
 # Needs Python 3.11 or newer and make; everything else goes into .venv. Another interpreter: make PYTHON=python3.13 run
 
@@ -14,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help run test fmt lint types bench corpora reliability docs lock clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
 
 # Stamps: a second run finds them newer than what they were made from and starts at once.
 $(VENV)/python.stamp:

@@ -54,11 +54,24 @@ def _file(verb: str) -> Any:
     return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
+def _no_verb(word: str) -> str:
+    """What to write instead of a word that is no verb."""
+    from proxy.config.mistakes import remark
+
+    return f"there is no verb {word!r}{remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (default: the process's own) and gives its exit code. Raises SystemExit on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
-    args = parser(asked).parse_args(words)
+    top = parser(asked)
+    if not words:
+        top.print_help(sys.stderr)
+        raise SystemExit(EXIT_USAGE)
+    if asked is VERBS and not words[0].startswith("-"):
+        top.error(_no_verb(words[0]))
+    args = top.parse_args(words)
     try:
         return int(_file(args.verb).run(args))
     except KeyboardInterrupt:

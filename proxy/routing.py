@@ -132,26 +132,27 @@ class RouteTable:
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         self.routes = routes
-        self._exact: dict[str, list[tuple[Route, tuple[str, ...]]]] = {}
+        self._exact: dict[str, list[Match]] = {}
         self._root = _Node()
         for route in routes:
             if "{" in route.path:
                 _insert(self._root, route)
             else:
-                self._exact.setdefault(route.path, []).append((route, ()))
+                self._exact.setdefault(route.path, []).append(Match(route))
 
     def match(self, method: str, path: str) -> Match | NotAllowed | None:
         """The route of a request, by method and the path as it was sent (no query). None: no route has this path."""
         if (exact := self._exact.get(path)) is not None:
-            return _choose(method, exact, ())
+            return _chosen(method, exact)
         segments = _segments(path)
         if segments is None:
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
-            return _choose(method, exact, ())
+            return _chosen(method, exact)
         for node, values in walk(self._root, segments):
             if node.ends:
-                return _choose(method, node.ends, values)
+                matches = [Match(route, dict(zip(names, values, strict=True))) for route, names in node.ends]
+                return _chosen(method, matches)
         return None
 
 
@@ -181,11 +182,12 @@ def _insert(root: _Node, route: Route) -> None:
     node.ends.append((route, tuple(names)))
 
 
-def _choose(method: str, ends: list[tuple[Route, tuple[str, ...]]], values: tuple[str, ...]) -> Match | NotAllowed:
-    for route, names in ends:
-        if method in route.methods:
-            return Match(route, dict(zip(names, values, strict=True)))
-    return NotAllowed(tuple(sorted({allowed for route, _ in ends for allowed in route.methods})))
+def _chosen(method: str, matches: list[Match]) -> Match | NotAllowed:
+    """The one of a path's routes that takes the method."""
+    for match in matches:
+        if method in match.route.methods:
+            return match
+    return NotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
 
 
 def _segments(path: str) -> tuple[str, ...] | None:

@@ -34,6 +34,7 @@ from proxy.core.model import (
     ToolResult,
 )
 from proxy.core.textrepair import read_document
+from proxy.core.twins import ambiguous
 
 _NO_BODY = JsonProblem("the body is empty, but must name a tool", 1, 1)
 
@@ -45,7 +46,7 @@ class DispatchAdapter:
 
     def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
         """The call in a body. A body that cannot be read, or names no tool, is a call of the tool ''."""
-        body = read_document(request.body, shape.text, shape.text_repairs) if request.body.strip() else _NO_BODY
+        body = _read(request.body, shape) if request.body.strip() else _NO_BODY
         if isinstance(body, JsonProblem):
             call_id = find_call_id(request, None, ABSENT, fresh_id)
             return ToolCall("", body, call_id, find_conversation(request, shape.ladder), request.body)
@@ -84,6 +85,16 @@ class DispatchAdapter:
     ) -> HttpReply:
         """A failure in the route's envelope."""
         return render(result, envelope, error_status, accept)
+
+
+def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
+    """A body that everybody reads alike where its call stands."""
+    body = read_document(text, shape.text, shape.text_repairs)
+    if isinstance(body, Document):
+        for pointer in (shape.tool_pointer or (), shape.arguments_pointer or ()):
+            if (problem := ambiguous(body.value, pointer)) is not None:
+                return problem
+    return body
 
 
 def _tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:

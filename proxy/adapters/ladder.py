@@ -26,8 +26,7 @@ Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 def trace_id(traceparent: str | None) -> str | None:
     """The trace id of a `traceparent` header, or None where it is missing or malformed."""
-    found = tracecontext.read(traceparent)
-    return found.trace_id if found is not None else None
+    return tracecontext.read_trace_id(traceparent)
 
 
 def _header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
@@ -46,7 +45,7 @@ def _trace(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
     return trace_id(request.header("traceparent"))
 
 
-def _address(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
+def _address(request: RawRequest, _name: str, _body: JsonValue) -> str:
     parts = (request.header("authorization") or "", request.header("user-agent") or "", request.peer)
     return "\n".join(parts)
 
@@ -67,11 +66,11 @@ def find_conversation(
     request: RawRequest, ladder: tuple[ConversationSource, ...], body: JsonValue = ABSENT
 ) -> Conversation:
     """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read."""
-    for source in (*ladder, _LAST_RESORT):
+    for source in ladder:
         found = _FINDERS[source.kind][1](request, source.name, body)
         if found:
             return named_conversation(source, found)
-    raise AssertionError("the last resort always finds something")
+    return named_conversation(_LAST_RESORT, _address(request, "", body))
 
 
 def named_conversation(source: ConversationSource, name: str) -> Conversation:

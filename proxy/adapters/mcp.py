@@ -175,9 +175,10 @@ def _with_arguments(text: bytes, arguments: bytes) -> bytes:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete."""
+    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. What had no id that can be
+    repeated is answered under null (JSON-RPC 2.0 section 5)."""
     told = {"resultType": "complete", **result} if asked.modern else result
-    return {"jsonrpc": "2.0", "id": asked.id, "result": told}
+    return {"jsonrpc": "2.0", "id": None if asked.id is ABSENT else asked.id, "result": told}
 
 
 def sent_back(

@@ -7,7 +7,6 @@ to refuse headers that say otherwise, and whoever changes it has to change them 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from proxy.core.model import ABSENT, Headers, JsonProblem, JsonValue, Pointer, R
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "mcp-param-"
+
+_REPEATING: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
 
 # Which member of `params` the header `Mcp-Name` repeats.
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -74,6 +75,16 @@ def disagreement(request: RawRequest, message: Message) -> str:
     for name, header, body in pairs:
         if header is not None and isinstance(body, str) and header != body:
             return f"Header mismatch: {name} does not match the body"
+    return _said_twice(request)
+
+
+def _said_twice(request: RawRequest) -> str:
+    """Which of these headers is there twice: whoever reads the other one would read something else."""
+    seen: set[str] = set()
+    for name, _ in request.headers:
+        if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
+            return f"Header mismatch: {name} is there twice"
+        seen.add(name)
     return ""
 
 
@@ -109,7 +120,7 @@ def decoded(header: str | None) -> str | None:
         return header
     try:
         return base64.b64decode(found[1], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no ASCII, no UTF-8
         return header
 
 

@@ -24,11 +24,14 @@ MAX_LIST: Final = 16 * 1024 * 1024
 MAX_PAGES: Final = 200
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
 _DESCRIPTION: Final = 2000
+# The longest time for which a server's word on its list counts, in milliseconds: a day.
+_LONGEST_TTL: Final = 86_400_000
 
 # What of a client's request does not belong to a request of ours.
 _DROPPED: Final = frozenset(
-    {METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "content-type", "last-event-id", "x-tool-call-id"}
-)
+    [METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "content-type", "idempotency-key", "last-event-id",
+     "range", "x-tool-call-id"]
+)  # fmt: skip
 _ACCEPT: Final = "application/json, text/event-stream"
 # `_meta` that a request must carry since 2026-07-28, and what says who asks; nothing else of the client's goes along.
 _META_PREFIX: Final = "io.modelcontextprotocol/"
@@ -43,15 +46,20 @@ class Page:
     ttl: float | None
 
 
-def asking(client: RawRequest, message: Message, cursor: str | None, request_id: str) -> RawRequest:
-    """The request for a page of the list, made out of a client's own. `request_id` is a text that no client uses."""
+def asking(
+    client: RawRequest, message: Message, cursor: str | None, request_id: str, key_header: str = ""
+) -> RawRequest:
+    """The request for a page of the list, made out of a client's own. `request_id` is a text that no client uses.
+    `key_header` bears the key of the client's call: whoever has seen it with this request would not run the call."""
     params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
     if message.modern:
         meta = {key: value for key, value in message.meta.items() if key.startswith(_META_PREFIX)}
         params["_meta"] = {VERSION_META: message.revision, **meta}
     body: dict[str, JsonValue] = {"jsonrpc": "2.0", "id": request_id, "method": LIST}
     kept = [
-        field for field in client.headers if field[0] not in _DROPPED and not field[0].startswith((PARAM_PREFIX, "if-"))
+        field
+        for field in client.headers
+        if field[0] not in _DROPPED and field[0] != key_header and not field[0].startswith((PARAM_PREFIX, "if-"))
     ]
     own = [("accept", _ACCEPT), ("content-type", "application/json")]
     if message.modern:
@@ -99,7 +107,7 @@ def read_page(answer: dict[str, JsonValue]) -> Page | None:
     return Page(
         tuple(tool for tool in listed if tool is not None),
         cursor if isinstance(cursor, str) else None,
-        ttl / 1000 if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None,
+        min(ttl, _LONGEST_TTL) / 1000 if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None,
     )
 
 

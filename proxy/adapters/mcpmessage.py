@@ -13,13 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.jsontext import LosslessFloat, TextLimits, parse
-from proxy.core.model import ABSENT, JsonProblem, JsonValue, RawRequest
+from proxy.core.model import ABSENT, JsonProblem, JsonValue, Pointer, RawRequest
+from proxy.core.twins import ambiguous
 
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
 VERSION_HEADER: Final = "mcp-protocol-version"
 VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
 SESSION_HEADER: Final = "mcp-session-id"
+
+# What makes a message the one it is, and what makes a call: names that must not have a second reading.
+_MESSAGE: Final[tuple[Pointer, ...]] = (("method",), ("id",), ("params",))
+_CALLED: Final[tuple[Pointer, ...]] = (("params", "name"), ("params", "arguments"))
 
 # The first revision without sessions (specification 2026-07-28, changelog). Revisions are dates, so they compare.
 _MODERN: Final = "2026-07-28"
@@ -78,8 +83,16 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | Batch | J
     if isinstance(value, JsonProblem):
         return value
     if isinstance(value, list):
-        return Batch(all(isinstance(item, dict) and item.get("method") != CALL for item in value))
-    return _message(value, request) if isinstance(value, dict) else JsonProblem("not a JSON-RPC message", 1, 1)
+        return Batch(all(isinstance(item, dict) and item.get("method") != CALL and not _twin(item) for item in value))
+    if not isinstance(value, dict):
+        return JsonProblem("not a JSON-RPC message", 1, 1)
+    return _twin(value) or _message(value, request)
+
+
+def _twin(value: dict[str, JsonValue]) -> JsonProblem | None:
+    """Why a server that reads names without their case may take a message for another one."""
+    places = _MESSAGE + _CALLED if value.get("method") == CALL else _MESSAGE
+    return next((found for place in places if (found := ambiguous(value, place)) is not None), None)
 
 
 def glimpse(request: RawRequest) -> Message | None:
@@ -111,5 +124,6 @@ def _id(value: dict[str, JsonValue]) -> JsonValue:
 def _revision(request: RawRequest, params: JsonValue) -> str:
     """The later one of those that header and `_meta` name; where they differ, a message is refused for it."""
     meta = params.get("_meta") if isinstance(params, dict) else None
-    said = (request.header(VERSION_HEADER), meta.get(VERSION_META) if isinstance(meta, dict) else None)
+    told = (value for name, value in request.headers if name == VERSION_HEADER)
+    said: tuple[JsonValue, ...] = (*told, meta.get(VERSION_META) if isinstance(meta, dict) else None)
     return max((one for one in said if isinstance(one, str) and _REVISION.fullmatch(one)), default="")

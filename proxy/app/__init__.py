@@ -3,11 +3,10 @@
 The only room that knows `aiohttp.web`. `serving.py` wires everything and is where a reader begins; `handler.py` tells
 one request; `listener.py`, `body.py`, `headers.py` and `replies.py` know HTTP; `lane.py` knows how a route's requests
 go out; `middleware.py` loads hooks; `reload.py` takes over a changed config; `admin.py` is the operator's port;
-`fleet.py` is several processes behind one port.
+`fleet.py` is several processes behind one port, loaded where there are several.
 """
 
-from proxy.app.fleet import Fleet
 from proxy.app.middleware import check_hooks
 from proxy.app.serving import Serving
 
-__all__ = ["Fleet", "Serving", "check_hooks"]
+__all__ = ["Serving", "check_hooks"]

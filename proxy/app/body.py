@@ -7,6 +7,7 @@ right (RFC 9110 section 10.1.1), so that a client with a large body hears of its
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,8 @@ from proxy.core.codes import ErrorCode
 from proxy.core.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import RawRequest
 
+# RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.
+_OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9a-z]+\+json")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -48,15 +51,15 @@ async def read_body(request: web.BaseRequest, limit: int, timeout: float) -> Bod
     announced = request.headers.get("Content-Length")
     if not has_body(request):
         return Body(b"")
-    unfit = _unfit(request, limit, int(announced) if announced is not None else 0)
+    coding = _coding(request)
+    unfit = _unfit(request, coding, limit, int(announced) if announced is not None else 0)
     if unfit is not None:
         return unfit
     await send_continue(request)
     data = await read_whole(request, limit, timeout)
     if isinstance(data, Unread):
         return data
-    coding = request.headers.get("Content-Encoding", "")
-    return _decoded(data, coding, limit) if is_coded(coding) else Body(data)
+    return _decoded(data, coding, limit) if coding and is_coded(coding) else Body(data)
 
 
 async def read_whole(request: web.BaseRequest, limit: int, timeout: float) -> bytes | Unread:  # noqa: ASYNC109 - as above
@@ -127,27 +130,34 @@ def has_body(request: web.BaseRequest) -> bool:
     return request.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in request.headers
 
 
-def _unfit(request: web.BaseRequest, limit: int, announced: int) -> Unread | None:
+def _unfit(request: web.BaseRequest, coding: str, limit: int, announced: int) -> Unread | None:
     """What the head alone says against the body."""
     media_type = request.headers.get("Content-Type", "")
     if not is_json(media_type):
         sent = f"not as {media_type.partition(';')[0].strip()[:60]!r}" if media_type else "and say so"
         return Unread(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as JSON in UTF-8, {sent}.")
-    coding = request.headers.get("Content-Encoding", "")
-    if not is_known(coding):
+    if coding and not is_known(coding):
         return Unread(codes.UNSUPPORTED_MEDIA_TYPE, "The body's content coding is not known: send it plain or as gzip.")
     return _too_large(limit) if announced > limit else None
 
 
+def _coding(request: web.BaseRequest) -> str:
+    """The content coding; of several lines all, which is a coding that nobody knows (RFC 9110 section 5.3)."""
+    return ", ".join(request.headers.getall("Content-Encoding", ()))
+
+
 def is_json(content_type: str) -> bool:
-    """Whether a Content-Type is JSON in UTF-8: `application/json` or `*/*+json`, charset utf-8 or none."""
+    """Whether a Content-Type is JSON in UTF-8: `application/json` or `*/*+json`, charset utf-8 or none.
+
+    A charset counts however it is spelt (`charset = utf-7`, `charset*=`): some readers are as lenient.
+    """
     if content_type == "application/json":
         return True
     media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    if media_type != "application/json" and not (media_type.endswith("+json") and "/" in media_type):
+    if media_type != "application/json" and not _OTHER_JSON.fullmatch(media_type):
         return False
-    pairs = (item.partition("=") for item in parameters)
-    return all(value.strip('"') in ("utf-8", "utf8") for name, _, value in pairs if name == "charset")
+    pairs = [(name.strip(), value.strip(' \t"')) for name, _, value in (item.partition("=") for item in parameters)]
+    return all(value in ("utf-8", "utf8") for name, value in pairs if name.startswith("charset"))
 
 
 async def _read(request: web.BaseRequest, limit: int) -> bytes | None:

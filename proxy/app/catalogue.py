@@ -56,6 +56,6 @@ class Catalogues:
         self._made.move_to_end(listing.digest)
         return found
 
-    def latest(self) -> Mapping[str, ToolPolicy]:
-        """The tools of the list that was last used; none where nothing was learned."""
-        return next(reversed(self._made.values())).tools if self._made else {}
+    def latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+        """The tools of the list that was last used; those that the config alone knows where nothing was learned."""
+        return next(reversed(self._made.values())).tools if self._made else rules.whole()

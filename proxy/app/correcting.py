@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from proxy.core.correction import CorrectionSettings, DebugStore
 from proxy.core.model import UpstreamFault, UpstreamReply
-from proxy.correction import DebugLog, Endpoint, ModelCorrector, Trajectories
 from proxy.interfaces import Services, Upstream, UpstreamRequest
 from proxy.telemetry.logs import Log
 from proxy.upstream import ReplyBroken
 from proxy.upstream.stream import close_body
 
+if TYPE_CHECKING:
+    from proxy.correction import DebugLog, Trajectories
+
 
 class Corrections:
-    """Makes correctors, one for each config that is served."""
+    """Makes correctors, one for each config that is served. Their room is loaded for the first that has them."""
 
     def __init__(self, services: Services, log: Log) -> None:
         self._log = log
-        self._trajectories = Trajectories(services.clock.now)
+        self._now = services.clock.now
+        self._trajectories: Trajectories | None = None
         self._debug: tuple[DebugStore, DebugLog] | None = None
 
     def added(self, settings: CorrectionSettings | None, services: Services) -> Services:
         """The services with a corrector, where the config has one."""
         if settings is None:
             return services
+        from proxy.correction import Endpoint, ModelCorrector, Trajectories
+
+        if self._trajectories is None:
+            self._trajectories = Trajectories(self._now)
         way = partial(exchange, services.upstreams[settings.upstream])
         corrector = ModelCorrector(
             settings, Endpoint(settings, way), self._trajectories, services, self._store(settings), self._log.defect
@@ -35,6 +43,8 @@ class Corrections:
     def _store(self, settings: CorrectionSettings) -> DebugLog | None:
         if settings.debug is None:
             return None
+        from proxy.correction import DebugLog
+
         if self._debug is None or self._debug[0] != settings.debug:
             self._debug = settings.debug, DebugLog(settings.debug, self._unwritten)
         return self._debug[1]

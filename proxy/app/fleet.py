@@ -167,9 +167,10 @@ class Fleet:
         if admin is None:
             return
         desk = Admin(fleet_pages(self), admin.listen.host, reveal(admin.token))
-        self._ports.append(await open_port(Listener(desk.handle, _refuse_head), admin.listen))
+        self._ports.append(await open_port(Listener(desk.handle, _refuse_head), admin.listen, key="admin.listen"))
         if admin.probes is not None:
-            self._ports.append(await open_port(Listener(desk.probe, _refuse_head), admin.probes))
+            probes = Listener(desk.probe, _refuse_head)
+            self._ports.append(await open_port(probes, admin.probes, key="admin.probes"))
 
     async def _worker(self) -> Worker:
         """Starts a process and waits until it serves. Raises OSError where it does not."""

@@ -14,14 +14,19 @@ from typing import Final
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # RFC 7239 section 4: elements parted by commas, pairs parted by semicolons, each value a token or quoted.
 # Read pair by pair, so that what stands in quotes is never taken for a pair of its own.
-_PAIR: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)=(\"(?:[^\"\\]|\\.)*\"|[^\",; \t]*)")
+_PAIR: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]++)=(\"(?:[^\"\\]|\\.)*+\"|[^\",; \t]*+)")
+_FIELD: Final = re.compile(rf"(?:{_PAIR.pattern}|[,; \t])*+")
 # RFC 7239 section 6: an address with or without a port; IPv6 in brackets.
 _NODE: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+)(?::[0-9]+)?")
 
 
 def addresses(fields: Iterable[str]) -> list[str]:
-    """The addresses that `Forwarded` fields name, in their order; '' for an `unknown` or a name made up by a hop."""
-    found = [pair[2].strip('"') for field in fields for pair in _PAIR.finditer(field) if pair[1].lower() == "for"]
+    """The addresses that `Forwarded` fields name, in their order; '' for an `unknown`, a name made up by a hop, and a
+    field that cannot be read to its end: a quote left open in it would hide what a hop has put behind."""
+    found: list[str] = []
+    for field in fields:
+        whole = _FIELD.fullmatch(field) is not None
+        found += [pair[2].strip('"') for pair in _PAIR.finditer(field) if pair[1].lower() == "for"] if whole else [""]
     return [(node[1] or node[2]) if (node := _NODE.fullmatch(text)) else "" for text in found]
 
 

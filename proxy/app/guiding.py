@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from proxy.adapters.base import ConversationSource
 from proxy.adapters.ladder import named_conversation
 from proxy.app.question import Page, Question, unfit
-from proxy.config.mistakes import did_you_mean
+from proxy.config.mistakes import remark
 from proxy.core import caps, contract
 from proxy.core.model import Conversation, Document, ToolCall
 from proxy.core.policy import ToolPolicy
@@ -43,10 +43,10 @@ async def guide(serving: Serving, asked: Question) -> Page:
     """The guidance of all tools, or of those that `tool` names."""
     query = parse_qs(asked.query)
     snapshot, settings = serving.handler.snapshot, serving.config.guidance
-    known = _served(snapshot)
+    known = await asyncio.to_thread(_served, snapshot)  # learned tools may have to be compiled first
     for name in query.get("tool", ()):
         if name not in known:
-            return unfit(f"no tool {name[:128]!r} is served here {did_you_mean(name, known)}".rstrip(), 404)
+            return unfit(f"no tool {name[:128]!r} is served here{remark(name, known)}", 404)
     wanted = {name: known[name] for name in query.get("tool", known)}
     rung = query.get("rung", [""])[0]
     if rung not in ("", *_NAMED):
@@ -64,9 +64,10 @@ async def guide(serving: Serving, asked: Question) -> Page:
 def _served(snapshot: Snapshot) -> dict[str, _Served]:
     found: dict[str, _Served] = {}
     for route in snapshot.table.routes:
-        tools = route.tools if route.learn is None else snapshot.ways[route.name].catalogues.latest()
+        tools = route.tools if route.learn is None else snapshot.ways[route.name].catalogues.latest(route.learn)
         for name in tools:
-            found.setdefault(name, _Served(tools[name], route.shape.ladder))
+            if (policy := tools.get(name)) is not None:  # a listed schema may be of no use
+                found.setdefault(name, _Served(policy, route.shape.ladder))
     return found
 
 

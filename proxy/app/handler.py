@@ -31,12 +31,21 @@ from proxy.app.body import (
 from proxy.app.headers import Hop, lower_case
 from proxy.app.lane import RequestLane, Way
 from proxy.app.mcp import Mcp, Turn
-from proxy.app.replies import CORS, Delivery, deliver, faulty, ours, refusal, refused, refused_on
+from proxy.app.replies import CORS, cors_fields, cut_short, deliver, faulty, ours, refusal, refused, refused_on
 from proxy.app.tunnel import NOT_AGREED, UPGRADE, agreed, asks_for_websocket
 from proxy.app.tunnel import run as run_tunnel
 from proxy.core import codes
 from proxy.core.codes import ErrorCode
-from proxy.core.model import Failure, HttpReply, Passthrough, RawRequest, ToolResult, UpstreamFault, UpstreamReply
+from proxy.core.model import (
+    Delivered,
+    Failure,
+    HttpReply,
+    Passthrough,
+    RawRequest,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
 from proxy.interfaces import CallRecord, Episode, Observer, Services, Trace, Upstream, UpstreamRequest
 from proxy.pipeline import run_call
 from proxy.routing import Match, NotAllowed, RouteTable
@@ -120,20 +129,20 @@ class Handler:
                 record.outcome = "client_gone"
                 raise
             task.uncancel()
-            response = refused(codes.RESTARTING, "", record, request.headers.get("Accept", ""))
+            response = cut_short(codes.RESTARTING, record, request.headers.get("Accept", ""))
         except Exception as error:
             self._report_error(record.request_id, error)
             if request.writer.output_size:  # half an answer is out: the end must not look clean
                 raise ConnectionError("the answer broke off") from error
-            response = refused(codes.INTERNAL_ERROR, "", record, request.headers.get("Accept", ""))
+            response = cut_short(codes.INTERNAL_ERROR, record, request.headers.get("Accept", ""))
         finally:
             if task is not None:
                 self._tasks.discard(task)
             self._finish(record)
         if self.draining and not response.prepared:
             response.force_close()
-        if CORS in request and not response.prepared:
-            response.headers.extend(request[CORS])
+        if (cors := cors_fields(request)) and not response.prepared:
+            response.headers.extend(cors)
         return response
 
     def refuse_head(self, code: ErrorCode, message: str, status: int | None = None) -> web.Response:
@@ -162,7 +171,7 @@ class Handler:
 
     def _record(self, request: web.BaseRequest) -> CallRecord:
         given = request.headers.get("X-Request-ID", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else self._fresh_id()
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else self._fresh_id()
         record = CallRecord(request_id, "", request.method, started=self._clock.now())
         self._place(record, request.headers.get("traceparent"), request.headers.get("tracestate"))
         return record
@@ -177,7 +186,9 @@ class Handler:
 
     def _finish(self, record: CallRecord) -> None:
         record.ended = self._clock.now()
-        others = record.upstream_seconds + sum(record.stages.get(stage, 0.0) for stage in _WAITED_FOR)
+        others = record.upstream_seconds
+        for stage in _WAITED_FOR:
+            others += record.stages.get(stage, 0.0)
         record.stages["total"] = record.ended - record.started - others
         if record.settling is None:
             self._tell(record)
@@ -210,7 +221,7 @@ class Handler:
             if response is not None:
                 return response
         if match is None:
-            return refused(codes.ROUTE_NOT_FOUND, f"No route has the path {path[:200]!r}.", record, accept)
+            return refused(codes.ROUTE_NOT_FOUND, _pathless(snapshot, request.method, path), record, accept)
         if isinstance(match, NotAllowed):
             allow = ", ".join(match.methods)
             response = refused(codes.METHOD_NOT_ALLOWED, f"This route takes {allow}.", record, accept)
@@ -273,7 +284,7 @@ class Handler:
         if isinstance(outcome, ToolResult):
             response: web.StreamResponse = refused_on(way, lane.raw, outcome, record)
         else:
-            response = await deliver(Delivery.of(outcome), request, record, self.draining)
+            response = await deliver(outcome, request, record, self.draining)
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response
 
@@ -306,7 +317,7 @@ class Handler:
         if reply.status == 101:
             response = await run_tunnel(request, reply, record)
         else:
-            response = await deliver(Delivery(reply), request, record, self.draining)
+            response = await deliver(Delivered(reply), request, record, self.draining)
         record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
 
@@ -325,6 +336,13 @@ def _path_and_query(target: str) -> tuple[str, str]:
         target = _ABSOLUTE.sub("", target, count=1)
     path, _, query = target.partition("?")
     return path, query
+
+
+def _pathless(snapshot: Snapshot, method: str, path: str) -> str:
+    """What is said of a path that no route has. The path itself would be taken for a file's, and shortened."""
+    if path.endswith("/") and snapshot.table.match(method, path.rstrip("/")) is not None:
+        return "No route has this path: it ends in '/', and the route does not."
+    return ""
 
 
 def _preflight(

@@ -44,6 +44,15 @@ _OWN_REQUEST: Final = frozenset(
         "x-forwarded-host",
     }
 )
+# All that hops say of the client: three of these we write ourselves, and the others go on if a trusted hop sent them.
+_SAID_OF_THE_CLIENT: Final = "x-forwarded-"
+
+# By these some frameworks and gateways take a request for another one than its first line says: with another method, or
+# at another path. What was judged must not turn into that, so they end here wherever calls are judged.
+ANOTHER_REQUEST: Final = frozenset(
+    {"x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"}
+)
+
 _OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-corrections", "tool-repairs", "tool-warnings"})
 
 # What nearly every answer says in `Connection`; it names no field.
@@ -127,7 +136,7 @@ class Hop:
 
     def is_loop(self, headers: Headers) -> bool:
         """Whether this request has passed this very process before."""
-        return any(name == "via" and self.pseudonym in value for name, value in headers)
+        return self.pseudonym in "\n".join(_all(headers, "via"))
 
     def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
         """`Via`, the `X-Forwarded-*` fields and, where a trusted hop uses it, `Forwarded` for the upstream."""
@@ -137,7 +146,11 @@ class Hop:
             via = ", ".join((*_all(headers, "via"), via))
         host = said.get("host", "")
         chain, proto, asked, forwarded = peer, scheme, host, ""
+        others: Headers = ()
         if self.trusts(peer):
+            others = tuple(
+                field for field in headers if field[0].startswith(_SAID_OF_THE_CLIENT) and field[0] not in _OWN_REQUEST
+            )
             chain = ", ".join(filter(None, (*_all(headers, "x-forwarded-for"), peer)))
             proto, asked = said.get("x-forwarded-proto", scheme), said.get("x-forwarded-host", host)
             if told := _all(headers, "forwarded"):
@@ -149,7 +162,7 @@ class Hop:
             ("x-forwarded-host", asked),
             ("forwarded", forwarded),
         )
-        return tuple([field for field in fields if field[1]])  # a unix socket has no address, HTTP/1.0 no Host
+        return (*[field for field in fields if field[1]], *others)  # a unix socket has no address, HTTP/1.0 no Host
 
 
 def _all(headers: Headers, name: str) -> list[str]:
@@ -158,14 +171,16 @@ def _all(headers: Headers, name: str) -> list[str]:
 
 
 def request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
-    """A client's headers as they go on to the upstream: without `dropped` and what `Connection` names, with `own`.
+    """A client's headers as they go on to the upstream: without `dropped`, `X-Forwarded-*` and what `Connection` names,
+    with `own`, in which those stand that are believed.
 
     Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such a spelling is dropped too.
     """
     names = [name for name, _ in headers]
     if "connection" in names:
         dropped = dropped | nominated(headers)
-    kept = [field for field in headers if field[0] not in dropped]
-    if any("_" in name for name in names):
-        kept = [field for field in kept if field[0].replace("_", "-") not in dropped]
+    kept = [field for field in headers if field[0] not in dropped and not field[0].startswith(_SAID_OF_THE_CLIENT)]
+    if "_" in "".join(names):
+        plain = [(field, field[0].replace("_", "-")) for field in kept]
+        kept = [field for field, name in plain if name not in dropped and not name.startswith(_SAID_OF_THE_CLIENT)]
     return (*kept, *own)

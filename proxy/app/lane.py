@@ -14,7 +14,7 @@ from proxy.adapters import ADAPTERS
 from proxy.adapters.base import Adapter
 from proxy.adapters.ladder import find_text
 from proxy.app.catalogue import Catalogues
-from proxy.app.headers import Changes, request_headers
+from proxy.app.headers import ANOTHER_REQUEST, Changes, request_headers
 from proxy.core.model import CheckedCall, Headers, RawRequest
 from proxy.core.policy import Mode, ToolPolicy
 from proxy.interfaces import UpstreamRequest
@@ -41,6 +41,8 @@ class Way:
         dropped = Changes(route.headers_set, route.headers_remove).dropped
         if route.auth is not None and not route.auth.forward:
             dropped |= {"authorization"}  # it was meant for us
+        if route.kind != "passthrough":
+            dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
         return cls(route, ADAPTERS[route.adapter], dropped, alone)
 

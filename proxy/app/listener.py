@@ -210,6 +210,11 @@ class Connection(RequestHandler):
         if self._unheard is None:
             self._unheard = self._loop.call_later(_LOOK, self._is_client_there)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp says so twice for every body, and lets its parser run for it; here only where something is held."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
+
     def _resume_transport_reading(self) -> None:
         self._hear()
         super()._resume_transport_reading()

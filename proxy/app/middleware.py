@@ -1,17 +1,28 @@
-"""The hooks of a config, loaded and in a chain. What cannot be loaded is a mistake of the config, with its line."""
+"""The hooks of a config, loaded and in a chain. What cannot be loaded is a mistake of the config, with its line.
+
+The room of hooks is loaded for a config that has some.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import HookEntry
-from proxy.hooks import HookChain, HookMistake, find_hook, load_hook
 from proxy.interfaces import Clock
 from proxy.telemetry.logs import Log
+
+if TYPE_CHECKING:
+    from proxy.hooks import HookChain, HookMistake
 
 
 def hooks_of(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
     """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
+    if not loaded.config.hooks:
+        return None
+    from proxy.hooks import HookChain, HookMistake, load_hook
+
     made, mistakes = [], []
     for entry in loaded.config.hooks:
         hook = load_hook(entry.use, entry.settings, entry.timeout, strict=entry.on_failure == "refuse")
@@ -21,11 +32,15 @@ def hooks_of(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
             made.append(hook)
     if mistakes:
         raise ConfigError(mistakes)
-    return HookChain(made, log.hook_failed, clock.now) if made else None
+    return HookChain(made, log.hook_failed, clock.now)
 
 
 def check_hooks(loaded: Loaded) -> list[Mistake]:
     """What is wrong with a config's hooks, as far as that can be told without making any."""
+    if not loaded.config.hooks:
+        return []
+    from proxy.hooks import HookMistake, find_hook
+
     found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
     return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookMistake)]
 

@@ -84,7 +84,7 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
     """The schemas of a tool by id: routes may give one tool different ones."""
     found: dict[str, JsonValue] = {}
     for route in config.routes:
-        served = route.tools.get(tool)
+        served = route.tools.get(tool) or (route.mcp.tools.get(tool) if route.mcp is not None else None)
         if served is None or served.schema is None:
             continue
         shown = found.setdefault(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import ssl
@@ -20,6 +21,17 @@ from proxy.config.model import Address
 
 # Connections the kernel keeps until we take them: a burst's worth.
 _BACKLOG: Final = 1024
+# Why a port could not be opened, and what to do, where the system's own words leave that open.
+_REMEDIES: Final = {
+    errno.EADDRINUSE: "another process listens there  (end it, or choose another address)",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EACCES: "this process may not  (ports below 1024 need the right to; a unix socket a folder it can write to)",
+    errno.ENOENT: "its folder does not exist",
+}
+
+
+class ListenError(OSError):
+    """An address that nothing can be served at; the text says which key of the config it is, and why."""
 
 
 @dataclass(slots=True)
@@ -62,15 +74,26 @@ async def open_port(
     listener: Listener,
     address: Address,
     *,
+    key: str,
     shared: bool = False,
     tls: ssl.SSLContext | None = None,
     mode: int | None = None,
 ) -> Port:
     """Listens at an address; port 0 takes any free one. `shared`: other processes listen there too (SO_REUSEPORT).
-    `mode`: the permissions of a unix socket, None for what the umask leaves.
+    `mode`: the permissions of a unix socket, None for what the umask leaves. `key`: where the config says the address.
 
-    Raises OSError.
+    Raises ListenError.
     """
+    try:
+        return await _opened(listener, address, shared=shared, tls=tls, mode=mode)
+    except OSError as error:
+        why = _REMEDIES.get(error.errno or 0) or error.strerror or str(error)
+        raise ListenError(f"`{key}` {address}: {why}") from error
+
+
+async def _opened(
+    listener: Listener, address: Address, *, shared: bool, tls: ssl.SSLContext | None, mode: int | None
+) -> Port:
     loop = asyncio.get_running_loop()
     if address.unix:
         with _permitting(mode):

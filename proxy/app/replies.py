@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
@@ -24,16 +24,16 @@ from proxy.core.model import (
     Conversation,
     Delivered,
     Document,
+    Executed,
     Failure,
+    Headers,
     HttpReply,
     RawRequest,
-    Repair,
     Rung,
     ToolCall,
     ToolResult,
     UpstreamFault,
     UpstreamReply,
-    Violation,
 )
 from proxy.interfaces import CallRecord
 from proxy.upstream import ReplyBroken
@@ -43,6 +43,12 @@ NAME: Final = "toolcall-proxy"
 _SERVER: Final = ("Server", NAME)
 # Where a request keeps the CORS fields of its answer.
 CORS: Final = web.RequestKey("cors", tuple)
+
+
+def cors_fields(request: web.BaseRequest) -> Headers:
+    """The CORS fields of a request's answer. Nearly all have none, and asking for a missing key costs an exception."""
+    fields: Headers = request.get(CORS, ()) if len(request) else ()
+    return fields
 
 
 def ours(reply: HttpReply, record: CallRecord, extra: tuple[tuple[str, str], ...] = ()) -> web.Response:
@@ -80,6 +86,15 @@ def refused(
     return ours(render(refusal(code, message, record, status), "auto", "category", accept), record)
 
 
+def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> web.Response:
+    """The answer to a request that this process could not bring to its end. Where it was on its way to the upstream,
+    its tool may have run, and nobody should call it twice without knowing."""
+    result = refusal(code, "", record)
+    if record.upstream:
+        result = replace(result, failure=replace(result.failure, details={"executed": str(Executed.UNKNOWN)}))
+    return ours(render(result, "auto", "category", accept), record)
+
+
 def refused_on(way: Way, raw: RawRequest, result: ToolResult, record: CallRecord) -> web.Response:
     """A failure in the format of its route."""
     accept = raw.header("accept") or ""
@@ -94,35 +109,21 @@ def faulty(way: Way, raw: RawRequest, fault: UpstreamFault, record: CallRecord) 
     return refused_on(way, raw, result, record)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """The tool's answer together with what was done to the call."""
-
-    reply: UpstreamReply
-    repairs: tuple[Repair, ...] = ()
-    warnings: tuple[Violation, ...] = ()
-    corrections: tuple[Repair, ...] = ()
-
-    @classmethod
-    def of(cls, delivered: Delivered) -> Delivery:
-        """The delivery of a call."""
-        return cls(delivered.reply, delivered.repairs, delivered.warnings, delivered.corrections)
-
-
 async def deliver(
-    delivery: Delivery, request: web.BaseRequest, record: CallRecord, closing: bool
+    delivered: Delivered, request: web.BaseRequest, record: CallRecord, closing: bool
 ) -> web.StreamResponse:
     """The tool's answer as it goes to the client; a stream is written here to its end. `closing`: the connection ends
     with this answer."""
-    reply = delivery.reply
+    reply = delivered.reply
     record.status = reply.status
     headers = reply_headers(reply.headers)
-    if delivery.repairs or delivery.corrections or delivery.warnings:
-        headers += repair_headers(delivery.repairs)
-        headers += correction_headers(delivery.corrections)
-        headers += warning_headers(delivery.warnings)
+    if delivered.repairs or delivered.corrections or delivered.warnings:
+        headers += repair_headers(delivered.repairs)
+        headers += correction_headers(delivered.corrections)
+        headers += warning_headers(delivered.warnings)
     headers.append(("X-Request-ID", record.request_id))
-    if CORS in request:  # what the upstream says of pages is its own view, without our routes
+    cors = cors_fields(request)
+    if cors:  # what the upstream says of pages is its own view, without our routes
         headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
     if not any(name.lower() == "server" for name, _ in headers):
         headers.append(_SERVER)
@@ -132,7 +133,7 @@ async def deliver(
         record.response_bytes = len(reply.body)
         body = reply.body if request.method != "HEAD" else None
         return web.Response(status=reply.status, headers=headers, body=body)
-    response = web.StreamResponse(status=reply.status, headers=[*headers, *request.get(CORS, ())])
+    response = web.StreamResponse(status=reply.status, headers=[*headers, *cors])
     if closing:
         response.force_close()
     await _stream(response, reply, reply.body, request, record)

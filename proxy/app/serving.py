@@ -203,13 +203,16 @@ class Serving:
         inbound = self.config.listen
         listener = Listener(handler.handle, handler.refuse_head, patience_of(inbound))
         tls = server_context(inbound.tls) if inbound.tls is not None else None
-        self._ports.append(await open_port(listener, listen, shared=shared, tls=tls, mode=inbound.mode))
+        self._ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))
         if admin is None:
             return
         operator = Admin(pages_of(self), admin.listen.host, reveal(admin.token))
-        self._ports.append(await open_port(Listener(operator.handle, handler.refuse_head), admin.listen))
+        self._ports.append(
+            await open_port(Listener(operator.handle, handler.refuse_head), admin.listen, key="admin.listen")
+        )
         if admin.probes is not None:
-            self._ports.append(await open_port(Listener(operator.probe, handler.refuse_head), admin.probes))
+            probes = Listener(operator.probe, handler.refuse_head)
+            self._ports.append(await open_port(probes, admin.probes, key="admin.probes"))
 
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""

@@ -97,7 +97,7 @@ async def judged(way: Way, request: RawRequest, services: Services) -> JsonValue
     record = CallRecord(_NAME, way.route.name)
     tools: Mapping[str, ToolPolicy] = way.route.tools
     if way.route.learn is not None:
-        tools = way.catalogues.latest()
+        tools = way.catalogues.latest(way.route.learn)
     alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
     outcome = await run_call(call, _Nowhere(_Enforced(tools)), alone, record)
     policy = tools.get(record.tool)

@@ -1,4 +1,5 @@
 """Writes the code of every check before a call needs it, so that the first call of a tool is as quick as the second.
+What reads the complaints of tools is made ready first, in the same thread.
 
 Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
 here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A call
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
+from proxy.core.complaints import prepare
 from proxy.core.policy import ToolPolicy
 from proxy.routing import RouteTable
 
@@ -41,8 +44,8 @@ class Warming:
 
     async def _warm(self, table: RouteTable) -> None:
         try:
-            for policy in _policies(table):
-                await asyncio.to_thread(policy.prepare)
+            for prepare_one in chain((prepare,), (policy.prepare for policy in _policies(table))):
+                await asyncio.to_thread(prepare_one)
                 await asyncio.sleep(PAUSE)
         except Exception as error:  # noqa: BLE001 - a defect of the writer, which the tool's first call meets as well
             self._report_error("warming up", error)

@@ -19,6 +19,10 @@ EXIT_DRIFT = 1
 EXIT_MISTAKES = 2
 
 _EPILOG = """\
+examples:
+  toolcall-proxy check config.yaml
+  toolcall-proxy check guarded/config.yaml --live
+
 Each mistake is printed as  file:line:col  section  message  (what to write instead)  so that editors and CI systems can
 jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
 and the modules of hooks are imported.
@@ -39,7 +43,9 @@ def register(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("config", metavar="CONFIG", help="the config file, such as config.yaml")
+    config = parser.add_mutually_exclusive_group(required=True)
+    config.add_argument("path", nargs="?", metavar="CONFIG", help="the config file, such as config.yaml")
+    config.add_argument("-c", "--config", metavar="FILE", help="the same, by name")
     parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
     parser.add_argument(
         "--live", action="store_true", help="compare what was imported with its sources as they are now"
@@ -55,23 +61,24 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks `args.config`. Mistakes go to stderr, the summary to stdout; gives the exit code."""
+    """Checks the config that `args` names. Mistakes go to stderr, the summary to stdout; gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
+    path = args.path or args.config
     try:
-        loaded = load(args.config, os.environ)
+        loaded = load(path, os.environ)
         if loaded.config.hooks and (mistakes := _hooks(loaded)):
             raise ConfigError(mistakes)
     except ConfigError as error:
         for mistake in error.mistakes:
             print(mistake, file=sys.stderr)
         count = len(error.mistakes)
-        print(f"{args.config}: {count} mistake{'s' * (count != 1)}; nothing would be served", file=sys.stderr)
+        print(f"{path}: {count} mistake{'s' * (count != 1)}; nothing would be served", file=sys.stderr)
         return EXIT_MISTAKES
     if not args.quiet:
-        print("\n".join(summary(loaded, args.config)))
-    return _live(Path(args.config).parent, args) if args.live else 0
+        print("\n".join(summary(loaded, path)))
+    return _live(Path(path).parent, args) if args.live else 0
 
 
 def _live(folder: Path, args: argparse.Namespace) -> int:

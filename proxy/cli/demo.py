@@ -123,7 +123,7 @@ def _tools() -> SampleServer:
         return SampleServer(DEFAULT_PORT)
     except OSError:
         server = SampleServer(0)
-        _say_taken(DEFAULT_PORT, "sample tools", server.server_port)
+        _say_taken(DEFAULT_PORT, "sample tools listen", server.server_port)
         return server
 
 
@@ -145,9 +145,9 @@ async def _serve(loaded: Loaded, tools_url: str) -> None:
 def _on_free_ports(loaded: Loaded) -> Loaded:
     """The config with each taken port replaced by a free one."""
     config = loaded.config
-    config = replace(config, listen=_free(config.listen, "proxy"))
+    config = replace(config, listen=_free(config.listen, "proxy listens"))
     if config.admin is not None:
-        config = replace(config, admin=replace(config.admin, listen=_free(config.admin.listen, "admin port")))
+        config = replace(config, admin=replace(config.admin, listen=_free(config.admin.listen, "admin port is")))
     return replace(loaded, config=config)
 
 
@@ -169,7 +169,7 @@ def _free(address: A, who: str) -> A:
 
 
 def _say_taken(port: int, who: str, instead: int) -> None:
-    print(f"port {port} is taken: the {who} listens on {instead} instead", flush=True)
+    print(f"port {port} is taken: the {who} on {instead} instead", flush=True)
 
 
 def _welcome(url: str, admin_url: str | None, tools_url: str) -> str:

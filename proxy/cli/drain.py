@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = "its operator's port (default 127.0.0.1:9090), or unix:/PATH"
-    verb.add_argument("--admin", metavar="HOST:PORT", default="127.0.0.1:9090", help=where)
+    verb.add_argument("--admin", metavar="HOST:PORT", type=_address, default="127.0.0.1:9090", help=where)
     verb.add_argument("--seconds", metavar="N", type=float, help="drain this long instead of what the config says")
     verb.add_argument("--timeout", metavar="N", type=float, default=600.0, help="stop waiting after N seconds")
     verb.add_argument("--token-file", metavar="FILE", help="a file that holds the operator's token")
@@ -68,11 +68,23 @@ def run(args: argparse.Namespace) -> int:
                 return EXIT_NOT_DRAINED
             time.sleep(_LOOK_EVERY)
             state = desk.ask("GET")
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except OSError as error:
+        told = f"{error.strerror or error}  (is the proxy running, and is this its operator's port, `admin.listen`?)"
+        print(f"drain: {args.admin}: {told}", file=sys.stderr)
+        return EXIT_NOT_DRAINED
+    except (http.client.HTTPException, ValueError) as error:
         print(f"drain: {args.admin}: {error}", file=sys.stderr)
         return EXIT_NOT_DRAINED
     print("drained")
     return 0
+
+
+def _address(text: str) -> str:
+    """An address as it can be asked. Raises ArgumentTypeError for anything else."""
+    host, colon, port = text.removeprefix("http://").rpartition(":")
+    if not text.startswith("unix:") and not (colon and port.isdecimal() and int(port) <= 65535 and "/" not in host):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9090, or unix:/PATH")
+    return text
 
 
 class _Desk:
@@ -89,12 +101,22 @@ class _Desk:
             text = None if body is None else json.dumps(body)
             connection.request(method, "/-/drain", text, self._headers)
             answer = connection.getresponse()
-            told = json.loads(answer.read())
+            state = _mapping(answer.read())
         finally:
             connection.close()
-        if answer.status != 200:
-            raise ValueError(told.get("error", f"status {answer.status}"))
-        return dict(told)
+        if answer.status == 200 and "drained" in state:
+            return state
+        why = state.get("error")
+        raise ValueError(why if isinstance(why, str) else "no operator's port  (it is where `admin.listen` says)")
+
+
+def _mapping(text: bytes) -> dict[str, Any]:
+    """The JSON object that a text holds; of anything else an empty one."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _connection(address: str) -> http.client.HTTPConnection:

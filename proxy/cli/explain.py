@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Explains `args.tool` on `args.route` of `args.config` and gives the exit code."""
     from proxy.cli.validate import judging_route
     from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError, did_you_mean
+    from proxy.config.mistakes import ConfigError, remark
     from proxy.routing import build_routes
 
     try:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     route, params = found
     wanted = args.tool or params.get(route.shape.tool_param or "")
     if wanted is not None and wanted not in route.tools:
-        told = f"no tool {wanted!r} on route {route.name!r} {did_you_mean(wanted, list(route.tools))}".rstrip()
+        told = f"no tool {wanted!r} on route {route.name!r}{remark(wanted, route.tools)}"
         print(f"explain: {told}\ntools: {', '.join(route.tools)}", file=sys.stderr)
         return 2
     for name in [wanted] if wanted is not None else route.tools:

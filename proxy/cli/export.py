@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import Final
 
@@ -37,22 +36,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Exports `args.tool` (default: every tool) of `args.config` and gives the exit code."""
-    from proxy.cli.catalogue import tools_of
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
+    from proxy.cli.catalogue import known_tools
     from proxy.core.export import export
     from proxy.core.jsontext import dumps
 
-    try:
-        config = load(args.config, os.environ).config
-    except ConfigError as error:
-        print(error, file=sys.stderr)
+    found = known_tools("export", args.config, args.tool)
+    if found is None:
         return 2
-    found = tools_of(config, args.tool)
-    if isinstance(found, str):
-        print(f"export: {found}", file=sys.stderr)
-        return 2
-    exported = export({name: policy for name, (_, policy) in found.items()}, args.format)
+    exported = export(found[1], args.format)
     print("[\n" + ",\n".join(dumps(tool).decode() for tool in exported.tools) + "\n]")  # a tool per line, numbers exact
     for loss in exported.losses:
         print(loss, file=sys.stderr)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from typing import Final
 
 EPILOG: Final = """\
@@ -30,25 +28,24 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
-    verb.add_argument("--max-chars", type=int, metavar="N", help="the longest text (default: the config's)")
+    verb.add_argument("--max-chars", type=_length, metavar="N", help="the longest text (default: the config's)")
+
+
+def _length(text: str) -> int:
+    """A length in characters. Raises ArgumentTypeError where it is none."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of characters, such as 12000")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the guidance for `args.tool` (default: every tool) of `args.config` and gives the exit code."""
-    from proxy.cli.catalogue import tools_of
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
+    from proxy.cli.catalogue import known_tools
     from proxy.core.prompt import guidance
 
-    try:
-        config = load(args.config, os.environ).config
-    except ConfigError as error:
-        print(error, file=sys.stderr)
+    found = known_tools("guidance", args.config, args.tool)
+    if found is None:
         return 2
-    found = tools_of(config, args.tool)
-    if isinstance(found, str):
-        print(f"guidance: {found}", file=sys.stderr)
-        return 2
-    policies = {name: policy for name, (_, policy) in found.items()}
+    config, policies = found
     print(guidance(policies, args.max_chars or config.guidance.max_chars), end="")
     return 0

@@ -18,9 +18,13 @@ _CONNECTIONS: Final = 2048
 
 
 def mcp_config(url: str) -> str:
-    """A config (YAML) with one route to the MCP server at `url`, below the path that the server has."""
+    """A config (YAML) with one route to the MCP server at `url`, below the path that the server has.
+
+    A url that no upstream can have (with a query, without a scheme) makes a config that says so when it is read.
+    """
     parts = urlsplit(url)
     origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path or "/"
+    origin += f"?{parts.query}" if parts.query else ""
     return f"""\
 version: 1
 admin: off

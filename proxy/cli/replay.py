@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _switches(words: list[str]) -> dict[str, bool] | str:
     """The switches that `--rule` words mean, or what is wrong with one of them."""
-    from proxy.config.mistakes import did_you_mean
+    from proxy.config.mistakes import remark
     from proxy.core.rules import RULES
 
     switches = {}
@@ -95,7 +95,7 @@ def _switches(words: list[str]) -> dict[str, bool] | str:
         if state not in _ON:
             return f"--rule {word}: write NAME=on or NAME=off"
         if name not in RULES:
-            return f"--rule {word}: there is no rule {name!r} {did_you_mean(name, RULES)}".rstrip()
+            return f"--rule {word}: there is no rule {name!r}{remark(name, RULES)}"
         switches[name] = _ON[state]
     return switches
 
@@ -177,7 +177,8 @@ def _replay(source: Source, replayer: Replayer, output: BinaryIO) -> int:
     progress.done()
     output.flush()
     if bad:
-        print(f"replay: {bad} of {number} lines are no cases and were left out", file=sys.stderr)
+        told = f"{bad} of {number} lines are no cases and were left out  (toolcall-proxy replay --help shows one)"
+        print(f"replay: {told}", file=sys.stderr)
     return 2 if bad else 0
 
 

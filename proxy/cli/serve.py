@@ -18,23 +18,45 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from proxy.app import Fleet, Serving
+    from collections.abc import Iterator
+
+    from proxy.app import Serving
+    from proxy.app.fleet import Fleet
     from proxy.config.load import Loaded
     from proxy.config.model import Address, Admin
 
 EXIT_CONFIG: Final = 2
 # Containers made and not freed; Python's own 700 is a handful of calls.
 _MADE_BETWEEN_COLLECTIONS: Final = 50_000
+# Where OpenSSL looks for certificates (SSL_CTX_set_default_verify_paths(3)).
+_TRUST_STORE: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
 
 DESCRIPTION: Final = """\
 Serves the routes of a config: repairs and checks every call, forwards the good ones, answers the bad ones.
 The config is checked first; with a mistake in it nothing is served (exit code 2)."""
 
+EPILOG: Final = """\
+examples:
+  toolcall-proxy serve config.yaml
+  toolcall-proxy serve --mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081
+  toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json
+
+SIGTERM drains and ends it, Ctrl-C ends it sooner, SIGHUP looks at the config at once (docs/operations.md).
+
+exit codes: 0 ended by a signal, 2 the config has mistakes, or a port cannot be opened
+"""
+
 
 def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
-    parser = subparsers.add_parser("serve", help="stand in front of your tools", description=DESCRIPTION)
+    parser = subparsers.add_parser(
+        "serve",
+        help="stand in front of your tools",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
     parser.add_argument(
@@ -43,6 +65,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--mcp", metavar="URL", help="no config: stand in front of the MCP server at this URL")
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
+    parser.set_defaults(unwritten=False)
     # One of several processes behind a port (`workers`); started by `proxy/app/fleet.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
@@ -59,19 +82,20 @@ def listen_address(text: str) -> Address:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until a signal; gives the exit code."""
+    _collect_rarely()
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
+    if unfit := _unfit(args):
+        print(f"serve: {unfit}", file=sys.stderr)
+        return EXIT_CONFIG
     if args.openapi is not None or args.mcp is not None:
         return _run_unwritten(args)
-    path = args.path or args.config
-    if path is None:
-        print("serve: which config? toolcall-proxy serve config.yaml", file=sys.stderr)
-        return EXIT_CONFIG
     try:
-        loaded = load(path, os.environ)
+        loaded = load(args.path or args.config, os.environ)
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        for mistake in error.mistakes:
+            print(f"serve: {mistake.told}" if args.unwritten else mistake, file=sys.stderr)
         return EXIT_CONFIG
     try:
         with asyncio.Runner(loop_factory=_fast_loop()) as runner:
@@ -86,6 +110,17 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_CONFIG
 
 
+def _unfit(args: argparse.Namespace) -> str:
+    """What is wrong with the arguments taken together; '' where nothing is."""
+    sources = {"CONFIG": args.path, "--config": args.config, "--mcp": args.mcp, "--openapi": args.openapi}
+    said = [word for word, value in sources.items() if value is not None]
+    if not said:
+        return "which config?  (toolcall-proxy serve config.yaml; without one: --mcp URL or --openapi URL)"
+    if len(said) > 1:
+        return f"{' and '.join(said)} cannot stand together: say one of them"
+    return "--upstream goes with --openapi alone" if args.upstream is not None and args.openapi is None else ""
+
+
 def _run_unwritten(args: argparse.Namespace) -> int:
     """Serves what a description describes, or an MCP server, without a config."""
     from proxy.cli.mcpconfig import made_mcp_config
@@ -93,7 +128,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
 
     with contextlib.ExitStack() as kept:
         path = made_mcp_config(args.mcp, kept) if args.mcp is not None else made_config(args, kept)
-        written = {"openapi": None, "mcp": None, "path": path}
+        written = {"openapi": None, "mcp": None, "upstream": None, "path": path, "unwritten": True}
         return EXIT_CONFIG if path is None else run(argparse.Namespace(**{**vars(args), **written}))
 
 
@@ -107,7 +142,9 @@ def _fast_loop() -> Any:
 
 
 async def _serve(loaded: Loaded, listen: Address | None, *, worker: bool = False) -> int:
-    from proxy.app import Serving
+    # A hook may have use for aiohttp's client; one that is configured later needs a restart.
+    with contextlib.nullcontext() if loaded.config.hooks else _no_trust_store():
+        from proxy.app import Serving
 
     told = _signals()
     entry = _worker_entry(told) if worker else None
@@ -120,17 +157,37 @@ async def _serve(loaded: Loaded, listen: Address | None, *, worker: bool = False
     return 0
 
 
+@contextlib.contextmanager
+def _no_trust_store() -> Iterator[None]:
+    """aiohttp reads every certificate of the system for its client as it is imported: a tenth of the start and 1.6 MB.
+    That client is not used here (connections to upstreams read them for themselves), so OpenSSL is shown none."""
+    before = {name: os.environ.get(name) for name in _TRUST_STORE}
+    os.environ.update(dict.fromkeys(_TRUST_STORE, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _collect_rarely() -> None:
+    """Neither the start nor calls leave cycles to speak of, so the collector need not look often. Saves calls the
+    pauses (p99), not the average; and the start a twentieth, as it would look at every module again and again."""
+    gc.set_threshold(_MADE_BETWEEN_COLLECTIONS, 20, 20)
+
+
 def _settle_memory() -> None:
-    """What is loaded by now stays, so the collector need not look at it again; and calls leave no cycles to speak of,
-    so it need not look often. Saves calls the pauses (p99), not the average."""
+    """What is loaded by now stays, so the collector need not look at it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_MADE_BETWEEN_COLLECTIONS, 20, 20)
 
 
 async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     """The process above several workers: passes signals on until the last of them has ended."""
-    from proxy.app import Fleet
+    from proxy.app.fleet import Fleet
 
     told = _signals()
     fleet = await Fleet.start(loaded, listen)

@@ -75,6 +75,9 @@ def _route(table: RouteTable, wanted: str, tool: str | None) -> tuple[Route, Map
     if isinstance(found, str):
         return found
     route, params = found[0], {**found[1], **({"tool": tool} if tool else {})}
+    if tool not in (None, route.shape.tool) and not route.shape.tool_param:
+        told = f"always calls {route.shape.tool!r}" if route.shape.tool else "takes the tool from the body"
+        return f"the route {route.name!r} {told}: leave --tool out"
     if route.shape.tool_param and route.shape.tool_param not in params:
         return f"the route {route.name!r} takes the tool from its path: add --tool NAME ({', '.join(route.tools)})"
     return route, params
@@ -82,7 +85,7 @@ def _route(table: RouteTable, wanted: str, tool: str | None) -> tuple[Route, Map
 
 def judging_route(table: RouteTable, wanted: str) -> tuple[Route, Mapping[str, str]] | str:
     """The route of this name or path that judges calls, with the parameters in the path, or what to write instead."""
-    from proxy.config.mistakes import did_you_mean
+    from proxy.config.mistakes import remark
     from proxy.routing import Match
 
     params: Mapping[str, str] = {}
@@ -91,7 +94,7 @@ def judging_route(table: RouteTable, wanted: str) -> tuple[Route, Mapping[str, s
         route, params = match.route, match.params
     if route is None:
         known = list(dict.fromkeys(text for route in table.routes for text in (route.name, route.path)))
-        return f"no route {wanted!r} {did_you_mean(wanted, known)}".rstrip() + f"\nroutes: {', '.join(known)}"
+        return f"no route {wanted!r}{remark(wanted, known)}\nroutes: {', '.join(known)}"
     if route.kind == "passthrough":
         return f"the route {route.name!r} relays everything and judges nothing"
     if route.learn is not None:

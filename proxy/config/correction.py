@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from proxy.config.context import Context
 from proxy.config.mistakes import did_you_mean, one_of
 from proxy.config.model import Address, RouteEntry, Upstream
-from proxy.config.secrets import as_written, reveal
+from proxy.config.secrets import as_written, reveal, revealed
 from proxy.config.source import Files
 from proxy.config.units import seconds, size, switch
 from proxy.core.correction import (
@@ -107,7 +107,7 @@ def read_correction(context: Context, files: Files, upstreams: Mapping[str, Upst
         written,
         {
             "path": reveal,
-            "body": _revealed,
+            "body": revealed,
             "temperature": _number,
             "max_tokens": int,
             "timeout": seconds,
@@ -150,14 +150,6 @@ def _source(value: Written) -> tuple[str, str]:
     (kind, name), *_ = value.items()
     text = reveal(name)
     return kind, text.lower() if kind == "header" else text
-
-
-def _revealed(value: JsonValue) -> JsonValue:
-    if isinstance(value, dict):
-        return {key: _revealed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_revealed(item) for item in value]
-    return reveal(value) if isinstance(value, str) else value
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------

@@ -25,8 +25,12 @@ class Mistake:
     hint: str = ""
 
     def __str__(self) -> str:
-        parts = [f"{self.file}:{self.line}:{self.column}", self.where, self.message, self.hint and f"({self.hint})"]
-        return "  ".join(part for part in parts if part)
+        return f"{self.file}:{self.line}:{self.column}  {self.told}"
+
+    @property
+    def told(self) -> str:
+        """The mistake without its place in a file, for a config that nobody has written."""
+        return "  ".join(part for part in (self.where, self.message, self.hint and f"({self.hint})") if part)
 
 
 class ConfigError(Exception):
@@ -48,6 +52,11 @@ def did_you_mean(written: str, known: Iterable[str]) -> str:
     by_fold = {word.casefold(): word for word in sorted(known, reverse=True)}
     nearest = get_close_matches(written.casefold(), by_fold, n=1, cutoff=0.6)
     return f"did you mean {by_fold[nearest[0]]!r}?" if nearest else ""
+
+
+def remark(written: str, known: Iterable[str]) -> str:
+    """`did_you_mean` as it stands behind a sentence: two spaces and brackets, as behind a mistake."""
+    return f"  ({hint})" if (hint := did_you_mean(written, known)) else ""
 
 
 def one_of(words: Iterable[str]) -> str:

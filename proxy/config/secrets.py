@@ -52,6 +52,15 @@ def reveal(text: str) -> str:
     return text.reveal() if isinstance(text, Secret) else text
 
 
+def revealed(value: JsonValue) -> JsonValue:
+    """A copy in which each `Secret` is what was put in, as a plain string; for what takes no others."""
+    if isinstance(value, dict):
+        return {key: revealed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [revealed(item) for item in value]
+    return reveal(value) if isinstance(value, str) else value
+
+
 def as_written(value: JsonValue) -> JsonValue:
     """A copy in which each `Secret` is the text of the config file, for dumps."""
     if isinstance(value, Secret):

@@ -14,7 +14,7 @@ from proxy.config.model import Address, Admin, Guidance, HeaderChanges, HookEntr
 from proxy.config.network import check_address, read_upstream_tls, split_unix
 from proxy.config.policies import headers_of
 from proxy.config.resilience import guard_of
-from proxy.config.secrets import reveal
+from proxy.config.secrets import reveal, revealed
 from proxy.config.source import Files, Source
 from proxy.config.units import address, seconds, size, switch
 from proxy.core.model import JsonValue, Pointer
@@ -218,7 +218,7 @@ def read_hooks(context: Context) -> tuple[HookEntry, ...]:
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if not isinstance(entry, dict) or "use" not in entry:
             continue
-        made: dict[str, Any] = {"settings": _revealed(entry.get("settings", {}))}
+        made: dict[str, Any] = {"settings": revealed(entry.get("settings", {}))}
         if "timeout" in entry:
             made["timeout"] = seconds(entry["timeout"])
         if "on_failure" in entry:
@@ -226,14 +226,6 @@ def read_hooks(context: Context) -> tuple[HookEntry, ...]:
         at = context.source.places.at(("hooks", index))
         found.append(HookEntry(reveal(entry["use"]), at=at, **made))
     return tuple(found)
-
-
-def _revealed(value: JsonValue) -> JsonValue:
-    if isinstance(value, dict):
-        return {key: _revealed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_revealed(item) for item in value]
-    return reveal(value) if isinstance(value, str) else value
 
 
 def read_workers(context: Context) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config.mistakes import Mistake, did_you_mean, one_of
-from proxy.config.secrets import Secret, as_written, reveal
+from proxy.config.secrets import Secret, as_written, revealed
 from proxy.config.source import Source
 from proxy.config.yaml12 import core_scalar
 from proxy.core.jsontext import dumps, json_type, parse
@@ -135,19 +135,10 @@ def check_structure(
 
 
 def _broken(value: JsonValue) -> list[BrokenKeyword]:
-    plain = _revealed(value)
+    plain = revealed(value)
     if _judge()(plain):  # a right config costs no more than this
         return []
     return [inner for entry in _check().broken(plain) for inner in _nearest(entry)]
-
-
-def _revealed(value: JsonValue) -> JsonValue:
-    """A copy for the judge, which takes plain strings only. It never leaves this file."""
-    if isinstance(value, dict):
-        return {key: _revealed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_revealed(item) for item in value]
-    return reveal(value) if isinstance(value, str) else value
 
 
 def _nearest(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
@@ -197,8 +188,10 @@ def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer,
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)
-        hint = str(described.get("description") or "") if described else ""
-        yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint.rstrip(".")
+        hint = str(described.get("description") or "").rstrip(".") if described else ""
+        if described and described.choices is not None and len(described.choices) == 1:
+            hint = f"add `{entry.detail}: {described.choices[0]}`"
+        yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
     else:
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
         message = f"{subject} {_expects(entry)}; this is {_shown(_at(value, entry.path))}"
@@ -223,6 +216,7 @@ _BOUNDS: Final = {
     "maximum": "of at most",
     "minLength": "of at least",
     "minItems": "of at least",
+    "minProperties": "of at least",
 }
 _TYPE_WORDS: Final = {
     "string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false",
@@ -233,7 +227,8 @@ _TYPE_WORDS: Final = {
 def _shown(value: JsonValue) -> str:
     """A value as it is written, cut short; of a mapping or list only what it is."""
     if isinstance(value, dict | list):
-        return _TYPE_WORDS[json_type(value)]
+        kind = _TYPE_WORDS[json_type(value)]
+        return kind if value else kind.replace("a ", "an empty ")
     if value is None:
         return "empty"
     written = as_written(value)

@@ -235,7 +235,10 @@ def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
 
 # --- reading --------------------------------------------------------------------------------------------------------
 def _header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key.lower() == name), "")
+    for key, value in headers:
+        if key.lower() == name:
+            return value
+    return ""
 
 
 def _readable(headers: Headers, body: bytes) -> bytes:

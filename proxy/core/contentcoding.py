@@ -23,6 +23,7 @@ _GZIP_BITS: Final = 31
 _ZLIB_BITS: Final = 15
 _RAW_BITS: Final = -15
 _IDENTITY: Final = ("", "identity")
+_KNOWN: Final = frozenset({*_IDENTITY, "gzip", "x-gzip", "deflate"})
 
 
 def is_coded(coding: str) -> bool:
@@ -32,7 +33,7 @@ def is_coded(coding: str) -> bool:
 
 def is_known(coding: str) -> bool:
     """Whether `decode` can take off this coding."""
-    return coding.strip().lower() in (*_IDENTITY, "gzip", "x-gzip", "deflate")
+    return coding.strip().lower() in _KNOWN
 
 
 def decode(body: bytes, coding: str, limit: int) -> bytes | Undecodable:

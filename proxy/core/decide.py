@@ -88,7 +88,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
         return Reject(_failure(call, (invalid_json(JsonProblem("no arguments", 1, 1)),)))
     repaired = _repaired(document, policy, check)
     found = tuple(_findings(check, repaired, policy))
-    if any(violation.severity is codes.Severity.ERROR for violation in found):
+    if found and any(violation.severity is codes.Severity.ERROR for violation in found):
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
     text = dumps(repaired.value) if repaired.repairs else document.text
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))

@@ -131,11 +131,15 @@ def knows(draft: Draft, keyword: str) -> bool:
     return first <= draft <= last
 
 
-def join(base: str, reference: str) -> str:
-    """RFC 3986 resolution for any scheme (`urljoin` alone knows a fixed list of schemes)."""
+def join(base: str, reference: str, at: Pointer = ()) -> str:
+    """RFC 3986 resolution for any scheme (`urljoin` alone knows a fixed list of schemes). Raises SchemaError, with the
+    place `at`, for what is no URI reference (an address in brackets that are never closed)."""
     if reference == "" or reference.startswith("#"):
         return base.partition("#")[0] + reference
     scheme, _, rest = base.partition(":")
-    if urlsplit(reference).scheme or not rest.startswith("/"):
-        return reference
-    return scheme + urljoin("http:" + rest, reference).removeprefix("http")
+    try:
+        if urlsplit(reference).scheme or not rest.startswith("/"):
+            return reference
+        return scheme + urljoin("http:" + rest, reference).removeprefix("http")
+    except ValueError:
+        raise SchemaError(f"{reference!r} is no URI reference", at) from None

@@ -54,10 +54,26 @@ def _all(check: Check, value: JsonValue) -> Iterator[Violation]:
         yield from _worded(broken, value)
 
 
+# How the parser's reason begins -> what to do about it.
+_NO_VALUE: Final = "Values are numbers, true, false, null, lists, objects, or texts in double quotes."
+_JSON_HINTS: Final = {
+    "duplicate key": "Send each key once.",
+    "key must be a string": "Put keys and texts into double quotes.",
+    "expected value": _NO_VALUE,
+    "expected ident": _NO_VALUE,
+    "trailing comma": "Leave out the comma before the closing bracket.",
+    "trailing characters": "Send one JSON object alone, with nothing behind it.",
+    "control character": "Escape line breaks and tabs inside texts.",
+    "invalid escape": "Double each backslash inside a text.",
+    "nested deeper": "Send fewer levels of lists and objects.",
+}
+
+
 def invalid_json(problem: JsonProblem) -> Violation:
     """VAL-004: the text is no strict JSON, with line and column."""
     where = f"{shown_text(problem.reason, 120)} at line {problem.line} column {problem.column}"
-    hint = "Send one complete JSON object."
+    told = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
+    hint = next(told, "Send one complete JSON object.")
     if problem.truncated:
         hint = "The text ends in the middle: it looks truncated. Send the complete arguments again, shorter if need be."
     return Violation(codes.INVALID_JSON, (), f"Invalid JSON: {where}", "one JSON object", hint)

@@ -83,7 +83,7 @@ def limits_of(node: Node) -> list[str]:
             limit = _limit(part, keyword)
             if limit is None or keyword in merged or (keyword in _FROM_ZERO and limit == 0):
                 continue
-            found[words.format(cut(limit if isinstance(limit, str) else literal(limit), _MAX_LIMIT))] = None
+            found[words.format(cut(limit if isinstance(limit, str) else bound(limit), _MAX_LIMIT))] = None
     if any(text.startswith("greater than") for text in found):
         found.pop("at least 0", None)
     return list(found)
@@ -91,7 +91,13 @@ def limits_of(node: Node) -> list[str]:
 
 def _exact(part: Node, low: str, high: str, words: str) -> str:
     limit = _limit(part, low)
-    return words.format(literal(limit)) if limit is not None and limit == _limit(part, high) else ""
+    return words.format(bound(limit)) if limit is not None and limit == _limit(part, high) else ""
+
+
+def bound(limit: JsonValue) -> str:
+    """A limit as people write it: pydantic writes `ge=1` as 1.0."""
+    text = literal(limit)
+    return text.removesuffix(".0") if text.removesuffix(".0").removeprefix("-").isdecimal() else text
 
 
 def _limit(part: Node, keyword: str) -> JsonValue:

@@ -87,6 +87,13 @@ class LearnPolicy:
     ttl: float = 300.0
     wait: float = 5.0
 
+    def whole(self) -> dict[str, ToolPolicy]:
+        """The policies of the tools of which the config alone says what they take."""
+        own = {name: overlay.policy for name, overlay in self.overlays.items()}
+        return {
+            name: policy for name, policy in own.items() if policy.check is not None or policy.container is not None
+        }
+
 
 class BadSchemaError(Exception):
     """A tool's schema cannot be used; the message says why."""

@@ -6,7 +6,7 @@ number in another spelling, and the one case in which a valid call is written an
 
 from __future__ import annotations
 
-from proxy.core.jsontext import LosslessFloat, as_decimal, is_integral, walk
+from proxy.core.jsontext import LosslessFloat, as_decimal, is_integral
 from proxy.core.members import schemas_of
 from proxy.core.model import JsonValue, Pointer, Repair
 from proxy.core.policy import RepairPolicy
@@ -30,10 +30,7 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
     """
     if _RULE not in policy.rules:
         return value, ()
-    for item in walk(value):
-        if type(item) is LosslessFloat and _integral_float(item):
-            break
-    else:
+    if not _has_integral_float(value):
         return value, ()
     repairs: list[Repair] = []
     try:
@@ -45,12 +42,25 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
     return respelt, tuple(repairs)
 
 
-def _integral_float(value: JsonValue) -> bool:
+def _has_integral_float(value: JsonValue) -> bool:
+    """Whether there is anything to do at all: every valid call is asked, so no generator walks over it."""
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        kind = type(current)
+        if kind is dict:
+            stack.extend(current.values())
+        elif kind is list:
+            stack.extend(current)
+        elif kind is LosslessFloat and _integral_float(current):
+            return True
+    return False
+
+
+def _integral_float(value: LosslessFloat) -> bool:
     """Whether a number is integral but not spelt as an integer (`-0` is spelt as one)."""
-    if not isinstance(value, LosslessFloat):
-        return False
     text = bytes(value)
-    if text[-1:] in _NONZERO and b"." in text and b"e" not in text.lower():
+    if text.endswith(_NONZERO) and text.find(b".") >= 0 and text.lower().find(b"e") < 0:  # `in` is slower (jsontext)
         return False  # the digits of its fraction do not end in 0: no need to work it out
     return text != b"-0" and is_integral(as_decimal(value))
 

@@ -111,7 +111,7 @@ class Schemas:
         if entered.draft <= Draft.D7 and "$ref" in schema:
             identifier = None  # siblings of $ref are ignored before 2019-09
         if isinstance(identifier, str):
-            base, _, fragment = join(place.base, identifier).partition("#")
+            base, _, fragment = join(place.base, identifier, place.path).partition("#")
             if not identifier.startswith("#"):
                 entered = _Place(place.document, place.path, base, entered.draft)
                 self._resources.setdefault(base, entered)
@@ -147,7 +147,7 @@ class Schemas:
 
     def resolve(self, reference: str, place: _Place) -> Node | None:
         """The node a reference leads to; None for a published meta-schema. Raises SchemaError where there is none."""
-        base, _, fragment = join(place.base, reference).partition("#")
+        base, _, fragment = join(place.base, reference, (*place.path, "$ref")).partition("#")
         if base.startswith(META_SCHEMAS) and base not in self.documents:
             self.leads_outside = True
             return None

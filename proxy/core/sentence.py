@@ -92,16 +92,17 @@ def _opening(result: ToolResult, limits: FeedbackLimits) -> str:
     if result.escalated:
         return _escalation(result, limits)
     failure, tool = result.failure, quoted(result.call.tool)
+    whose = f" for tool {tool}" if result.call.tool else ""
     message = cut(escape(shown_text(failure.message, _NOTE, limits)), _NOTE)
     tries = _tries(result)
     if result.repeated:
-        return f"Validation failed for tool {tool}{tries}: {_RESENT}."
+        return f"Validation failed{whose}{tries}: {_RESENT}."
     if failure.code is codes.UNKNOWN_TOOL:
         return f"{message.rstrip('.')}{tries}."
     match failure.code.error_type:
         case ErrorType.VALIDATION | ErrorType.CONTAINER | ErrorType.ESCALATION:
             said = f" {message}" if message and not _says_nothing_new(failure) else ""
-            return f"Validation failed for tool {tool}{tries}:{said}"
+            return f"Validation failed{whose}{tries}:{said}"
         case ErrorType.BUDGET:
             return message
         case ErrorType.TOOL:
@@ -131,7 +132,8 @@ def _escalation(result: ToolResult, limits: FeedbackLimits) -> str:
 def summary(result: ToolResult) -> str:
     """The first line of an escalation (Acode FR-044)."""
     number = result.attempt.number if result.attempt else 0
-    return f"Tool {quoted(result.call.tool)} validation failed after {number} attempt{'' if number == 1 else 's'}."
+    subject = f"Tool {quoted(result.call.tool)} validation" if result.call.tool else "The validation of the call"
+    return f"{subject} failed after {number} attempt{'' if number == 1 else 's'}."
 
 
 def original_call(result: ToolResult, limits: FeedbackLimits) -> str:
@@ -153,10 +155,8 @@ def remedy(result: ToolResult) -> str:
     if result.finalising and failure.violations:
         return _ASK if result.escalated else _JSON_ONLY
     if result.escalated:
-        return (
-            f"Do not call {quoted(result.call.tool)} with guessed arguments again: "
-            "tell the user what is missing and ask for it."
-        )
+        which = quoted(result.call.tool) if result.call.tool else "a tool"
+        return f"Do not call {which} with guessed arguments again: tell the user what is missing and ask for it."
     if failure.may_retry == failure.code.retryable:
         return failure.code.remedy
     return "You may call the tool again." if failure.may_retry else "Do not repeat this call; tell the user."
@@ -294,7 +294,7 @@ def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
     for key, value in failure.details.items():
         if (key, value) in _NOTES:
             notes.append(_NOTES[key, value])
-        elif key in _OPEN_NOTES:
+        elif key in _OPEN_NOTES and value != failure.message:  # what the first line says is not said twice
             notes.append(_OPEN_NOTES[key].format(value=_unit(key, value)))
     notes += result.extra
     lines: list[str] = []

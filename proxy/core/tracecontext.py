@@ -29,11 +29,23 @@ class Parent:
 
 def read(traceparent: str | None) -> Parent | None:
     """The parent that a header names; None where it is missing or malformed."""
-    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
-    if found is None:
+    ids = _ids(traceparent)
+    if ids is None:
         return None
-    trace_id, span_id, flags = (found["ids"] or found["later"]).split("-")
+    trace_id, span_id, flags = ids.split("-")
     return Parent(trace_id, span_id, int(flags, 16))
+
+
+def read_trace_id(traceparent: str | None) -> str | None:
+    """The trace id alone, which is all that most calls need of it."""
+    ids = _ids(traceparent)
+    return None if ids is None else ids[:32]
+
+
+def _ids(traceparent: str | None) -> str | None:
+    """What stands behind the version, as far as version 00 goes."""
+    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
+    return None if found is None else found["ids"] or found["later"]
 
 
 def written(trace_id: str, span_id: str, flags: int) -> str:

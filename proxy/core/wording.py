@@ -12,7 +12,7 @@ from typing import Final
 from proxy.core import codes
 from proxy.core.codes import Severity, ViolationCode
 from proxy.core.graphemes import cut
-from proxy.core.guidance import expectation, listed, literal
+from proxy.core.guidance import bound, expectation, listed, literal
 from proxy.core.jsontext import json_type
 from proxy.core.misplaced import LOOKED_AT, unknown_violation
 from proxy.core.model import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
@@ -149,7 +149,7 @@ def _bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     if isinstance(limit, bool):  # draft 4 spells exclusiveMinimum as a switch beside minimum
         limit = broken.node.get("minimum" if "Min" in broken.keyword else "maximum")
     size = len(value) if isinstance(value, str | list | dict) else 0
-    shown = cut(limit if isinstance(limit, str) else literal(limit), _LONG)
+    shown = cut(limit if isinstance(limit, str) else bound(limit), _LONG)
     yield Violation(code, broken.path, template.format(limit=shown, size=size), expectation(broken.node), value=value)
 
 

@@ -19,6 +19,7 @@ from proxy.upstream import ReplyBroken, UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 from proxy.upstream.stream import close_body
 
+_NAME: Final = "source"  # in the requests to it, nowhere else
 TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pieces of it
 
 
@@ -55,10 +56,10 @@ class Site:
     ) -> Answer:
         """One exchange at the URL. `enough`: whether a body, by its media type, has all that is wanted of a stream that
         may go on. Raises ImportProblem where no whole answer comes."""
-        request = UpstreamRequest("source", method, self.target, (*headers, *self._extra), body, TIMEOUT)
+        request = UpstreamRequest(_NAME, method, self.target, (*headers, *self._extra), body, TIMEOUT)
         reply = await self._upstream.relay(request, None)
         if isinstance(reply, UpstreamFault):
-            raise ImportProblem(f"{self.shown}: {reply.message}", "is it running, and is this its address?")
+            raise ImportProblem(f"{self.shown}: {_words(reply)}", "is it running, and is this its address?")
         answer = Answer(reply.status, {name.lower(): value for name, value in reply.headers}, b"")
         whole = bytearray()
         try:
@@ -69,7 +70,7 @@ class Site:
                 if piece.endswith(b"\n") and enough(answer.media_type, bytes(whole)):
                     break
         except ReplyBroken as broken:
-            raise ImportProblem(f"{self.shown}: {broken.fault.message}") from None
+            raise ImportProblem(f"{self.shown}: {_words(broken.fault)}") from None
         finally:
             await close_body(reply)
         return replace(answer, body=bytes(whole))
@@ -90,7 +91,7 @@ async def site(url: str, extra: Headers = ()) -> AsyncIterator[Site]:
     parts = urlsplit(url)
     try:
         upstream = Http1Upstream(
-            UpstreamSettings("source", f"{parts.scheme}://{parts.netloc}", idle_timeout=TIMEOUT, connections=4)
+            UpstreamSettings(_NAME, f"{parts.scheme}://{parts.netloc}", idle_timeout=TIMEOUT, connections=4)
         )
     except ValueError:
         raise ImportProblem("this is no http or https URL", "http://host:port/path; secrets go into --header") from None
@@ -115,6 +116,11 @@ def _advice(answer: Answer) -> str:
     if answer.status in (401, 403):
         return "it wants to know who asks: --header 'Authorization: Bearer ...'"
     return "FastAPI and mcpo publish theirs at /openapi.json"
+
+
+def _words(fault: UpstreamFault) -> str:
+    """What went wrong, without the name that an upstream has in a config: here is none."""
+    return fault.message.removeprefix(f"upstream '{_NAME}': ")
 
 
 def _shown(url: str) -> str:

@@ -34,6 +34,8 @@ MAX_SESSIONS: Final = 20_000
 # A wrong name must not make an upstream work for every call: so long a list counts as new, in seconds.
 NEW: Final = 10.0
 
+# What ends an event (WHATWG HTML, "Parsing an event stream"): a line without anything, however its lines end.
+_BLANK: Final = (b"\n\n", b"\r\r", b"\n\r")
 # JSON-RPC 2.0 section 5.1, and the statuses that say nothing about who asked.
 _METHOD_NOT_FOUND: Final = -32601
 _ABOUT_LISTS: Final = frozenset({405, 429})
@@ -216,19 +218,26 @@ async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
     large, broken off or coded in a way nobody knows."""
     if isinstance(reply.body, bytes):
         return plain(reply, reply.body)
-    streamed, body = header(reply, "content-type").startswith("text/event-stream"), b""
+    streamed, body, looked_at = header(reply, "content-type").startswith("text/event-stream"), bytearray(), 0
     try:
         async for chunk in reply.body:
             body += chunk
             if len(body) > MAX_LIST:
                 return None
-            if streamed and request_id.encode() in body and answered("text/event-stream", body, request_id) is not None:
-                break
+            if streamed and (end := _end_of_events(body, len(body) - len(chunk))) > looked_at:
+                new, looked_at = bytes(body[looked_at:end]), end  # each event once, however many there are
+                if request_id.encode() in new and answered("text/event-stream", new, request_id) is not None:
+                    break
     except ReplyBroken:
         return None
     finally:
         await close_body(reply)
-    return plain(reply, body)
+    return plain(reply, bytes(body))
+
+
+def _end_of_events(body: bytearray, new: int) -> int:
+    """Where the last whole event of a stream ends, 0 where none does in what came behind the first `new` bytes."""
+    return max((found + 2 for mark in _BLANK if (found := body.rfind(mark, max(new - 1, 0))) >= 0), default=0)
 
 
 def plain(reply: UpstreamReply, body: bytes) -> bytes | None:

@@ -17,8 +17,9 @@ from proxy.telemetry.record import note_call
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call on its way. `policy` is None for an unknown tool; `key` and `digest` belong to the retry contract and
-    stay those of the call as it came. `opening`: the repairs made before anything was judged.
+    """One call on its way, `came` as it came. `policy` is None for an unknown tool; `key` and `digest` belong to the
+    retry contract and are those of `came`, whatever becomes of `call`. `opening`: the repairs made before anything was
+    judged.
 
     A report-only case changes and refuses nothing: it counts what it would have done.
     """
@@ -29,9 +30,14 @@ class Case:
     services: Services
     record: CallRecord
     key: str
-    digest: str
+    came: ToolCall
     report_only: bool
     opening: tuple[Repair, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """The hash of the arguments, worked out when somebody asks: of a clean call nobody does."""
+        return contract.digest_of(self.came, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +61,4 @@ def open_case(call: ToolCall, lane: Lane, services: Services, record: CallRecord
     record.repairs = opening
     note_call(record, call, policy)
     key = contract.attempt_key(call.conversation, call.tool, policy)
-    return Case(call, policy, lane, services, record, key, contract.digest_of(call, policy), report_only, opening)
+    return Case(call, policy, lane, services, record, key, call, report_only, opening)

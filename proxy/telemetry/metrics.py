@@ -60,6 +60,8 @@ _FAILED: Final = frozenset({"refused", "tool_error", "upstream_error"})
 
 # (route, tool) pairs that get series of their own where upstreams say which tools there are.
 _MOST_LEARNED: Final = 5_000
+# The longest name that an MCP server should give a tool (specification, "Tool Names").
+_LONGEST_LEARNED: Final = 128
 
 
 class Served(NamedTuple):
@@ -88,9 +90,11 @@ class Metrics:
         self._known = {(tool.route, tool.tool) for tool in self._served}
 
     def learned(self, route: str, tools: Iterable[str]) -> None:
-        """Tools that a route has learned of: they are told apart from here on, the first thousands of them."""
+        """Tools that a route has learned of: they are told apart from here on, the first thousands of them. A name that
+        no label should hold, because it is too long or means something to a terminal, stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
-        self._known.update(islice(((route, tool) for tool in tools), room))
+        fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
+        self._known.update(islice(fit, room))
 
     def _make_calls(self) -> None:
         self._requests = self._counter("toolproxy_requests_total")

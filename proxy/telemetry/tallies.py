@@ -64,7 +64,8 @@ class Family(Generic[S]):
 
     def of(self, *labels: str) -> S:
         """The series of these labels' values; a new one where there is none yet."""
-        found = self.series.get(labels)
-        if found is None:
-            found = self.series[labels] = self._make()
-        return found
+        try:
+            return self.series[labels]
+        except KeyError:
+            made = self.series[labels] = self._make()
+            return made

@@ -10,6 +10,7 @@ import pytest
 
 from proxy import __version__
 from proxy.__main__ import VERBS, main
+from proxy.samples.server import SampleServer, running
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +53,61 @@ def test_wrong_usage_ends_with_two(words: list[str], capsys: pytest.CaptureFixtu
         main(words)
     assert ended.value.code == 2
     assert "usage: toolcall-proxy" in capsys.readouterr().err
+
+
+def test_without_a_word_the_whole_help_is_shown() -> None:
+    done = run()
+    assert (2, "") == (done.returncode, done.stdout)
+    assert run("--help").stdout == done.stderr
+
+
+def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["serv"])
+    assert "there is no verb 'serv'  (did you mean 'serve'?)\nverbs: demo, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("serve", "serve: which config?"),
+        ("serve a.yaml --config b.yaml", "serve: CONFIG and --config cannot stand together: say one of them\n"),
+        ("serve --mcp http://a --openapi b", "serve: --mcp and --openapi cannot stand together: say one of them\n"),
+        ("serve a.yaml --upstream http://a", "serve: --upstream goes with --openapi alone\n"),
+    ],
+)
+def test_words_that_cannot_stand_together_are_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(words.split())
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["config.example.yaml"], ["--config", "config.example.yaml"]])
+def test_check_takes_the_config_either_way(words: list[str]) -> None:
+    done = run("check", *words)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert done.stdout.startswith("config.example.yaml: ok, ")
+
+
+@pytest.mark.parametrize("address", ["foo", "127.0.0.1:99999", "http://127.0.0.1:9090/-/drain"])
+def test_an_address_that_cannot_be_asked_to_drain_is_a_usage_error(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["drain", "--admin", address])
+    assert f"{address!r} is not HOST:PORT, such as 127.0.0.1:9090, or unix:/PATH" in capsys.readouterr().err
+
+
+def test_a_drain_that_nobody_answers_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == main(["drain", "--admin", f"unix:{tmp_path}/gone.sock"])
+    assert "No such file or directory  (is the proxy running" in capsys.readouterr().err
+
+
+def test_a_drain_at_another_port_than_the_operators_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with running(SampleServer(0)) as tools:
+        address = tools.url.removeprefix("http://")
+        assert 1 == main(["drain", "--admin", address])
+    said = f"drain: {address}: no operator's port  (it is where `admin.listen` says)\n"
+    assert said == capsys.readouterr().err
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -84,7 +84,7 @@ def test_every_kind_of_route_can_be_asked(route: str, body: str, more: list[str]
 @pytest.mark.parametrize(
     ("route", "said"),
     [
-        ("/wether", "validate: no route '/wether' did you mean '/weather'?"),
+        ("/wether", "validate: no route '/wether'  (did you mean '/weather'?)"),
         ("/status", "validate: the route '/status' relays everything and judges nothing"),
         ("/tools/{tool}", "takes the tool from its path: add --tool NAME (weather, Math)"),
     ],
@@ -94,6 +94,20 @@ def test_a_route_that_cannot_be_asked_is_explained(
 ) -> None:
     assert validate(config, route, "{}") == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        ("/weather", "validate: the route 'forecast' always calls 'weather': leave --tool out\n"),
+        ("/call", "validate: the route '/call' takes the tool from the body: leave --tool out\n"),
+    ],
+)
+def test_a_tool_that_would_not_be_called_is_no_question(
+    route: str, said: str, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == validate(config, route, "{}", "--tool", "Math")
+    assert said == capsys.readouterr().err
 
 
 def test_a_broken_config_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

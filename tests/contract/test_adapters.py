@@ -233,6 +233,21 @@ def test_a_body_without_arguments_has_none() -> None:
     assert Document(b"", None) == dispatched(b'{"name": "weather"}')[1].arguments
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name": "w", "arguments": {}, "Name": "other"}',
+        b'{"name": "w", "arguments": {}, "ARGUMENTS": {"a": 1}}',
+        b'{"name": "w", "argument\xc5\xbf": {"a": 1}}',
+    ],
+)
+def test_a_body_that_reads_otherwise_where_case_does_not_count_is_unreadable(body: bytes) -> None:
+    call = dispatched(body)[1]
+
+    assert ("", body) == (call.tool, call.raw)
+    assert isinstance(call.arguments, JsonProblem)
+
+
 DEEP = replace(DISPATCH, arguments_pointer=("p", "q"))
 PLACES = [
     (DISPATCH, b'{"name": "w"}', b'{"arguments":{"a":1},"name": "w"}'),

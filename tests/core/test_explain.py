@@ -76,6 +76,8 @@ def one(
         (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 90",
          "integer (at least -90, at most 90)", "", 91),
          needs(a={**INT, "minimum": -90, "maximum": 90}), '{"a":91}'),
+        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at least 1", "integer (at least 1)", "", 0),
+         needs(a={**INT, "minimum": 1.0}), '{"a":0}'),
         (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 0", "integer (exactly 0)", "", 5),
          needs(a={**INT, "minimum": 0, "maximum": 0}), '{"a":5}'),
         (one(codes.CONSTRAINT, (), "Number of fields 1 is below minimum 2", "object", "", {"a": 1}),
@@ -181,8 +183,10 @@ def test_an_ambiguous_place_says_both_meanings() -> None:
 def test_text_that_is_no_json_is_told_with_its_place() -> None:
     assert one(
         codes.INVALID_JSON, (), "Invalid JSON: trailing comma at line 1 column 8", "one JSON object",
-        "Send one complete JSON object.",
+        "Leave out the comma before the closing bracket.",
     ) == (invalid_json(JsonProblem("trailing comma", 1, 8)),)  # fmt: skip
+    assert "Send each key once." == invalid_json(JsonProblem('duplicate key "a"', 1, 12)).hint
+    assert "Send one complete JSON object." == invalid_json(JsonProblem("expected `:`", 1, 6)).hint
     cut_off = invalid_json(JsonProblem("EOF while parsing a string", 2, 40, truncated=True))
     assert "looks truncated" in cut_off.hint
 

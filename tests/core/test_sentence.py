@@ -211,6 +211,23 @@ def test_an_upstream_failure_says_whether_the_tool_ran_and_when_to_come_back() -
     )
 
 
+def test_what_the_first_line_says_is_not_said_twice() -> None:
+    failure = Failure(codes.UPSTREAM_TIMEOUT, "b must not be 0", details={"original_error": "b must not be 0"})
+    assert compose(ToolResult(call(), failure)) == (
+        "Tool 'write_file' failed (UPSTREAM_TIMEOUT): b must not be 0\n\nTry again later."
+    )
+
+
+def test_a_call_whose_tool_could_not_be_read_is_told_without_a_name() -> None:
+    broken = replace(refused(violation(()), tool=""), attempt=None)
+    assert compose(broken).startswith("Validation failed:\n\nErrors:\n")
+    escalated = compose(replace(broken, escalated=True, attempt=Attempt(3, 3)))
+    assert escalated.startswith("The validation of the call failed after 3 attempts.\n")
+    assert escalated.endswith(
+        "Do not call a tool with guessed arguments again: tell the user what is missing and ask for it."
+    )
+
+
 def test_a_failure_that_the_upstream_calls_final_is_not_said_to_be_mendable() -> None:
     failure = Failure(codes.INVALID_REQUEST, "Refused.", retryable=False)
     assert compose(ToolResult(call(), failure)).endswith("Do not repeat this call; tell the user.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -171,7 +172,7 @@ async def test_the_page_gives_all_tools_or_those_that_are_asked_for() -> None:
     assert ["weather", "search"] == re.findall(r"^## (\w+)$", whole, re.MULTILINE)
     assert ["search"] == re.findall(r"^## (\w+)$", one, re.MULTILINE)
     assert whole.startswith(REACT_HEADER)
-    assert (404, "no tool 'wether' is served here did you mean 'weather'?") == (wrong.status, told(wrong)["error"])
+    assert (404, "no tool 'wether' is served here  (did you mean 'weather'?)") == (wrong.status, told(wrong)["error"])
 
 
 async def test_the_page_tells_where_a_conversation_stands_and_changes_nothing() -> None:
@@ -228,7 +229,42 @@ def test_the_verb_prints_what_the_page_gives(capsys: pytest.CaptureFixture[str])
     assert text.startswith(REACT_HEADER)
     assert ["weather"] == re.findall(r"^## (\w+)$", text, re.MULTILINE)
     assert 2 == main(["guidance", "--config", config, "--tool", "wether"])
-    assert "guidance: no route serves a tool 'wether' did you mean 'weather'?" in capsys.readouterr().err
+    assert "guidance: no route serves a tool 'wether'  (did you mean 'weather'?)" in capsys.readouterr().err
+
+
+PINNED = """\
+version: 1
+upstreams: {server: {url: "http://127.0.0.1:9"}}
+routes:
+  - path: /mcp
+    upstream: server
+    protocol: mcp
+    mcp: {tools: {add: {schema: {type: object, properties: {a: {type: integer}}}}, now: {mode: report}}}
+"""
+
+
+def test_the_verbs_know_the_tools_of_an_mcp_server_whose_schema_the_config_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from proxy.__main__ import main
+
+    (tmp_path / "pinned.yaml").write_text(PINNED)
+    (tmp_path / "none.yaml").write_text(PINNED.partition("    mcp:")[0])
+    assert 0 == main(["guidance", "--config", str(tmp_path / "pinned.yaml")])
+    assert ["add"] == re.findall(r"^## (\w+)$", capsys.readouterr().out, re.MULTILINE)
+    assert 0 == main(["export", "--config", str(tmp_path / "pinned.yaml"), "--format", "mcp"])
+    assert ["add"] == [one["name"] for one in json.loads(capsys.readouterr().out)]
+    for verb, more in (("guidance", []), ("export", ["--format", "mcp"])):
+        assert 0 == main([verb, "--config", str(tmp_path / "none.yaml"), *more])
+        assert f"{verb}: the config names no tool with a schema" in capsys.readouterr().err
+
+
+def test_the_length_of_the_guidance_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    from proxy.__main__ import main
+
+    with pytest.raises(SystemExit, match="2"):
+        main(["guidance", "--config", "any.yaml", "--max-chars", "-3"])
+    assert "'-3' is not a number of characters, such as 12000" in capsys.readouterr().err
 
 
 def test_the_verb_exports_a_tool_per_line_and_its_losses_beside_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -524,6 +524,19 @@ async def test_the_operator_may_ask_what_would_become_of_a_call() -> None:
     assert 1 == len(client.received)
 
 
+async def test_what_the_config_alone_says_of_tools_is_known_before_anything_was_learned() -> None:
+    async with talk(mcp="tools: {add: {schema: {type: object, properties: {a: {type: integer}}}}}") as client:
+        question = {"route": "/mcp", "tool": "add", "body": {"a": "1"}}
+        verdict = json.loads((await client.ask_operator("/-/validate", question)).body)
+        guidance = await client.proxy.ask_admin("/-/guidance?tool=add")
+        schemas = json.loads((await client.proxy.ask_admin("/-/schemas/add")).body)["schemas"]
+
+    assert ("forward", {"a": 1}) == (verdict["decision"], verdict["arguments"])
+    assert (200, True) == (guidance.status, b"Arguments: {a?: integer}" in guidance.body)
+    assert [["/mcp"]] == [one["routes"] for one in schemas]
+    assert [] == client.received
+
+
 @pytest.mark.parametrize(
     "told",
     [

@@ -59,11 +59,12 @@ async def test_a_server_is_guarded_without_a_config() -> None:
     assert [{"a": 1, "b": 2}] == [json.loads(seen.body)["params"]["arguments"] for seen in server.calls]
 
 
-def test_a_url_that_is_none_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", ["localhost", "http://127.0.0.1:9000/mcp?key=k"])
+def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "proxy", "serve", "--mcp", "localhost"], capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "proxy", "serve", "--mcp", url], capture_output=True, text=True, check=False,
         cwd=tmp_path,
     )  # fmt: skip
 
     assert 2 == done.returncode
-    assert "upstream 'mcp'  `url` expects http://host[:port][/path]" in done.stderr
+    assert done.stderr.startswith("serve: upstream 'mcp'  `url` expects http://host[:port][/path]")

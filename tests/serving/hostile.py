@@ -50,9 +50,6 @@ _HOPS = frozenset(
     [
         "host",
         "via",
-        "x-forwarded-for",
-        "x-forwarded-proto",
-        "x-forwarded-host",
         "forwarded",
         "x-request-id",
         "content-length",
@@ -230,8 +227,14 @@ def equal(sent: Request, arrived: Request) -> bool:
     path = re.sub(r"^[A-Za-z]+://[^/?]*", "", sent.target)
     named = {name.strip().lower() for value in sent.values("connection") for name in value.split(",")}
     dropped = _HOPS | named
-    kept = [pair for pair in sent.headers if pair[0] not in dropped and "_" not in pair[0]]
-    came = [pair for pair in arrived.headers if pair[0] not in dropped and "_" not in pair[0]]
+    kept, came = (
+        [
+            pair
+            for pair in request.headers
+            if not (pair[0] in dropped or pair[0].startswith("x-forwarded-") or "_" in pair[0])
+        ]
+        for request in (sent, arrived)
+    )
     # A parameter of the route's path is escaped again, so `"` arrives as `%22`: the same path (RFC 3986 section 6.2).
     paths = unquote_to_bytes(path) == unquote_to_bytes(arrived.target)
     return paths and (sent.method, sent.body, kept) == (arrived.method, arrived.body, came)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -94,7 +95,17 @@ routes:
     try:
         yield Proxied(serving, log)
     finally:
+        await _left(serving)
         await serving.stop(grace=0.5)
+
+
+async def _left(serving: Serving) -> None:
+    """Waits a moment until the proxy has heard that its clients are gone: else it gives them time for last words."""
+    listener = serving._ports[0].listener
+    for _ in range(10):
+        if not listener.connections:
+            return
+        await asyncio.sleep(0.001)
 
 
 def told(seen: Seen) -> dict[str, Any]:

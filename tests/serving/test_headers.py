@@ -43,6 +43,17 @@ def test_what_anybody_else_says_is_replaced() -> None:
     } == fields(TRUSTING, "192.0.2.1", said)
 
 
+@pytest.mark.parametrize(("peer", "believed"), [("10.1.2.3", ["prefix", "port"]), ("192.0.2.1", [])])
+def test_of_the_other_fields_of_the_family_a_trusted_hops_go_on_and_nobody_elses(
+    peer: str, believed: list[str]
+) -> None:
+    said: Headers = (("x-forwarded-prefix", "/shop"), ("x-forwarded-port", "443"), ("x_forwarded_ssl", "on"))
+    sent = request_headers(said, Changes().dropped, TRUSTING.own_fields(peer, "http", said))
+
+    ours = {"via", "x-forwarded-for", "x-forwarded-proto"}
+    assert [f"x-forwarded-{name}" for name in believed] == [name for name, _ in sent if name not in ours]
+
+
 @pytest.mark.parametrize(
     ("peer", "said", "element"),
     [
@@ -98,6 +109,9 @@ def test_anybody_elses_forwarded_field_ends_here() -> None:
         ('for=6.6.6.6, for=203.0.113.7;host="a,for=7.7.7.7"', "203.0.113.7"),
         ("for=203.0.113.7, for=unknown", ""),
         ("proto=https", "10.0.0.1"),
+        ('for=6.6.6.6;host=", for="[2001:db8::17]"', ""),
+        ('for=6.6.6.6;x=", for=203.0.113.7;host="shop.test"', ""),
+        ("for=6.6.6.6 7", ""),
     ],
 )
 def test_the_client_is_read_from_a_trusted_hops_forwarded_field(said: str, client: str) -> None:

@@ -140,6 +140,17 @@ async def test_a_url_in_the_query_stays_there() -> None:
     assert (200, "POST /weather?from=http://a.test/b HTTP/1.1") == (seen.status, server.seen[0].start)
 
 
+async def test_no_header_makes_another_request_of_one_that_was_judged() -> None:
+    sent = ("X-HTTP-Method-Override: DELETE", "X-Method-Override: PUT", "X_HTTP_Method: PUT", "X-Original-URL: /admin",
+            "X-Rewrite-URL: /admin")  # fmt: skip
+    names = {line.partition(":")[0].lower() for line in sent}
+    async with tool(replies(OK)) as server, proxied(WEATHER + RELAY, server.url) as proxy:
+        await proxy.post("/weather", b'{"lat": 1}', *sent)
+        await proxy.post("/relay", b"{}", *sent)
+
+    assert [set(), names] == [seen.names() & names for seen in server.seen]  # nothing is judged on the second one
+
+
 # --- content type and coding ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "content_type",
@@ -167,8 +178,14 @@ async def test_json_by_any_of_its_names_is_taken(content_type: str) -> None:
         "text/json",
         "application/jsonp",
         "application/json; charset=latin-1",
+        "application/json; charset = utf-7",
+        "application/json; charset*=utf-8''utf-7",
+        "application/json; charset=utf-8; charset=utf-7",
         "application/x-www-form-urlencoded",
+        "application/x-www-form-urlencoded, a+json",
+        "text/plain, application/json",
         "+json",
+        "a/+json",
     ],
 )
 async def test_anything_else_is_415_and_never_forwarded(content_type: str | None) -> None:
@@ -205,6 +222,13 @@ async def test_an_unknown_coding_is_415(coding: str) -> None:
         seen = await proxy.post("/weather", b'{"lat": 1}', f"Content-Encoding: {coding}")
 
     assert (415, "UNSUPPORTED_MEDIA_TYPE") == code(seen)
+
+
+async def test_two_codings_on_two_lines_are_as_unknown_as_on_one() -> None:
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
+        seen = await proxy.post("/weather", b'{"lat": 1}', "Content-Encoding: identity", "Content-Encoding: gzip")
+
+    assert ((415, "UNSUPPORTED_MEDIA_TYPE"), []) == (code(seen), server.seen)
 
 
 async def test_a_broken_coding_is_400() -> None:

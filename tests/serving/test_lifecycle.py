@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -69,6 +70,8 @@ async def test_a_call_that_outlasts_the_last_deadline_is_told_that_the_proxy_res
         await server.gone.wait()
 
     assert ((503, "RESTARTING"), "close") == (code(seen), seen.header("connection"))
+    assert "unknown" == told(seen)["error"]["details"]["executed"]
+    assert "It is not known whether the tool ran" in told(seen)["content"]
 
 
 async def test_an_idle_connection_does_not_hold_up_the_end() -> None:
@@ -88,7 +91,8 @@ async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open(tmp_path:
         f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nroutes:{WEATHER.replace('upstream: tools', 'upstream: none')}"
     )
     async with proxied(WEATHER) as proxy:
-        with pytest.raises(OSError, match="address already in use"):
+        said = f"`listen` 127.0.0.1:{proxy.port}: another process listens there  (end it, or choose another address)"
+        with pytest.raises(OSError, match=re.escape(said)):
             await Serving.start(load(config, {}), listen=Address("127.0.0.1", proxy.port))
 
 

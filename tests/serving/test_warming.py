@@ -25,6 +25,7 @@ from proxy.routing import RouteTable, build_routes
 
 CONFIG = """\
 version: 1
+admin: off
 upstreams: {tools: {url: http://127.0.0.1:9101}}
 tools:
   weather: {schema: {type: object, properties: {lat: {type: number}}}}
@@ -86,7 +87,7 @@ async def test_a_defect_is_told_and_stops_nothing_else(tmp_path: Path) -> None:
 
 
 async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_path: Path) -> None:
-    text = "version: 1\nupstreams: {tools: {url: http://127.0.0.1:9101}}\nroutes:\n" + "".join(
+    text = "version: 1\nadmin: off\nupstreams: {tools: {url: http://127.0.0.1:9101}}\nroutes:\n" + "".join(
         f"  - {{path: /{number}, upstream: tools, tool: weather, "
         f"schema: {{properties: {{lat: {{maximum: {number}}}}}}}}}\n"
         for number in range(1000)

@@ -115,8 +115,11 @@ class Asking:
         return replace(refused.reply, headers=headers, body=body)
 
     async def _ask(self, cursor: str | None, request_id: str) -> Asked:
-        client = asking(self.lane.raw, self.message, cursor, request_id)
-        reply = await self.upstream.relay(replace(self.lane, raw=client).passthrough(), None)
+        way, key_header = self.lane.way, self.rules.template.resend.key_header
+        client = asking(self.lane.raw, self.message, cursor, request_id, key_header)
+        # Not the client's body: what vouches for that one stays behind.
+        sent = way.outgoing(replace(client, body=b""), self.lane.hop_fields, "", client.body)
+        reply = await self.upstream.relay(sent, None)
         if isinstance(reply, UpstreamReply) and reply.status < 300:
             self.learner.accept(self.key, self.session)
         return reply
@@ -157,17 +160,12 @@ class Asking:
         """Nothing can be learned: an older list, the config's own schemas, or the operator's choice."""
         if (last := self.learner.last(self.key)) is not None:
             return self._judged_by(call, last)
-        own = {name: overlay.policy for name, overlay in self.rules.overlays.items() if _is_whole(overlay.policy)}
+        own = self.rules.whole()
         if call.tool in own:
             return Tools(own)
         if self.rules.unknown_schema == "forward" or self.lane.way.route.mode is Mode.REPORT:
             return Tools({call.tool: unjudged(call.tool, self.rules)})
         return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
-
-
-def _is_whole(policy: ToolPolicy) -> bool:
-    """Whether the config alone says what a tool takes."""
-    return policy.check is not None or policy.container is not None
 
 
 def key_of(lane: RequestLane, upstream: GuardedUpstream, rules: LearnPolicy) -> Key:

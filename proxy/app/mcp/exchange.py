@@ -25,9 +25,10 @@ from proxy.app.mcp.asking import Asking, Reports, Tools
 from proxy.app.mcp.collapsing import collapsed_list
 from proxy.app.mcp.lane import McpLane
 from proxy.app.mcp.promises import output_promise
-from proxy.app.replies import Delivery, deliver, faulty, ours, refusal, refused_on
+from proxy.app.replies import deliver, faulty, ours, refusal, refused_on
 from proxy.core import codes
 from proxy.core.model import (
+    ABSENT,
     Delivered,
     Document,
     Failure,
@@ -130,7 +131,7 @@ class Mcp:
         """What the upstream has to say to this client itself: it asks for credentials, or for a new session."""
         turn.record.outcome, turn.record.code = "passthrough", ""
         turn.record.upstream, turn.record.upstream_status = turn.lane.way.route.upstream, reply.status
-        return await deliver(Delivery(reply), turn.request, turn.record, turn.closing)
+        return await deliver(Delivered(reply), turn.request, turn.record, turn.closing)
 
     async def _deliver(self, turn: Turn, outcome: Delivered, asking: Asking, tools: Tools) -> web.StreamResponse:
         reply, message = outcome.reply, asking.message
@@ -144,7 +145,7 @@ class Mcp:
         promise = output_promise(tools.catalogue, asking, turn.record) if not outcome.failed else None
         if promise is not None:
             reply = watched(reply, promise)
-        return await self._answer(turn, replace(Delivery.of(outcome), reply=self._seen(reply, asking)))
+        return await self._answer(turn, replace(outcome, reply=self._seen(reply, asking)))
 
     # --- lists --------------------------------------------------------------------------------------------------------
     async def _list(self, turn: Turn, asking: Asking) -> web.StreamResponse:
@@ -171,11 +172,11 @@ class Mcp:
         if isinstance(reply, UpstreamFault):
             return faulty(turn.lane.way, turn.lane.raw, reply, record)
         record.upstream_status = reply.status
-        return await self._answer(turn, Delivery(self._seen(reply, asking)))
+        return await self._answer(turn, Delivered(self._seen(reply, asking)))
 
-    async def _answer(self, turn: Turn, delivery: Delivery) -> web.StreamResponse:
+    async def _answer(self, turn: Turn, delivered: Delivered) -> web.StreamResponse:
         started = self._clock.now()
-        response = await deliver(delivery, turn.request, turn.record, turn.closing)
+        response = await deliver(delivered, turn.request, turn.record, turn.closing)
         turn.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
 
@@ -202,8 +203,14 @@ class Mcp:
         """A list that the client has asked for itself, where it is all of it."""
         answer = answered(header(reply, "content-type"), body, asking.message.id)
         page = read_page(answer) if answer is not None else None
-        if page is not None and page.cursor is None and not isinstance(asking.message.param("cursor"), str):
+        if page is not None and page.cursor is None and _asks_for_all(asking.message):
             self._learner.keep(asking.key, [page], len(body))
+
+
+def _asks_for_all(message: Message) -> bool:
+    """Whether a question for the list is the plain one: parameters of a server's own may pick some tools out of it."""
+    params = message.params
+    return params is ABSENT or (isinstance(params, dict) and params.keys() <= {"_meta"})
 
 
 def _place(turn: Turn, message: Message) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Final
 
 from proxy.core.codes import ViolationCode
@@ -203,13 +204,17 @@ def phrases(*rows: tuple[str, ViolationCode | None], prose: bool = False) -> Rea
     Named groups: `path` (a place), `name` (a key whose object is not told), `chain` (Jackson's reference chain),
     `kind`, `expected`, `got`, `quoted`, and `words` (default: the whole match). A group `root` says that
     the arguments as a whole are meant. `prose`: not for pages of HTML, where any sentence may stand.
+    The expressions are compiled when they are first asked (`complaints.prepare`): at the start nobody waits for them.
     """
-    compiled = [(re.compile(pattern, re.MULTILINE), code) for pattern, code in rows]
+
+    @cache
+    def compiled() -> list[tuple[re.Pattern[str], ViolationCode | None]]:
+        return [(re.compile(pattern, re.MULTILINE), code) for pattern, code in rows]
 
     def read(answer: Answer) -> Iterator[Claim]:
         for text in answer.texts if answer.prose or not prose else ():
             taken: list[tuple[int, int]] = []
-            for pattern, code in compiled:
+            for pattern, code in compiled():
                 for _, match in zip(range(_MOST_MATCHES), pattern.finditer(text), strict=False):
                     if not any(start < match.end() and match.start() < end for start, end in taken):
                         taken.append(match.span())

@@ -7,6 +7,7 @@ matters: "expected string to have >=2 characters" is about a length although it 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from proxy.core import codes
@@ -91,11 +92,7 @@ _EXPECTING: Final = (
 )
 
 
-def _phrases(*rows: tuple[ViolationCode, tuple[str, ...]]) -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
-    return tuple((re.compile("|".join(patterns), re.IGNORECASE), code) for code, patterns in rows)
-
-
-PHRASES: Final = _phrases(
+PHRASES: Final = (
     (codes.UNKNOWN_FIELD, (
         r"additional propert",
         r"(?:unknown|unrecognized|unrecognised|unexpected|unpermitted|undeclared) "
@@ -200,13 +197,21 @@ def is_size(kind: str) -> bool:
 
 def code_of_words(words: str) -> ViolationCode | None:
     """Our code for what a sentence says, None where it says nothing we know."""
-    return next((code for phrase, code in PHRASES if phrase.search(words)), None)
+    return next((code for phrase, code in _phrases() if phrase.search(words)), None)
 
 
-_ASKED: Final = re.compile(rf"{_EXPECTING}(?P<expected>{_TYPE})|a valid (?P<needed>{_TYPE}) is required", re.IGNORECASE)
+# Compiled when first asked (`complaints.prepare`): they take as long as a hundred modules, and the start needs neither.
+@cache
+def _phrases() -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
+    return tuple((re.compile("|".join(patterns), re.IGNORECASE), code) for code, patterns in PHRASES)
+
+
+@cache
+def _asked() -> re.Pattern[str]:
+    return re.compile(rf"{_EXPECTING}(?P<expected>{_TYPE})|a valid (?P<needed>{_TYPE}) is required", re.IGNORECASE)
 
 
 def expected_type(words: str) -> str:
     """The JSON type that a sentence says is expected, '' where it names none."""
-    found = _ASKED.search(words)
+    found = _asked().search(words)
     return json_type_of(found["expected"] or found["needed"]) if found else ""

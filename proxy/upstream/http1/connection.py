@@ -294,12 +294,10 @@ class Connection(asyncio.Protocol):
             drained.set_result(None)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
-    async def _wait(self) -> None:
+    def _wait(self) -> asyncio.Future[None]:
+        """A future that is done when something has come; a cancelled one is left behind, nobody wakes it."""
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
