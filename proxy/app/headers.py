@@ -13,22 +13,11 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
 from proxy.app.forwarded import addresses, extended
+from proxy.core.framing import OF_THE_CONNECTION
 from proxy.core.model import Headers
 
-# RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
-HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "proxy-authenticate",
-        "proxy-authorization",
-    }
-)
+# RFC 9110 section 11.7: what a client and this proxy say to each other.
+HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
 
 # What this proxy writes itself on the way to the upstream. `expect` was answered here, before the body was read.
 _OWN_REQUEST: Final = frozenset(

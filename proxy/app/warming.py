@@ -1,5 +1,5 @@
 """Writes the code of every check before a call needs it, so that the first call of a tool is as quick as the second.
-What reads the complaints of tools is made ready first, in the same thread.
+What reads the complaints of tools is made ready last, in the same way.
 
 Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
 here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A call
@@ -44,7 +44,7 @@ class Warming:
 
     async def _warm(self, table: RouteTable) -> None:
         try:
-            for prepare_one in chain((prepare,), (policy.prepare for policy in _policies(table))):
+            for prepare_one in chain((policy.prepare for policy in _policies(table)), (prepare,)):
                 await asyncio.to_thread(prepare_one)
                 await asyncio.sleep(PAUSE)
         except Exception as error:  # noqa: BLE001 - a defect of the writer, which the tool's first call meets as well

@@ -18,8 +18,6 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from proxy.app import Serving
     from proxy.app.fleet import Fleet
     from proxy.config.load import Loaded
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 EXIT_CONFIG: Final = 2
 # Containers made and not freed; Python's own 700 is a handful of calls.
 _MADE_BETWEEN_COLLECTIONS: Final = 50_000
-# Where OpenSSL looks for certificates (SSL_CTX_set_default_verify_paths(3)).
-_TRUST_STORE: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
 
 DESCRIPTION: Final = """\
@@ -142,9 +138,7 @@ def _fast_loop() -> Any:
 
 
 async def _serve(loaded: Loaded, listen: Address | None, *, worker: bool = False) -> int:
-    # A hook may have use for aiohttp's client; one that is configured later needs a restart.
-    with contextlib.nullcontext() if loaded.config.hooks else _no_trust_store():
-        from proxy.app import Serving
+    from proxy.app import Serving
 
     told = _signals()
     entry = _worker_entry(told) if worker else None
@@ -155,22 +149,6 @@ async def _serve(loaded: Loaded, listen: Address | None, *, worker: bool = False
         await _drain(serving, told)
     await serving.stop()
     return 0
-
-
-@contextlib.contextmanager
-def _no_trust_store() -> Iterator[None]:
-    """aiohttp reads every certificate of the system for its client as it is imported: a tenth of the start and 1.6 MB.
-    That client is not used here (connections to upstreams read them for themselves), so OpenSSL is shown none."""
-    before = {name: os.environ.get(name) for name in _TRUST_STORE}
-    os.environ.update(dict.fromkeys(_TRUST_STORE, os.devnull))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _collect_rarely() -> None:

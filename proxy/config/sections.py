@@ -17,25 +17,12 @@ from proxy.config.resilience import guard_of
 from proxy.config.secrets import reveal, revealed
 from proxy.config.source import Files, Source
 from proxy.config.units import address, seconds, size, switch
+from proxy.core.framing import OF_THE_SENDER
 from proxy.core.model import JsonValue, Pointer
 
 # What a route says instead of an upstream's name.
 NO_UPSTREAM: Final = "none"
 
-# Headers of one connection or of the message's framing (RFC 9110 section 7.6.1): the proxy writes them itself.
-_OWN_HEADERS: Final = frozenset(
-    [
-        "connection",
-        "content-length",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ]
-)
 # Each look reads and hashes every file.
 _SHORTEST_LOOK: Final = 0.05
 # RFC 9110 section 5.5: no line breaks and no NUL in a field value.
@@ -132,7 +119,7 @@ def _check_url(context: Context, path: Pointer, url: str) -> None:
 def read_headers(context: Context, path: Pointer, value: Mapping[str, JsonValue]) -> HeaderChanges:
     """Header changes, looked through for names and values that must not go out."""
     for name, text in value.get("set", {}).items():
-        if name.lower() in _OWN_HEADERS:
+        if name.lower() in OF_THE_SENDER:
             context.mistake(
                 (*path, "set", name), f"the header {name!r} is written by the proxy itself", "leave it out", key=True
             )

@@ -23,8 +23,9 @@ from proxy.config.model import ServerTls
 from proxy.upstream.http1 import Http1Upstream
 from tests.contract.test_upstream import CHECKED, request
 from tests.serving.keys import authority, certificate, openssl
+from tests.serving.process import process
 from tests.serving.proxied import RELAY, WEATHER, code, proxied
-from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, post, read_message, replies, tool
+from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, exchange, post, read_message, replies, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 CALL = post("/weather", b'{"lat": 1}')
@@ -237,6 +238,21 @@ async def test_an_upstreams_certificate_is_checked_as_the_config_says(
 
     assert status == getattr(reply, "status", None), reply
     assert status is not None or "tls_certificate_error" == getattr(reply, "token", "")
+
+
+async def test_the_command_trusts_the_authorities_of_the_system_for_its_upstreams(keys: Path, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    async with tls_tool(keys) as server:
+        path.write_text(
+            f"version: 1\nlisten: 127.0.0.1:0\nupstreams: {upstreams(f'https://localhost:{server.port}')}\n"
+            "routes: [{path: /weather, upstream: tools, passthrough: true}]\n"
+        )
+        async with process(path, SSL_CERT_FILE=str(keys / "ca.pem")) as running:
+            trusted = await exchange(running.port, CALL)
+        async with process(path) as running:
+            unknown = await exchange(running.port, CALL)
+
+    assert (200, 502) == (trusted.status, unknown.status)
 
 
 async def test_the_proxy_shows_an_upstream_its_certificate(keys: Path) -> None:

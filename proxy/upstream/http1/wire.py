@@ -9,23 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from proxy.core.framing import OF_THE_SENDER
 from proxy.core.model import Headers
 from proxy.upstream.http1.faults import UNSENDABLE, Broken
 
-# Fields that say how this one message is framed or this one connection is used (RFC 9110 section 7.6.1), and Host.
-_OURS: Final = frozenset(
-    [
-        "connection",
-        "content-length",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ]
-)
 # Methods whose missing body is worth saying (RFC 9110 section 8.6).
 _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
 _METHOD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2: a token
@@ -43,7 +30,7 @@ def request_head(method: str, target: str, authority: str, headers: Headers, len
     """
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise Broken(UNSENDABLE)
-    lines = [f"{name}: {value}" for name, value in headers if name not in _OURS]
+    lines = [f"{name}: {value}" for name, value in headers if name not in OF_THE_SENDER]
     if len(lines) < len(headers):
         authority = next((value for name, value in headers if name == "host"), authority)
     if length == CHUNKED:
