@@ -60,6 +60,7 @@ class Mortal:
     ran: Counter[int] = field(default_factory=Counter)
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    under_way: int = 0
 
     async def start(self) -> None:
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
@@ -70,7 +71,9 @@ class Mortal:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
                 self.ran[json.loads(await reader.readexactly(length))["id"]] += 1
+                self.under_way += 1
                 await asyncio.sleep(0.002)
+                self.under_way -= 1
                 writer.write(OK)
                 await writer.drain()
         self.writers.discard(writer)
@@ -90,7 +93,9 @@ async def dying(mortal: Mortal) -> AsyncIterator[None]:
 
     async def fate() -> None:
         while True:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.03)
+            while not mortal.under_way:
+                await asyncio.sleep(0)
             await mortal.kill()
             await asyncio.sleep(0.03)
             await mortal.start()
