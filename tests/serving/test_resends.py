@@ -93,7 +93,7 @@ async def dying(mortal: Mortal) -> AsyncIterator[None]:
 
     async def fate() -> None:
         while True:
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.05)
             while not mortal.under_way:
                 await asyncio.sleep(0)
             await mortal.kill()
