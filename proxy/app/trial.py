@@ -7,19 +7,17 @@ earlier attempt. A report-only route is judged as if it enforced; the answer say
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.app.handler import Snapshot
 from proxy.app.lane import Way
 from proxy.core.jsontext import dumps, format_pointer, parse
 from proxy.core.model import (
-    CheckedCall,
     Conversation,
     Delivered,
     Document,
     Failure,
-    Headers,
     JsonProblem,
     JsonValue,
     Passthrough,
@@ -32,30 +30,14 @@ from proxy.core.model import (
 )
 from proxy.core.policy import Mode, ToolPolicy
 from proxy.core.sentence import compose
-from proxy.interfaces import CallRecord, Services, UpstreamRequest
+from proxy.interfaces import CallRecord, Services
 from proxy.pipeline import run_call
 from proxy.routing import Match
 from proxy.state import make_store
+from proxy.story.nowhere import Nowhere
 
 _NAME: Final = "dry-run"
 _HEADERS: Final = (("content-type", "application/json"), ("x-conversation-id", _NAME))
-
-
-@dataclass(frozen=True, slots=True)
-class _Nowhere:
-    """Implements the pipeline's `Lane`: knows the tools and sends nothing, so the checked arguments come back."""
-
-    tools: Mapping[str, ToolPolicy]
-    headers: Headers = ()
-
-    def wish(self) -> str:
-        return ""
-
-    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
-        return False
-
-    def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
-        return None
 
 
 def asked(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[Way, RawRequest] | str:
@@ -99,7 +81,7 @@ async def judged(way: Way, request: RawRequest, services: Services) -> JsonValue
     if way.route.learn is not None:
         tools = way.catalogues.latest(way.route.learn)
     alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
-    outcome = await run_call(call, _Nowhere(_Enforced(tools)), alone, record)
+    outcome = await run_call(call, Nowhere(_Enforced(tools)), alone, record)
     policy = tools.get(record.tool)
     shown |= {"tool": record.tool, "mode": policy.mode.value if policy else "enforce", "schema_id": record.schema_id}
     if isinstance(outcome, Delivered):

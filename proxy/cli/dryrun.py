@@ -16,12 +16,10 @@ from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
 from proxy.core.jsontext import format_pointer, parse
 from proxy.core.model import (
-    CheckedCall,
     Conversation,
     Delivered,
     Document,
     Failure,
-    Headers,
     JsonValue,
     Passthrough,
     RawRequest,
@@ -31,9 +29,10 @@ from proxy.core.model import (
     ToolResult,
 )
 from proxy.core.policy import ToolPolicy
-from proxy.interfaces import CallRecord, Services, UpstreamRequest
+from proxy.interfaces import CallRecord, Services
 from proxy.pipeline import run_call
 from proxy.state import make_store
+from proxy.story.nowhere import Nowhere
 
 
 class _NoTime:
@@ -53,23 +52,6 @@ class _NoTime:
 
     def fresh_key(self) -> str:
         return "dry-run"
-
-
-@dataclass(frozen=True, slots=True)
-class _NowhereLane:
-    """A route that would call these tools and sends nothing."""
-
-    tools: Mapping[str, ToolPolicy]
-    headers: Headers = ()
-
-    def wish(self) -> str:
-        return ""
-
-    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
-        return False
-
-    def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +92,7 @@ class DryRun:
 async def _judged(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
     clock = _NoTime()
     services = Services(make_store("memory", clock), clock, {}, clock)
-    outcome = await run_call(call, _NowhereLane(tools), services, CallRecord("dry-run", "dry-run"))
+    outcome = await run_call(call, Nowhere(tools), services, CallRecord("dry-run", "dry-run"))
     if isinstance(outcome, Delivered):
         body = outcome.reply.body
         return Forwarded(body if isinstance(body, bytes) else b"", outcome.repairs)
