@@ -164,7 +164,10 @@ class LearnedTools(Mapping[str, ToolPolicy]):
 
     def is_made(self, name: str) -> bool:
         """Whether a tool's policy costs no more than looking it up; also of names that nobody knows."""
-        return name in self.bad or name not in self.listing.tools or self._key(name) in self._policies
+        if name in self.bad or name not in self.listing.tools:
+            return True
+        policy = self._policies.get(self._key(name))
+        return policy is not None and policy.ready
 
     def prepare(self, name: str) -> None:
         """Makes a tool's policy, with all code that its calls need. For a thread: a large schema takes a second."""

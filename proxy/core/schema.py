@@ -132,7 +132,7 @@ class Schemas:
         """The node at a place that is entered already."""
         key = (place.document, place.path)
         if (node := self._nodes.get(key)) is None:
-            node = self._nodes[key] = Node(self, self._raw(place), place)
+            node = self._nodes.setdefault(key, Node(self, self._raw(place), place))  # one, whoever else asks now
         return node
 
     def _raw(self, place: _Place) -> JsonValue:

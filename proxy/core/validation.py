@@ -12,6 +12,7 @@ asked for, or by `Check.prepare`, off the request path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import RLock
 from typing import Any, Final, Protocol
 
 from proxy.core.engine.foreign import Foreign
@@ -47,7 +48,18 @@ class Check:
     verdict.
     """
 
-    __slots__ = ("_at", "_engine", "_menders", "_report", "accepts", "foreign", "formats", "linear", "schemas")
+    __slots__ = (
+        "_at",
+        "_engine",
+        "_menders",
+        "_report",
+        "_writing",
+        "accepts",
+        "foreign",
+        "formats",
+        "linear",
+        "schemas",
+    )
 
     accepts: Callable[[JsonValue], bool]
 
@@ -57,6 +69,8 @@ class Check:
         self.linear: Final = linear
         self.foreign: Final = foreign
         self._engine = engine
+        # Code is written by one thread and once: what a call needs must not change under it.
+        self._writing = RLock()
         self._at: dict[Node, Callable[[JsonValue], bool]] = {}
         self._report: Callable[[JsonValue], list[BrokenKeyword]] | None = None
         self._menders: dict[frozenset[str], Mend | None] = {}
@@ -76,16 +90,18 @@ class Check:
         return judge(value) if judge is not None else self._judge_at(node)(value)
 
     def _judge_at(self, node: Node) -> Callable[[JsonValue], bool]:
-        judge = self._at.get(node)
-        if judge is None:
-            judge = self._at[node] = self._engine.entry("A", node)
-        return judge
+        with self._writing:
+            judge = self._at.get(node)
+            if judge is None:
+                judge = self._at[node] = self._engine.entry("A", node)
+            return judge
 
     def broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
         report = self._report
         if report is None:
-            report = self._report = self._engine.entry("R", self.root)
+            with self._writing:
+                report = self._report = self._engine.entry("R", self.root)
         return report(value)
 
     def mender(self, rules: frozenset[str]) -> Mend | None:
@@ -94,7 +110,8 @@ class Check:
         try:
             return self._menders[rules]
         except KeyError:
-            made = self._menders[rules] = Menders(self.schemas, rules).mend() if self.foreign is None else None
+            with self._writing:
+                made = self._menders[rules] = Menders(self.schemas, rules).mend() if self.foreign is None else None
             return made
 
     def ready(self, rules: frozenset[str]) -> bool:
@@ -103,17 +120,21 @@ class Check:
 
     def prepare(self, rules: frozenset[str]) -> None:
         """Writes and compiles that code now (2 to 10 ms, a second for thousands of properties). For a thread."""
-        if rules and self.foreign is None:  # the repair engine asks for a verdict at any node
-            for node in self.schemas.nodes():
-                self._judge_at(node)
-        self.mender(rules)
-        self._write()
+        with self._writing:
+            if self.ready(rules):
+                return
+            if rules and self.foreign is None:  # the repair engine asks for a verdict at any node
+                for node in self.schemas.nodes():
+                    self._judge_at(node)
+            self.mender(rules)
+            self._write()
 
     def _write(self) -> None:
-        if self.accepts == self._first_accepts:
-            self.accepts = self._engine.entry("A", self.root)
-        if self._report is None:
-            self._report = self._engine.entry("R", self.root)
+        with self._writing:
+            if self.accepts == self._first_accepts:
+                self.accepts = self._engine.entry("A", self.root)
+            if self._report is None:
+                self._report = self._engine.entry("R", self.root)
 
     def source(self) -> str:
         """The generated code, with the place in the schema above each part, as comments."""
@@ -125,7 +146,8 @@ class Check:
         return Menders(self.schemas, rules).source() if self.mender(rules) is not None else ""
 
     def _first_accepts(self, value: JsonValue) -> bool:
-        self.accepts = self._engine.entry("A", self.root)
+        with self._writing:
+            self.accepts = self._engine.entry("A", self.root)
         return bool(self.accepts(value))
 
 

@@ -1,0 +1,62 @@
+"""A check is one for all threads: whoever comes first writes its code, and all others get the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from proxy.core.model import JsonValue
+from proxy.core.rules import rules_for
+from proxy.core.schema import Node
+from proxy.core.validation import Check, compile_check
+
+THREADS = 6
+RULES = rules_for("standard", {})
+SCHEMA: JsonValue = {
+    "type": "object",
+    "properties": {
+        "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+        "kind": {"oneOf": [{"const": "a"}, {"type": "object", "properties": {"b": {"type": "integer"}}}]},
+    },
+    "$defs": {"row": {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _threads_take_turns_at_every_step() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_the_nodes_of_a_schema_are_the_same_for_every_thread() -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in range(60):
+            schemas, start = compile_check(SCHEMA).schemas, Barrier(THREADS)
+
+            def walk(start: Barrier = start, root: Node = schemas.root) -> list[int]:
+                start.wait()
+                return [id(node) for node in root.schemas.nodes()]
+
+            walks = [future.result() for future in [pool.submit(walk) for _ in range(THREADS)]]
+            assert [walks[0]] * THREADS == walks
+
+
+def test_code_is_written_once_however_many_threads_ask_for_it() -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in range(60):
+            check, start = compile_check(SCHEMA), Barrier(THREADS)
+
+            def prepare(start: Barrier = start, check: Check = check) -> object:
+                start.wait()
+                check.prepare(RULES)
+                return check.mender(RULES)
+
+            menders = [future.result() for future in [pool.submit(prepare) for _ in range(THREADS)]]
+            assert 1 == len(set(map(id, menders)))
+            assert (True, False) == (check.accepts({"rows": [{"id": 1}]}), check.accepts({"rows": [{"id": "1"}]}))
