@@ -163,7 +163,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return sum(1 for _ in self)
 
     def is_made(self, name: str) -> bool:
-        """Whether a tool's policy costs no more than looking it up; also of names that nobody knows."""
+        """Whether a tool's policy and code cost no more than looking them up; also of names that nobody knows."""
         if name in self.bad or name not in self.listing.tools:
             return True
         policy = self._policies.get(self._key(name))

@@ -67,6 +67,8 @@ def test_a_policy_is_made_when_it_is_first_asked_for_and_once() -> None:
 
     assert (["count", "other"], 2, False) == (list(learned), len(learned), learned.is_made("count"))
     assert learned["count"] is learned["count"]
+    assert learned.is_made("count") is False  # its code is not written yet
+    learned.prepare("count")
     assert (True, False, True) == (learned.is_made("count"), learned.is_made("other"), learned.is_made("nobody's"))
     with pytest.raises(KeyError):
         learned["nobody's"]
