@@ -11,7 +11,7 @@ import yaml
 from proxy.adapters.base import DEFAULT_LADDER, ConversationSource
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.config.model import Policy
+from proxy.config.model import Caps, Policy
 from proxy.config.policies import layered, policy_of, repair_policy
 from proxy.config.units import seconds, size
 from proxy.core.jsontext import LosslessFloat, TextLimits
@@ -269,3 +269,9 @@ routes:
     assert (("f", "name"), ("f", "arguments"), ("id",), "json_string") == (
         dispatch.tool_pointer, dispatch.arguments_pointer, dispatch.call_id_pointer, dispatch.arguments_encoding,
     )  # fmt: skip
+
+
+def test_a_cap_of_the_tools_own_goes_before_the_default_and_without_either_there_is_none() -> None:
+    assert CallCap(5) == Caps(3, {"web_search": 5}).of("web_search")
+    assert CallCap(3) == Caps(3, {"web_search": 5}).of("read_file")
+    assert CallCap(None) == Caps(None, {"web_search": 5}).of("read_file")
