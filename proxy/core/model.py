@@ -25,6 +25,19 @@ Pointer = tuple[str | int, ...]
 Headers = tuple[tuple[str, str], ...]
 
 
+class Fields(tuple[tuple[str, str], ...]):
+    """`Headers` that are asked by name again and again: the names, in lower case, are indexed at the first question."""
+
+    _index: Mapping[str, str] | None = None
+
+    def get(self, name: str) -> str | None:
+        """The first value of a field (`name` in lower case), or None."""
+        index = self._index
+        if index is None:
+            index = self._index = dict(reversed(self))  # of several with one name the first is written last
+        return index.get(name)
+
+
 class Absent:
     """The type of `ABSENT`, which stands where a value is missing (`None` is JSON null)."""
 
@@ -110,10 +123,8 @@ class RawRequest:
 
     def header(self, name: str) -> str | None:
         """The first value of the header `name` (lower case), or None."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        headers = self.headers
+        return headers.get(name) if type(headers) is Fields else Fields(headers).get(name)
 
 
 @dataclass(frozen=True, slots=True)
