@@ -32,7 +32,7 @@ Runners = dict[str, Runner]
 KINDS: Final = ("valid", "damaged", "4 errors")
 
 # What pip and npm install for the peers that this project does not need itself.
-PYTHON: Final = ("orjson", "fastjsonschema", "pydantic-core")
+PYTHON: Final = ("fastjsonschema", "pydantic-core")
 NODE: Final = ("ajv",)
 
 

@@ -2,29 +2,47 @@
 
 Reading (RFC 8259, I-JSON where the two differ) refuses what two parsers could read differently: a byte order mark,
 invalid UTF-8, lone surrogates, NaN and Infinity, duplicate keys at any depth, numbers that overflow a double,
-integers over 4,300 digits, trailing bytes, too much depth, too many nodes. The reader is jiter; what it does not
-check (overflow, our own bounds, the sign of `-0`) is checked on top, and only when a cheap look at the bytes says
-that it can matter.
+integers over 4,300 digits, trailing bytes, too much depth, too many nodes.
 
-Writing keeps what was read: integers exact at any size, every other number by its own text (`LosslessFloat`), text
-as UTF-8. Only repaired arguments are ever written; clean ones go on as the bytes they came in.
+There are two readers. The quick one, orjson, refuses less, but its word counts only where its writer makes the same
+text again of what was read, but for white space: then no key stood twice, no zero lost its sign and no number a digit.
+(White space inside a string is left out of account on both sides, so no string can hide a member.) Every other text,
+with `1.50`, `1e3` or escapes that need not be, is read by the strict one (strictreader.py), which also says what is
+wrong.
+
+So a number that is not a plain integer is a `float` where the shortest spelling of that float is the number's own text,
+and a `LosslessFloat`, which keeps the text, everywhere else. Both are exact: whoever compares asks `as_decimal` or the
+engine's numbers, whoever writes `number_text`.
+
+Writing keeps what was read: integers exact at any size, every other number by its own text, text as UTF-8. Only
+repaired arguments are ever written; clean ones go on as the bytes they came in.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
+from gc import get_referents
 from json.encoder import encode_basestring
-from typing import Any, Final
+from math import isfinite
+from typing import Final
 
-from jiter import LosslessFloat, from_json
+from orjson import dumps as quick_write
+from orjson import loads as quick_read
 
 from proxy.core.model import JsonProblem, JsonValue, Pointer
+from proxy.core.strictreader import (
+    DEFAULT_LIMITS,
+    SHORT,
+    LosslessFloat,
+    TextLimits,
+    read_strictly,
+    strict_number,
+)
 
 __all__ = [
+    "DEFAULT_LIMITS",
+    "FRACTIONS",
     "JSON_TYPES",
     "LosslessFloat",
     "TextLimits",
@@ -34,184 +52,82 @@ __all__ = [
     "equal",
     "format_pointer",
     "json_type",
+    "number_text",
     "parse",
     "parse_pointer",
     "plain",
 ]
+
+# What a number with a fraction or an exponent is read as.
+FRACTIONS: Final = (float, LosslessFloat)
 
 JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 # CPython refuses to convert longer integer texts (sys.int_info.default_max_str_digits); so does every peer we know.
 MAX_INTEGER_DIGITS: Final = 4300
 
-
-@dataclass(frozen=True, slots=True)
-class TextLimits:
-    """Bounds of one JSON text: nesting depth and number of values (repair.md section 1)."""
-
-    depth: int = 64
-    nodes: int = 100_000
-
-
-DEFAULT_LIMITS: Final = TextLimits()
-
-_POSITION = re.compile(r"^(.*) at line (\d+) column (\d+)$", re.DOTALL)
-_MINUS_ZERO = re.compile(rb"-0(?![.0-9eE])")
-# An exponent of ten digits or more: no arithmetic here or anywhere keeps such a number apart from zero.
-_FAR_EXPONENT = re.compile(rb"[eE][+-]?0*[1-9][0-9]{9,}\Z")
-_INFINITE: Final = (float("inf"), float("-inf"))
-
-_PLAIN: Final = frozenset({str, bool, type(None)})
-_EDGES: Final = frozenset({*_INFINITE, 0.0})
-
-# A text up to this size is searched for signs of what the reader does not check; in a longer one the values are looked
-# at, because it may be one long string, which costs the reader next to nothing to read.
-_SHORT: Final = 4096
-# What a short text is searched in for numbers that the reader lets pass: itself, with every digit as "0", every E as
-# "e" and all else as a space.
-_SHAPES: Final = bytes(48 if 48 <= byte <= 57 else 101 if byte in b"eE" else 32 for byte in range(256))
-_EXPONENT: Final = b"0e"
-_MOST_DIGITS: Final = 309  # of a double, before the point
-_TOO_MANY_DIGITS: Final = b"0" * _MOST_DIGITS
+_ASCII_SPACE: Final = " \t\n\r"
+_SPACE: Final = _ASCII_SPACE.encode()
+# All bytes but those that open a level.
+_NO_OPENING: Final = bytes(byte for byte in range(256) if byte not in b"[{")
+# So few colons at the beginning of a larger text mean few values.
+_BEGINNING: Final = 1024
+_FEW: Final = 16
 
 
 def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonProblem:
     """Reads one strict JSON text.
 
     Takes UTF-8 bytes; gives the value, or a `JsonProblem` with line and column (VAL-004). Numbers other than plain
-    integers become `LosslessFloat`, which keeps their text. Never raises.
+    integers become floats or `LosslessFloat`s, so that none loses a digit (see above). Never raises.
     """
-    try:
-        value = from_json(
-            text, allow_inf_nan=False, cache_mode="keys", catch_duplicate_keys=True, float_mode="lossless-float"
-        )
-    except ValueError as error:
-        return _check_depth(text, limits.depth) or _problem(text, str(error))
     size = len(text)
-    if (size < 2 * limits.depth or (size <= _SHORT and _openings(text) <= limits.depth)) and size <= limits.nodes:
-        # partition(), because `in` asks CPython 3.11 for an integer first, which takes three times as long; and for one
-        # byte before it does for two
-        shapes = text.translate(_SHAPES)
-        if not shapes.partition(_EXPONENT)[1] and (size < _MOST_DIGITS or shapes.find(_TOO_MANY_DIGITS) < 0):
-            if text.partition(b"-")[1] and _MINUS_ZERO.search(text):
-                return _parse_keeping_minus_zero(text)
-            return value
-    return _surveyed(text, value, limits)
+    if size <= SHORT or not _one_long_text(text):
+        try:
+            value = quick_read(text)
+            written = quick_write(value)
+            if written == text or written.translate(None, _SPACE) == text.translate(None, _SPACE):
+                if size < limits.harmless or (
+                    size < limits.short and len(text.translate(None, _NO_OPENING)) <= limits.depth
+                ):
+                    return value
+                if _within(value, limits):
+                    return value
+        except (ValueError, TypeError):  # no JSON, or an integer beyond 64 bits, or too deep for this reader
+            pass
+    return read_strictly(text, limits)
 
 
-def _openings(text: bytes) -> int:
-    """A text is nested at most so deep."""
-    return text.count(b"{") + text.count(b"[")
+def _one_long_text(text: bytes) -> bool:
+    """Whether a large text begins as one does that is a long string with escapes, which takes the quick writer longer
+    than the strict reader takes for everything."""
+    return text.find(b"\\", 0, _BEGINNING) >= 0 and text.count(b":", 0, _BEGINNING) < _FEW
 
 
-def _surveyed(text: bytes, value: JsonValue, limits: TextLimits) -> JsonValue | JsonProblem:
-    """The value, held against what the reader does not check."""
-    too_deep, nodes, far, zero = _survey(value, limits.depth)
-    if too_deep:
-        return _check_depth(text, limits.depth) or JsonProblem(f"nested deeper than {limits.depth} levels", 1, 1)
-    if nodes > limits.nodes:
-        return JsonProblem(f"more than {limits.nodes} values", 1, 1)
-    if far is not None:
-        return JsonProblem("number out of range", *_locate(text, bytes(far)))
-    if zero and _MINUS_ZERO.search(text):
-        return _parse_keeping_minus_zero(text)
-    return value
+def _within(value: JsonValue, limits: TextLimits) -> bool:
+    """Whether a value that was read keeps to the limits for certain."""
+    # All values of one level at a time, without a step of ours for each: strings, numbers and keys refer to nothing.
+    level, nodes = [value], 1
+    for _ in range(limits.depth):
+        level = get_referents(*level)
+        nodes += len(level)
+        if not level:
+            return nodes <= limits.nodes
+    return False
 
 
-def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | None, bool]:
-    """Looks at every value once: (deeper than `depth`, number of values, a number out of range, an integer 0)."""
-    level: list[Any] = [value.values()] if type(value) is dict else [value if type(value) is list else (value,)]
-    nodes, far, zero = int(type(value) in (dict, list)), None, False
-    while level and depth:
-        depth -= 1
-        below: list[Any] = []
-        for holder in level:
-            nodes += len(holder)
-            for item in holder:
-                kind = type(item)
-                if kind in _PLAIN:
-                    continue
-                if kind is int:
-                    if not item:
-                        zero = True
-                elif kind is LosslessFloat:
-                    # A double that is neither zero nor infinite can only come of a number in range.
-                    if float(item) in _EDGES and _out_of_range(item):
-                        far = item
-                else:
-                    below.append(item.values() if kind is dict else item)
-        level = below
-    return bool(level), nodes, far, zero
-
-
-def _out_of_range(number: LosslessFloat) -> bool:
-    """Whether a number overflows a double, or has an exponent beyond all arithmetic (RFC 8259 section 6: a reader may
-    set limits). What only underflows is kept: its text goes on, and it is compared exactly."""
-    near = float(number)
-    return near in _INFINITE or (not near and _FAR_EXPONENT.search(bytes(number)) is not None)
-
-
-def _parse_keeping_minus_zero(text: bytes) -> JsonValue:
-    """jiter reads `-0` as the integer 0 and its sign is lost; the text has passed jiter, so json may read it."""
-
-    def integer(digits: str) -> int | LosslessFloat:
-        return LosslessFloat(b"-0") if digits == "-0" else int(digits)
-
-    return json.loads(text, parse_int=integer, parse_float=lambda digits: LosslessFloat(digits.encode()))
-
-
-def read_number(text: str) -> int | LosslessFloat | None:
-    """The number that a text is, in JSON's grammar with JSON's white space around it; None for any other text, and for
-    the few numbers that have to be looked at twice (zeros, exponents, a hundred digits), which `parse` reads."""
+def read_number(text: str) -> JsonValue:
+    """The number that a text is, in JSON's grammar with JSON's white space around it, as `parse` reads it; None for any
+    other text, and for the few numbers that have to be looked at twice (zeros, exponents, a hundred digits)."""
     try:
-        read = from_json(text.encode(), allow_inf_nan=False, float_mode="lossless-float")
+        read = quick_read(text)
+        if type(read) is float:
+            written = quick_write(read).decode()
+            if written == text or written == text.strip(_ASCII_SPACE):
+                return read
     except ValueError:
         return None
-    if type(read) is LosslessFloat:
-        return read if "." in text and "e" not in text and "E" not in text and len(text) < 100 else None
-    return read if type(read) is int and read else None
-
-
-def _problem(text: bytes, message: str) -> JsonProblem:
-    found = _POSITION.match(message)
-    if found is None:
-        return JsonProblem(message, 1, 1)
-    reason, line, column = found[1], int(found[2]), max(int(found[3]), 1)
-    if reason.startswith("Detected duplicate key"):
-        reason = "duplicate key " + reason.removeprefix("Detected duplicate key ")
-    truncated = reason.startswith("EOF while parsing") or reason == "unexpected end of hex escape"
-    return JsonProblem(reason, line, column, truncated and text.strip() != b"")
-
-
-def _check_depth(text: bytes, limit: int) -> JsonProblem | None:
-    depth = 0
-    in_string = escaped = False
-    for offset, byte in enumerate(text):
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > limit:
-                line, column = _position(text, offset)
-                return JsonProblem(f"nested deeper than {limit} levels", line, column)
-        elif byte in b"]}":
-            depth -= 1
-    return None
-
-
-def _position(text: bytes, offset: int) -> tuple[int, int]:
-    return text.count(b"\n", 0, offset) + 1, offset - text.rfind(b"\n", 0, offset)
-
-
-def _locate(text: bytes, number: bytes) -> tuple[int, int]:
-    return _position(text, max(text.find(number), 0))
+    return strict_number(text)
 
 
 def walk(value: JsonValue) -> Iterator[JsonValue]:
@@ -248,8 +164,8 @@ def _written(value: JsonValue) -> str:
         return "{" + ",".join([f"{_quote(key)}:{_written(item)}" for key, item in value.items()]) + "}"
     if kind is list or kind is tuple:
         return "[" + ",".join([_written(item) for item in value]) + "]"
-    if kind is LosslessFloat:
-        return bytes(value).decode("ascii")
+    if kind is LosslessFloat or kind is float:
+        return number_text(value)
     if value is None:
         return "null"
     if kind is bool:
@@ -260,7 +176,7 @@ def _written(value: JsonValue) -> str:
 def _written_as(value: JsonValue) -> str:
     """What a caller of ours may hold instead of the types the reader gives."""
     if isinstance(value, float | Decimal):
-        return json.dumps(float(value), allow_nan=False)
+        return number_text(float(value))
     if isinstance(value, str):
         return _quote(value)
     if isinstance(value, int):
@@ -288,11 +204,22 @@ def json_type(value: JsonValue) -> str:
     return "integer" if is_integral(as_decimal(value)) else "number"
 
 
+def number_text(value: JsonValue) -> str:
+    """A JSON number (int, LosslessFloat or float) in its own digits. Raises ValueError for a float that is none."""
+    if isinstance(value, LosslessFloat):
+        return bytes(value).decode("ascii")
+    if isinstance(value, int):
+        return str(value)
+    if not isfinite(value):
+        raise ValueError(f"{value!r} is not JSON")
+    return quick_write(float(value)).decode()
+
+
 def as_decimal(value: JsonValue) -> Decimal:
-    """The exact value of a JSON number (int, LosslessFloat or float)."""
+    """The exact value of a JSON number (int, LosslessFloat or float, which stands for its shortest spelling)."""
     if isinstance(value, LosslessFloat):
         return decimal_of(bytes(value).decode("ascii"))
-    return Decimal(value)
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
 # `decimal` refuses exponents beyond about 10^18; an exponent of this size says as much about a number.
@@ -318,8 +245,9 @@ def is_integral(number: Decimal) -> bool:
 
 
 def plain(value: JsonValue) -> JsonValue:
-    """A copy in which each `LosslessFloat` is an exact `Decimal`, as the validation engines and comparisons take it."""
-    if isinstance(value, LosslessFloat):
+    """A copy in which each number but the integers is an exact `Decimal`, as validation engines and comparisons take
+    it."""
+    if isinstance(value, FRACTIONS):
         return as_decimal(value)
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}

@@ -24,7 +24,10 @@ def mended(
     """
     rules = policy.rules
     mend = check.mender(rules)
-    if mend is None or ("unwrap_arguments" in rules and _wraps(value, policy)):
+    if mend is None:
+        return None
+    # A wrapper has one key that is no plumbing, so most arguments are none at a glance.
+    if type(value) is dict and len(value) < 2 + len(policy.drop_keys) and _wraps(value, policy):
         return None
     made: list[Repair] = []
     mending = Mending()
@@ -41,9 +44,9 @@ def mended(
     return candidate, tuple(made)
 
 
-def _wraps(value: JsonValue, policy: RepairPolicy) -> bool:
+def _wraps(value: dict[str, JsonValue], policy: RepairPolicy) -> bool:
     """Whether the arguments may be a wrapper around the real ones, which the repair engine tells."""
-    if not isinstance(value, dict):
+    if "unwrap_arguments" not in policy.rules:
         return False
     others = [key for key in value if key not in policy.drop_keys]
     return len(others) == 1 and isinstance(value[others[0]], dict)

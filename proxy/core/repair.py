@@ -15,8 +15,7 @@ keys in `keys.py`, unions in `branches.py`; this file knows no spelling of any v
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.branches import Fit, discriminated, distinct
@@ -24,10 +23,12 @@ from proxy.core.jsontext import equal
 from proxy.core.keys import filled, removed, renamed, without
 from proxy.core.members import declared, required, schemas_of
 from proxy.core.model import ABSENT, JsonValue, Pointer, Repair
+from proxy.core.noun import noun
 from proxy.core.policy import RepairPolicy
 from proxy.core.proposals import NONE, Site, read_inside
+from proxy.core.reach import asked
 from proxy.core.respell import respell_integers
-from proxy.core.rules import TEXT_RULES, Rule, value_rules
+from proxy.core.rules import Rule
 from proxy.core.schema import Node
 from proxy.core.sites import applies_always, facts
 from proxy.core.validation import Check
@@ -42,15 +43,12 @@ _MAX_ROUNDS: Final = 4
 _FIT: Final = 5
 # Characters read as a value for one unit of work; text that has to be mended is read character by character.
 _READ: Final = 5
-_TEXT_RULES: Final = frozenset(TEXT_RULES)
 # Proposals of these rules may be repaired further inside; all others must be right as they are.
 _NESTING: Final = frozenset({"parse_json_string", "python_literal", "schema_shaped", "first_of_one"})
 # Of these, a result that is not accepted is kept, so that the answer can speak of what stands inside the text.
 _READING: Final = frozenset({"parse_json_string", "python_literal"})
 # Tried only where nothing else gives the call a meaning (repair.md: unwrap, then these in order).
 _LAST_RESORTS: Final = frozenset({"schema_shaped", "object_to_json_string"})
-
-_tiers = lru_cache(maxsize=256)(value_rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Ambiguity:
     options: tuple[tuple[str, JsonValue], ...] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Repaired:
     """What the engine made of a value. `accepted` is the judge's last word; if it is False, `value` is as far as the
     repairs got and nothing of it may be sent. `exhausted`: it gave up, because the call took too much work."""
@@ -167,11 +165,9 @@ class _Run:
         answer can speak of what is wrong inside it.
         """
         self.work.spend(_FIT)
-        site = facts(node).site
-        if classes := rules & _TEXT_RULES:
-            site = replace(site, classes=classes)
+        site, tiers = asked(node, type(value), rules)
         partial: Fit | None = None
-        for tier in _tiers(rules):
+        for tier in tiers:
             found: list[tuple[Rule, Fit]] = []
             for rule in tier:
                 fitted = self.proposal(rule, node, value, site, path, rules)
@@ -260,10 +256,21 @@ class _Run:
                     return Fit(work, repairs, True), used
             if work is before or not isinstance(work, dict | list):
                 break
+            if _is_settled(nodes, before, work) and self.takes_changed(nodes, before, work):
+                break
             if judged is value and not isinstance(work, list):
                 nodes = tuple(self.applying(node, work))
                 used |= _identities(nodes)
         return Fit(work, repairs, False), used
+
+    def takes_changed(self, nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
+        """Whether every member that a round changed is now what its schemas take."""
+        for step, item in work.items() if isinstance(work, dict) else enumerate(work):
+            if item is not before[step]:
+                for schema in schemas_of(nodes, step, self.work):
+                    if not self.accepts(schema, item):
+                        return False
+        return True
 
     def applying(self, node: Node, value: JsonValue) -> Iterator[Node]:
         """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas."""
@@ -304,6 +311,8 @@ class _Run:
         members = work.items() if isinstance(work, dict) else enumerate(work)
         for step, item in members:
             schemas = schemas_of(nodes, step, self.work)
+            if len(schemas) == 1 and self.accepts(schemas[0], item):
+                continue  # as nearly every member
             fitted = self.member(schemas, item, (*path, step), rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
                 taken_out = without(schemas, item, (*path, step), rules)
@@ -365,6 +374,15 @@ class _Run:
         if "fill_default" not in rules or not isinstance(work, dict):
             return work, ()
         return filled(node, nodes, work, path, self.accepts)
+
+
+def _is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
+    """Whether only a member of its own could change any more: none came, went or got another name, and none of the
+    schemas depends on what stands in another (a union's branch, an `if`)."""
+    for node in nodes:
+        if node.any_of or node.one_of or node.condition is not None or node.dependent:
+            return False
+    return before.keys() == work.keys() if isinstance(work, dict) else isinstance(before, list)
 
 
 def _identities(nodes: Iterable[Node]) -> frozenset[int]:

@@ -6,7 +6,7 @@ number in another spelling, and the one case in which a valid call is written an
 
 from __future__ import annotations
 
-from proxy.core.jsontext import LosslessFloat, as_decimal, is_integral
+from proxy.core.jsontext import FRACTIONS, LosslessFloat, as_decimal, is_integral
 from proxy.core.members import schemas_of
 from proxy.core.model import JsonValue, Pointer, Repair
 from proxy.core.policy import RepairPolicy
@@ -30,7 +30,7 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
     """
     if _RULE not in policy.rules:
         return value, ()
-    if not _has_integral_float(value):
+    if not has_integral_float(value):
         return value, ()
     repairs: list[Repair] = []
     try:
@@ -42,23 +42,26 @@ def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tu
     return respelt, tuple(repairs)
 
 
-def _has_integral_float(value: JsonValue) -> bool:
-    """Whether there is anything to do at all: every valid call is asked, so no generator walks over it."""
-    stack = [value]
-    while stack:
-        current = stack.pop()
+def has_integral_float(value: JsonValue) -> bool:
+    """Whether there is anything to do at all. Many a valid call is asked, so no generator walks over it."""
+    found = [value]
+    for current in found:  # grows under way
         kind = type(current)
         if kind is dict:
-            stack.extend(current.values())
+            found += current.values()
         elif kind is list:
-            stack.extend(current)
-        elif kind is LosslessFloat and _integral_float(current):
+            found += current
+        elif kind in FRACTIONS and is_integral_float(current):
             return True
     return False
 
 
-def _integral_float(value: LosslessFloat) -> bool:
-    """Whether a number is integral but not spelt as an integer (`-0` is spelt as one)."""
+def is_integral_float(value: JsonValue) -> bool:
+    """Whether a value is an integral number, but not spelt as an integer (`-0` is spelt as one)."""
+    kind = type(value)
+    if kind is not LosslessFloat:
+        # Exact: the shortest spelling of a float has a fraction just where the float has one.
+        return kind is float and bool(value.is_integer())
     text = bytes(value)
     if text.endswith(_NONZERO) and text.find(b".") >= 0 and text.lower().find(b"e") < 0:  # `in` is slower (jsontext)
         return False  # the digits of its fraction do not end in 0: no need to work it out
@@ -71,7 +74,7 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
     work.spend(1 + len(nodes))
     if any(part.any_of or part.one_of for part in nodes) or any(_switched_off(schema) for schema in schemas):
         return value
-    if isinstance(value, LosslessFloat):
+    if isinstance(value, FRACTIONS):
         return _integer(nodes, value, path, repairs)
     if not isinstance(value, dict | list):
         return value
@@ -80,8 +83,8 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
     return made if isinstance(value, dict) else list(made.values())
 
 
-def _integer(nodes: list[Node], value: LosslessFloat, path: Pointer, repairs: list[Repair]) -> JsonValue:
-    if not _integral_float(value) or not any(part.types == frozenset({"integer"}) for part in nodes):
+def _integer(nodes: list[Node], value: float | LosslessFloat, path: Pointer, repairs: list[Repair]) -> JsonValue:
+    if not is_integral_float(value) or not any(part.types == frozenset({"integer"}) for part in nodes):
         return value
     whole = integral(as_decimal(value))
     if whole is NONE:

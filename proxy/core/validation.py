@@ -21,11 +21,12 @@ from proxy.core.engine.judge import check_schema, pattern_matcher
 from proxy.core.engine.menders import Mend, Menders
 from proxy.core.engine.program import Program
 from proxy.core.engine.runtime import BrokenKeyword
+from proxy.core.engine.walking import takes
 from proxy.core.engine.writer import write
 from proxy.core.model import JsonValue
 from proxy.core.schema import ROOT_URI, Node, SchemaError, Schemas
 
-__all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check", "quick_judge"]
+__all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check", "surely_takes"]
 
 
 class _Engine(Protocol):
@@ -180,14 +181,13 @@ def compile_check(
     return Check(schemas, engine, formats=formats, linear=linear, foreign=foreign)
 
 
-def quick_judge(schema: JsonValue) -> Callable[[JsonValue], bool]:
-    """Whether a schema that is known to be right takes a value: jsonschema-rs's word, which is ready in a millisecond.
+def surely_takes(schema: JsonValue, value: JsonValue) -> bool:
+    """Whether a schema that is known to be right takes a value, as far as that is told without compiling it.
 
-    For a schema that one start of the program asks about one value, such as the config's own: writing code for it
-    would take longer than all the rest of the start. What it does not take, `compile_check` has to explain.
+    For a schema that one start of the program asks about one value, such as the config's own. What it does not take,
+    `compile_check` has to judge.
     """
-    schemas = Schemas(schema)
-    return Foreign(schemas, "asked once", formats=True, linear=True).entry("A", schemas.root)
+    return takes(schema, schema, value)
 
 
 def _check_targets(schemas: Schemas) -> None:

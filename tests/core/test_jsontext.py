@@ -43,8 +43,14 @@ def test_an_exponent_beyond_all_arithmetic_can_still_be_asked_for_its_value() ->
 
 def test_a_plain_integer_is_an_int_at_any_size_and_every_other_number_is_not() -> None:
     assert 9007199254740993 == parse(b"9007199254740993")
-    assert LosslessFloat is type(parse(b"1.0"))
+    assert float is type(parse(b"1.0"))
+    assert LosslessFloat is type(parse(b"1.00"))
     assert LosslessFloat is type(parse(b"1e2"))
+
+
+def test_a_float_is_written_in_the_digits_it_was_read_from() -> None:
+    assert b"[0.00003,1e+22,-0.0,0.1]" == dumps(parse(b"[0.00003, 1e+22, -0.0, 0.1]"))
+    assert [float] * 4 == [type(parse(text)) for text in (b"0.00003", b"1e+22", b"-0.0", b"0.1")]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +171,7 @@ def test_values_of_different_meaning_are_not_equal_whatever_python_says(left: by
 
 def test_numbers_become_exact_decimals() -> None:
     assert Decimal("1.10") == as_decimal(parse(b"1.10"))
+    assert Decimal("0.1") == as_decimal(parse(b"0.1"))
     assert {"a": [Decimal("1.10"), 1]} == plain(parse(b'{"a":[1.10,1]}'))
 
 

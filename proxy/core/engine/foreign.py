@@ -6,15 +6,16 @@ It offers what `Program` offers, an entry for each node, so that `Check` need no
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
-
-from proxy.core.engine.judge import Validator, whole_judge
+from proxy.core.engine.judge import whole_judge
 from proxy.core.engine.runtime import BrokenKeyword
 from proxy.core.jsontext import plain
 from proxy.core.model import JsonValue
 from proxy.core.schema import ROOT_URI, Draft, Node, Schemas
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
 
 
 class Foreign:
@@ -56,10 +57,12 @@ class Foreign:
         return validator
 
 
-def _broken(root: Node, error: jsonschema_rs.ValidationError) -> BrokenKeyword:
+def _broken(root: Node, error: ValidationError) -> BrokenKeyword:
+    from jsonschema_rs import ValidationErrorKind
+
     kind = error.kind
     *steps, keyword = error.evaluation_path or ["false"]
-    if isinstance(kind, jsonschema_rs.ValidationErrorKind.FalseSchema):
+    if isinstance(kind, ValidationErrorKind.FalseSchema):
         steps, keyword = list(error.evaluation_path), "false"
     detail = getattr(kind, "property", None) or getattr(kind, "unexpected", None)
     context = getattr(kind, "context", None) or ()

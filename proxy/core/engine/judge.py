@@ -1,9 +1,10 @@
-"""jsonschema-rs, the engine beside ours. The only file that names it.
+"""jsonschema-rs, the engine beside ours. This file alone calls it.
 
 It serves four ends: it holds each schema against its meta-schema when a check is compiled, it matches regular
 expressions (Rust's linear matcher; a backtracking one with a hard limit where a pattern needs it), it judges formats
 (764 of 764 cases of the suite), and it judges whole values for the few schemas generated code cannot express
-(`graph.unwritable`). It is told never to fetch.
+(`graph.unwritable`). It is told never to fetch. It is loaded when it is first needed, as it takes 8 MB and many configs
+never need it.
 """
 
 from __future__ import annotations
@@ -11,26 +12,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import jsonschema_rs
-
+from proxy.core.engine.obvious import is_obvious
 from proxy.core.engine.patterns import translate
 from proxy.core.jsontext import plain
 from proxy.core.model import JsonValue, Pointer
 from proxy.core.schema import MAPS, Draft, SchemaError, Schemas
 
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
 # Steps a backtracking pattern may take before the value counts as refused; about 10 ms.
 BACKTRACK_LIMIT: Final = 100_000
 
-Validator = jsonschema_rs.Validator
-
-_ENGINE: Final[dict[Draft, Any]] = {
-    Draft.D4: jsonschema_rs.Draft4Validator,
-    Draft.D6: jsonschema_rs.Draft6Validator,
-    Draft.D7: jsonschema_rs.Draft7Validator,
-    Draft.D2019: jsonschema_rs.Draft201909Validator,
-    Draft.D2020: jsonschema_rs.Draft202012Validator,
+# What the engine calls a draft; with `Validator` behind it, its validator.
+_NAMED: Final = {
+    Draft.D4: "Draft4",
+    Draft.D6: "Draft6",
+    Draft.D7: "Draft7",
+    Draft.D2019: "Draft201909",
+    Draft.D2020: "Draft202012",
 }
 
 META_SCHEMA: Final = {
@@ -39,14 +41,6 @@ META_SCHEMA: Final = {
     Draft.D7: "http://json-schema.org/draft-07/schema#",
     Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
     Draft.D2020: "https://json-schema.org/draft/2020-12/schema",
-}
-
-_NUMBER: Final = {
-    Draft.D4: jsonschema_rs.Draft4,
-    Draft.D6: jsonschema_rs.Draft6,
-    Draft.D7: jsonschema_rs.Draft7,
-    Draft.D2019: jsonschema_rs.Draft201909,
-    Draft.D2020: jsonschema_rs.Draft202012,
 }
 
 # References to groups (`\1`, `\k<name>`), named groups and flags: a pattern with them stands alone.
@@ -65,15 +59,24 @@ class Refused(Exception):  # noqa: N818 - a verdict, not a mistake
         self.text = text
 
 
+def _compiled(draft: Draft, schema: JsonValue, **options: Any) -> Validator:
+    """A validator of the engine, told never to fetch. Raises what the engine raises."""
+    import jsonschema_rs
+
+    made: Validator = getattr(jsonschema_rs, f"{_NAMED[draft]}Validator")(schema, offline=True, **options)
+    return made
+
+
 @lru_cache(maxsize=len(Draft))
 def _meta(draft: Draft) -> Validator:
     """Holds a schema against the meta-schema of a draft. Patterns: see `pattern_matcher`."""
-    made: Validator = _ENGINE[draft]({"$ref": META_SCHEMA[draft]}, validate_formats=False, offline=True)
-    return made
+    return _compiled(draft, {"$ref": META_SCHEMA[draft]}, validate_formats=False)
 
 
 def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
     """Raises SchemaError, with the place, for a schema that its draft's meta-schema refuses."""
+    if is_obvious(schema, draft):
+        return
     try:
         for error in _meta(draft).iter_errors(plain(schema)):
             raise SchemaError(error.message, (*path, *error.instance_path))
@@ -87,26 +90,27 @@ def whole_judge(
     schema: JsonValue, schemas: Schemas, draft: Draft, *, formats: bool, linear: bool, base: str
 ) -> Validator:
     """A validator for `schema`, which may refer to the documents of `schemas`. Raises SchemaError."""
+    import jsonschema_rs
+
     patterns = (
         jsonschema_rs.RegexOptions() if linear else jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
     )
     try:
-        made: Validator = _ENGINE[draft](
+        return _compiled(
+            draft,
             prepared(schema, linear=linear),
             validate_formats=formats,
             base_uri=base,
             registry=jsonschema_rs.Registry(
                 [(uri, prepared(schemas.documents[uri], linear=linear)) for uri in schemas.reached],
-                draft=_NUMBER[draft],
+                draft=getattr(jsonschema_rs, _NAMED[draft]),
             ),
             pattern_options=patterns,
-            offline=True,
         )
     except jsonschema_rs.ValidationError as error:
         raise SchemaError(error.message, tuple(error.instance_path)) from error
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         raise SchemaError(str(error)) from error
-    return made
 
 
 def prepared(schema: JsonValue, *, linear: bool) -> JsonValue:
@@ -142,15 +146,17 @@ def pattern_matcher(pattern: str) -> tuple[Callable[[str], bool], bool]:
 
     Raises SchemaError for a pattern that is none.
     """
+    import jsonschema_rs
+
     schema = {"pattern": translate(pattern)}
     try:
-        return _ENGINE[Draft.D2020](schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True).is_valid, True
+        return _compiled(Draft.D2020, schema, pattern_options=jsonschema_rs.RegexOptions()).is_valid, True
     except (ValueError, jsonschema_rs.ValidationError):
         pass
     schema = {"pattern": translate(pattern, linear=False)}
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
     try:
-        engine = _ENGINE[Draft.D2020](schema, pattern_options=options, offline=True)
+        engine = _compiled(Draft.D2020, schema, pattern_options=options)
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise SchemaError(f"{pattern!r} is not a regular expression: {error}") from error
 
@@ -189,5 +195,5 @@ def either(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
 @lru_cache(maxsize=1024)
 def format_matcher(name: str, draft: Draft) -> Callable[[str], bool] | None:
     """Gives a function that checks a text against a format, or None where the draft does not know the format."""
-    check: Callable[[str], bool] = _ENGINE[draft]({"format": name}, validate_formats=True, offline=True).is_valid
+    check: Callable[[str], bool] = _compiled(draft, {"format": name}, validate_formats=True).is_valid
     return None if check(_NO_FORMAT_TAKES) else check

@@ -49,9 +49,9 @@ _OF_CONTAINERS: Final = frozenset(["first_of_one", "schema_shaped"])
 # How text becomes a value of the one type a place leaves beside null. No other rule of the first tier speaks of such a
 # text: the other readers ask for another type, `null_text` for texts that none of these reads, `enum_case` gives text.
 _TEXT_REMEDIES: Final[dict[frozenset[str], tuple[str, str]]] = {
-    frozenset(["integer"]): ("string_to_integer", "int({x}) if {x}.isdecimal() and {x}.isascii() else whole({x})"),
+    frozenset(["integer"]): ("string_to_integer", "WHOLE[{x}]"),
     frozenset(["integer", "number"]): (
-        "string_to_number", "int({x}) if {x}.isdecimal() and {x}.isascii() else number({x})",
+        "string_to_number", "int({x}) if {x}.isdecimal() and {x}.isascii() else read_number({x}) or number({x})",
     ),
     frozenset(["boolean"]): ("string_to_boolean", "BOOLEANS[{x}]"),
 }  # fmt: skip
@@ -185,7 +185,7 @@ class _Writer:
             folded = f"{meant}[{x}.strip().casefold()]"
             yield f"type({x}) is str and {x} not in {among}", self._change(folded, "enum_case", place)
         if sole == {"integer"} and "integral_float" in self.menders.rules:
-            yield f"type({x}) is LosslessFloat", ["m.late = True"]
+            yield f"type({x}) in FRACTIONS", ["m.late = True"]
         if place.remove and "null" not in site.types and "drop_null_optional" in place.rules:
             yield f"{x} is None and {place.present}", self._removal("drop_null_optional", place)
 
@@ -196,7 +196,7 @@ class _Writer:
         with self.block(f"{word} type({x}) is not str:"):
             for test, text in (
                 (f"if type({x}) is int:", f"str({x})"),
-                (f"elif type({x}) is LosslessFloat:", f"own_text({x})"),
+                (f"elif type({x}) in FRACTIONS:", f"number_text({x})"),
             ):
                 with self.block(test):
                     self.all(self._change(text, "number_to_string", place))

@@ -16,6 +16,7 @@ from proxy.core.model import JsonValue
 
 # The number types of a parsed value besides int: jsontext gives LosslessFloat, callers may pass the other two.
 INEXACT: Final = frozenset({LosslessFloat, float, Decimal})
+NUMBERS: Final = INEXACT | {int}
 
 # Exponents are clamped here: no double reaches it, and no arithmetic below depends on its size.
 _FAR: Final = 10**9

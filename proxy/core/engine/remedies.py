@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from proxy.core.jsontext import LosslessFloat, parse, read_number
+from proxy.core.jsontext import FRACTIONS, number_text, parse, read_number
 from proxy.core.model import JsonProblem, JsonValue, Pointer, Repair
 from proxy.core.proposals import (
     NONE,
@@ -26,10 +26,12 @@ LONGEST_PATH: Final = 40
 # Repairs kept for one place of an array's items, so that they need not be made again for the next call.
 _KEPT: Final = 512
 _ASCII_SPACE: Final = " \t\n\r"
+# Numbers as text that need not be read: 0 to 255, which CPython keeps as well.
+_USUAL: Final = 256
 # Characters of text read as JSON for one unit of work.
 _CHARACTERS: Final = 100
 
-_WHOLE: Final = Site(frozenset({"integer"}), False, None)
+_INTEGER: Final = Site(frozenset({"integer"}), False, None)
 _NUMBER: Final = Site(frozenset({"integer", "number"}), False, None)
 _SWITCH: Final = Site(frozenset({"boolean"}), False, None)
 _SPELLINGS: Final = ("1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False")
@@ -76,27 +78,28 @@ class At(dict[int, Repair]):
         return made
 
 
-def whole(text: str) -> JsonValue:
-    """Rule `string_to_integer`, for what is no row of ASCII digits."""
-    if text.isascii() and text.removeprefix("-").isdecimal():
-        return int(text)
-    return _given(string_to_integer(text, _WHOLE))
+class Whole(dict[str, JsonValue]):
+    """Rule `string_to_integer` as a table: the numbers that nearly all calls send are there, all others are read."""
+
+    __slots__ = ()
+
+    def __missing__(self, text: str) -> JsonValue:
+        if text.isascii() and text.removeprefix("-").isdecimal():
+            return int(text)
+        return _given(string_to_integer(text, _INTEGER))
+
+
+WHOLE: Final = Whole((str(number), number) for number in range(_USUAL))
 
 
 def number(text: str) -> JsonValue:
-    """Rule `string_to_number`, for what is no row of ASCII digits."""
-    read = read_number(text)
-    return read if read is not None else _given(string_to_number(text, _NUMBER))
+    """Rule `string_to_number`, for what neither is a row of ASCII digits nor read by `read_number`."""
+    return _given(string_to_number(text, _NUMBER))
 
 
 def cases(members: Sequence[str]) -> Mapping[str, str]:
     """Rule `enum_case` as a table: the one member that a trimmed text means. Other texts raise KeyError."""
     return members_by(trimmed, tuple(members))
-
-
-def own_text(value: LosslessFloat) -> str:
-    """Rule `number_to_string`, for what is no int."""
-    return bytes(value).decode("ascii")
 
 
 def inside(text: str, kinds: tuple[type, ...], mending: Mending) -> JsonValue:
@@ -134,7 +137,7 @@ def loose(value: JsonValue, mending: Mending) -> None:
         elif kind is list:
             mending.spend(len(current))
             stack.extend(current)
-        elif kind is LosslessFloat:
+        elif kind in FRACTIONS:
             mending.late = True
 
 
@@ -142,13 +145,14 @@ def loose(value: JsonValue, mending: Mending) -> None:
 SPACE: Final[dict[str, Any]] = {
     "At": At,
     "BOOLEANS": BOOLEANS,
+    "FRACTIONS": FRACTIONS,
     "GiveUp": GiveUp,
-    "LosslessFloat": LosslessFloat,
     "Repair": Repair,
+    "WHOLE": WHOLE,
     "inside": inside,
     "loose": loose,
     "number": number,
-    "own_text": own_text,
+    "number_text": number_text,
+    "read_number": read_number,
     "reorder": reorder,
-    "whole": whole,
 }

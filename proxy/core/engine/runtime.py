@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.core.engine.equality import key, unique
 from proxy.core.engine.judge import Refused
-from proxy.core.engine.numbers import INEXACT, integer_spelling, integral
-from proxy.core.jsontext import LosslessFloat
+from proxy.core.engine.numbers import INEXACT, NUMBERS, integer_spelling, integral
 from proxy.core.model import JsonValue, Pointer
 from proxy.core.schema import Node
 
@@ -179,9 +178,9 @@ def bounded(search: Callable[[str], bool], text: str) -> bool:
 SPACE: Final[dict[str, Any]] = {
     "B": BrokenKeyword,
     "new": _new,
-    "LosslessFloat": LosslessFloat,
     "Decimal": Decimal,
     "INEXACT": INEXACT,
+    "NUMBERS": NUMBERS,
     "integral": integral,
     "integer_spelling": integer_spelling,
     "key": key,

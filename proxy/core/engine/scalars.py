@@ -24,7 +24,7 @@ GUARDS: Final = {
     "object": "{t} is dict",
     "array": "{t} is list",
     "string": "{t} is str",
-    "number": "({t} is int or {t} is LosslessFloat or {t} in INEXACT)",
+    "number": "{t} in NUMBERS",
 }
 
 _TYPE_TESTS: Final = {

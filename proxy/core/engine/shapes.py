@@ -343,7 +343,8 @@ def _dispatch(
             _dispatch(writer, node, spot, keyword, key, pins, [])
         return
     x = writer.name("x")
-    value = f"{spot.v}.get({key!r})"
+    # Where KeyError says False, and so would a union without its key, the key need not be looked for.
+    value = f"{spot.v}[{key!r}]" if writer.misses else f"{spot.v}.get({key!r})"
     writer.line(f"{x} = {value if spot.known == 'object' else f'{value} if {spot.type} is dict else None'}")
     word = "if"
     for number, pin in enumerate(pins):
