@@ -1,4 +1,5 @@
-"""What one call to an upstream costs: our own connection, aiohttp's client and (if it is installed) httpx.
+"""What one call to an upstream costs: our own connection, the same behind guard and resends, aiohttp's client and (if
+it is installed) httpx.
 
     python benchmarks/upstream.py [--calls N] [--rounds N] [--body BYTES]
 
@@ -25,10 +26,16 @@ from multiprocessing.connection import Connection as Pipe
 
 import aiohttp
 
+from proxy.app.identity import SystemClock, SystemPacing
+from proxy.core.guard import GuardPolicy
 from proxy.core.model import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
-from proxy.interfaces import UpstreamRequest
+from proxy.core.policy import ToolPolicy
+from proxy.interfaces import CallRecord, Services, UpstreamRequest
+from proxy.state.memory import MemoryStore
 from proxy.upstream import UpstreamSettings
+from proxy.upstream.guarded import Guarded
 from proxy.upstream.http1 import Http1Upstream
+from proxy.upstream.resending import send_with_backoff
 
 HEADERS = (
     ("content-type", "application/json"),
@@ -100,6 +107,26 @@ async def ours(url: str, body: bytes) -> AsyncIterator[Call]:
 
     yield call
     await upstream.close()
+
+
+@contextlib.asynccontextmanager
+async def ours_resending(url: str, body: bytes) -> AsyncIterator[Call]:
+    """The same as every checked call takes it: behind the guard, with the rules of resends."""
+    guarded = Guarded(Http1Upstream(UpstreamSettings("bare", url)), "bare", GuardPolicy(), time.monotonic)
+    clock = SystemClock()
+    services = Services(MemoryStore(clock, max_keys=1), clock, {"bare": guarded}, SystemPacing())
+    request = UpstreamRequest("bare", "POST", "/tools/weather", HEADERS, body, 30.0)
+    checked = CheckedCall(ToolCall("weather", Document(b"{}", {}), "1", Conversation("c", Rung.HEADER)), body, {})
+    policy = ToolPolicy("weather", None, "")
+
+    async def call() -> int:
+        reply = await send_with_backoff(checked, request, policy, services, CallRecord("r", "weather"))
+        assert isinstance(reply, UpstreamReply), reply
+        assert isinstance(reply.body, bytes)
+        return len(reply.body)
+
+    yield call
+    await guarded.close()
 
 
 @contextlib.asynccontextmanager
@@ -184,6 +211,7 @@ class Echo(asyncio.Protocol):
 CLIENTS: dict[str, Callable[[str, bytes], contextlib.AbstractAsyncContextManager[Call]]] = {
     "aiohttp": aiohttp_client,
     "http1": ours,
+    "resending": ours_resending,
     "httpx": httpx_client,
     "floor": floor,
 }

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from proxy.core import codes
@@ -77,10 +76,10 @@ def classify(
     `sent` the arguments that were forwarded (`ABSENT`: none), `limits` how they may be shown. A streamed body is not
     looked into.
     """
+    if is_success(reply):
+        return None
     status, headers = reply.status, reply.headers
     body = reply.body if isinstance(reply.body, bytes) else b""
-    if status < 400 and body.find(b'"success"', 0, LOOKED_AT) < 0 and not _header(headers, "content-encoding"):
-        return None
     text = _readable(headers, body)
     value = _json(text)
     told = _told(value)
@@ -98,6 +97,16 @@ def classify(
     details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
+
+
+def is_success(reply: UpstreamReply) -> bool:
+    """Whether a glance shows that an answer is a delivered one; if not, `classify` tells."""
+    body = reply.body
+    return (
+        reply.status < 400
+        and not (isinstance(body, bytes) and body.find(b'"success"', 0, LOOKED_AT) >= 0)
+        and not _header(reply.headers, "content-encoding")
+    )
 
 
 def _limits(check: Check | None) -> FeedbackLimits:
@@ -175,6 +184,8 @@ def _retry_after(value: str, wall: float) -> str:
     """Seconds to wait, as text; '' where the header is absent or unreadable (RFC 9110 section 10.2.3)."""
     if value.isascii() and value.isdigit() and len(value) < 10:
         return str(int(value))
+    from email.utils import parsedate_to_datetime  # only here: who asks to wait nearly always counts seconds
+
     try:
         return str(max(0, round(parsedate_to_datetime(value).timestamp() - wall)))
     except (ValueError, TypeError, OverflowError):
@@ -235,8 +246,9 @@ def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
 
 # --- reading --------------------------------------------------------------------------------------------------------
 def _header(headers: Headers, name: str) -> str:
+    length = len(name)
     for key, value in headers:
-        if key.lower() == name:
+        if len(key) == length and key.lower() == name:  # most names have another length, which is quicker to see
             return value
     return ""
 

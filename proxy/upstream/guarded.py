@@ -6,7 +6,7 @@ What it refuses was never sent, so its faults say `executed: no`, and when to co
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Final
 
@@ -45,6 +45,7 @@ class Guarded:
         self._now = now
         self._breaker: Breaker = Closed(begun=now())
         self._budget = Budget.of(policy.budget, now())
+        self._most_saved = policy.budget.saved
         bound = policy.concurrency
         self._unguarded = policy.breaker is None and bound is None
         self._turnstile = Turnstile(bound.limit, bound.most_waiting) if bound is not None else None
@@ -62,12 +63,13 @@ class Guarded:
         self._budget = drawn
         return True
 
-    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
-        """Sends a checked call once, unless the guard refuses it."""
-        if not request.resend:
+    def send(self, checked: CheckedCall, request: UpstreamRequest) -> Coroutine[None, None, Answer]:
+        """Sends a checked call once, unless the guard refuses it. What is not guarded costs no coroutine of its own."""
+        if not request.resend and self._budget.tokens < self._most_saved:  # to a full one nothing is paid
             self._budget = self._budget.paid_in(self._now())
-        if self._unguarded:
-            return await self._inner.send(checked, request)
+        return self._inner.send(checked, request) if self._unguarded else self._send(checked, request)
+
+    async def _send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
         entered = await self._enter(request)
         if isinstance(entered, UpstreamFault):
             return entered

@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from proxy.core.backoff import Denied, keyed_headers, pause, reason_to_resend, told_to_wait
-from proxy.core.classify import classify, fault_failure
+from proxy.core.classify import classify, fault_failure, is_success
 from proxy.core.model import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply
 from proxy.core.policy import ResendPolicy, ToolPolicy
 from proxy.interfaces import CallRecord, GuardedUpstream, Services, UpstreamRequest
 from proxy.upstream.stream import close_body
-from proxy.upstream.traced import Send, traced
+from proxy.upstream.traced import traced
+
+_OF_NO_TOOL: Final = ResendPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,22 @@ async def send_with_backoff(
 
     `policy` is that of the called tool. Cancelling the caller cancels the request under way, or the wait.
     """
-    rules = policy.resend if policy is not None else ResendPolicy()
+    rules = policy.resend if policy is not None else _OF_NO_TOOL
     clock, upstream = services.clock, services.upstreams[request.upstream]
-    headers, keyed = keyed_headers(request.headers, rules, services.pacing.fresh_key)
-    if headers is not request.headers:
+    trace, keyed, may_have_run = record.trace, False, False
+    if rules.key_header:
+        headers, keyed = keyed_headers(request.headers, rules, services.pacing.fresh_key)
         request = replace(request, headers=headers)
     started, record.upstream = clock.now(), request.upstream
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    send, may_have_run = _sender(upstream, checked, record, clock.now), False
+    traced_send = None if trace is None else traced(partial(upstream.send, checked), trace, clock.now)
     while True:
-        first = not record.resends and rules.deadline is None  # all of its time is left to it
-        answer = await send(request if first else _within(request, due - clock.now()))
+        if record.resends or rules.deadline is not None:  # else all of its time is left to it
+            request = _within(request, due - clock.now())
+        answer = await (upstream.send(checked, request) if traced_send is None else traced_send(request))
+        if isinstance(answer, UpstreamReply) and is_success(answer):
+            record.upstream_seconds, record.upstream_status = clock.now() - started, answer.status
+            return answer
         if isinstance(answer, UpstreamFault) and may_have_run:
             answer = replace(answer, executed=Executed.UNKNOWN)  # of all sends together
         failure = _meaning(answer, checked, policy, clock.wall)
@@ -64,17 +72,18 @@ async def send_with_backoff(
         record.resends, request = (*record.resends, reason), replace(request, resend=True)
         await services.pacing.sleep(wait)
     record.upstream_seconds = clock.now() - started
+    return _ended(answer, failure, record)
+
+
+def _ended(
+    answer: UpstreamReply | UpstreamFault, failure: Failure | None, record: CallRecord
+) -> UpstreamReply | Failed:
+    """What became of a call that nobody sends once more."""
     if isinstance(answer, UpstreamFault):
         record.upstream_error = answer.token
         return Failed(fault_failure(answer, len(record.resends) + 1), None)
     record.upstream_status = answer.status
     return answer if failure is None else Failed(failure, answer)
-
-
-def _sender(upstream: GuardedUpstream, checked: CheckedCall, record: CallRecord, now: Callable[[], float]) -> Send:
-    """How the call goes out: as a span of its trace, where there is one."""
-    send: Send = partial(upstream.send, checked)
-    return send if record.trace is None else traced(send, record.trace, now)
 
 
 def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:

@@ -9,6 +9,9 @@ The head is fed up to its empty line and not a byte further, so the bytes of the
 follows the end of an answer is seen, also where llhttp would begin a next message or skip a line break. A parser
 serves one answer and is dropped with it, which keeps a pause or an error of one from reaching the next, and breaks
 the reference cycle between parser and reader.
+
+A head that is plain (`plain.py`) and came in one piece needs no parser at all. That, and a reader that is made with
+as good as nothing set, is because nearly every answer is so.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from proxy.core.model import Headers
 from proxy.upstream.http1.faults import (
     ENDLESS_INTERIM,
     HEAD_TOO_LARGE,
@@ -27,12 +31,13 @@ from proxy.upstream.http1.faults import (
     UNASKED_UPGRADE,
     Broken,
 )
+from proxy.upstream.http1.plain import PlainHeads, idle_time
 
 _END: Final = b"\r\n\r\n"
 _STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _START_LENGTH: Final = 9
 _BLANK: Final = b" \t"
-_KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"content-type", b"keep-alive"])
+_KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"keep-alive"])
 # Bytes of framing per byte of body that a chunked answer may spend: a chunk of one byte costs five. More is a trick to
 # make us read without end for nothing.
 _CHUNK_OVERHEAD: Final = 8
@@ -55,69 +60,58 @@ class AnswerReader:
     """Feed it the bytes of one answer; every method raises Broken where they are not that.
 
     `status` and `headers` count from `has_head` on; `complete` is the end of the answer. `size` is the length of the
-    body waiting to be taken. `length` is the Content-Length where the answer is framed by one.
+    body waiting to be taken. `length` is the Content-Length where the answer is framed by one, `idle` the seconds that
+    the connection may lie idle where the upstream says so. `plain` reads the plain heads of the upstream, if given.
     """
 
-    __slots__ = (
-        "_again",
-        "_chunked",
-        "_coding",
-        "_fields",
-        "_interim",
-        "_left",
-        "_limits",
-        "_method",
-        "_old",
-        "_overhead",
-        "_parser",
-        "_parts",
-        "_seen",
-        "_start",
-        "_tail",
-        "_upgrade",
-        "begun",
-        "complete",
-        "has_head",
-        "headers",
-        "idle_hint",
-        "keep_alive",
-        "length",
-        "media_type",
-        "size",
-        "status",
-        "switched",
-    )
+    # What most answers never change stands in the class: a reader is made for every call.
+    begun = has_head = complete = keep_alive = switched = False
+    status = size = 0
+    headers: Headers = ()
+    length: int | None = None
+    idle: float | None = None
+    _parser: HttpResponseParser | None = None
+    _fields: list[tuple[bytes, bytes]]
+    _parts: list[bytes]
+    _start = _tail = b""
+    _again = _chunked = _old = False
+    _left: int | None = None
+    _coding: bytes | None = None
+    _interim = _overhead = _seen = 0
 
-    def __init__(self, method: str, limits: AnswerLimits, upgrade: bool = False) -> None:
+    def __init__(
+        self, method: str, limits: AnswerLimits, upgrade: bool = False, plain: PlainHeads | None = None
+    ) -> None:
         self._method = method
         self._limits = limits
         self._upgrade = upgrade
-        self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        self._interim = 0
-        self._start = self._tail = b""
-        self._again = self._chunked = self._old = False
-        self._left: int | None = None
-        self._overhead = 0
-        self._parts: list[bytes] = []
-        self.begun = self.has_head = self.complete = self.keep_alive = self.switched = False
-        self.size = 0
-        self._new_head()
+        self._plain = plain
 
     def _new_head(self) -> None:
-        self.status = 0
-        self.headers: list[tuple[str, str]] = []
-        self._fields: list[tuple[bytes, bytes]] = []
-        self.length: int | None = None
-        self.media_type = self.idle_hint = b""
-        self._coding: bytes | None = None
-        self._seen = 0
+        self._parser = HttpResponseParser(self)
+        self._fields = []
+        self.status = self._seen = 0
+        self.length = self.idle = self._coding = None
 
     # --- bytes in -----------------------------------------------------------------------------------------------------
     def feed(self, data: bytes) -> None:
         """Takes the next bytes from the upstream."""
         if self.complete:
             raise Broken(SURPLUS)
-        self.begun = True
+        if not self.begun:
+            self.begun = True
+            if self._plain is not None and self._method != "HEAD" and (head := self._plain.read(data)) is not None:
+                self.status, self.headers, length, self.idle, start = head
+                body = data[start:]
+                left = length - len(body)
+                if left < 0:
+                    raise Broken(SURPLUS)
+                self.has_head = self.keep_alive = True
+                self.length, self._left, self.complete = length, left, left == 0
+                self._parts, self.size = [body], len(body)
+                return
+            self._parts = []
+            self._new_head()
         while not self.has_head and data:
             data = self._read_head(data)
         if data:
@@ -128,6 +122,12 @@ class AnswerReader:
         if self.has_head and not self._chunked and self._left is None:
             self.complete = clean
         return self.complete
+
+    @property
+    def endless(self) -> bool:
+        """Whether the answer is a stream of events, which may never end."""
+        types = [value for name, value in self.headers if name.lower() == "content-type"]
+        return bool(types) and types[-1].lower().startswith("text/event-stream")
 
     def take(self) -> bytes:
         """The body that has come since the last time."""
@@ -204,19 +204,17 @@ class AnswerReader:
             if known in _KNOWN:
                 self._note(known, value.strip(_BLANK))
         try:  # llhttp leaves the blanks between a value and its line break
-            self.headers = [(name.decode(), value.rstrip(_BLANK).decode()) for name, value in fields]
+            self.headers = tuple([(name.decode(), value.rstrip(_BLANK).decode()) for name, value in fields])
         except UnicodeDecodeError:  # not UTF-8: a character for each byte
-            self.headers = [(name.decode(), _text(value.rstrip(_BLANK))) for name, value in fields]
+            self.headers = tuple([(name.decode(), _text(value.rstrip(_BLANK))) for name, value in fields])
 
     def _note(self, name: bytes, value: bytes) -> None:
         if name == b"content-length":
             self.length = int(value)
         elif name == b"transfer-encoding":
             self._coding = value.lower() if self._coding is None else b"more than one"
-        elif name == b"content-type":
-            self.media_type = value
         else:
-            self.idle_hint = value
+            self.idle = idle_time(value)
 
     def _skip_interim(self) -> None:
         """RFC 9110 section 15.2: a client parses any number of 1xx answers; ours has patience for a few."""
@@ -224,7 +222,7 @@ class AnswerReader:
         if self._interim > self._limits.interim:
             raise Broken(ENDLESS_INTERIM)
         self._start = b""
-        self._parser = HttpResponseParser(self)
+        self.headers = ()
         self._new_head()
 
     def _frame(self) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -25,6 +24,7 @@ from proxy.upstream.http1.connection import Connection
 from proxy.upstream.http1.dial import Dialer
 from proxy.upstream.http1.faults import UNAVAILABLE, Broken
 from proxy.upstream.http1.origin import read_origin
+from proxy.upstream.http1.plain import PlainHeads
 from proxy.upstream.http1.pool import Pool
 from proxy.upstream.http1.stream import AnswerStream, Tunnel
 from proxy.upstream.http1.upload import Upload
@@ -33,7 +33,6 @@ from proxy.upstream.settings import UpstreamSettings
 
 _AT_ONCE: Final = -1  # of `Connection.begin`: hand the answer on as it comes
 _LIMITS: Final = AnswerLimits()
-_TIMEOUT_HINT: Final = re.compile(rb"(?:^|[,;\s])timeout=(\d{1,9})\b", re.IGNORECASE)
 
 
 class Http1Upstream:
@@ -54,16 +53,29 @@ class Http1Upstream:
         self._origin = read_origin(settings.url, settings.socket)
         dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
         self._pool = Pool(self._loop, dialer.dial, settings.connections, settings.keepalive)
+        self._plain = PlainHeads(limits.head, limits.fields)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:
-            origin = self._origin
+            origin, body, keep = self._origin, request.body, self._settings.buffer
             target = origin.prefix + request.target
-            head = request_head(request.method, target, origin.authority, request.headers, len(request.body))
-            due = self._loop.time() + request.timeout
-            reader = AnswerReader(request.method, self._limits)
-            connection = await self._begin(reader, head, request.body, self._settings.buffer, due)
+            head = request_head(request.method, target, origin.authority, request.headers, len(body))
+            now = self._loop.time()
+            due = now + request.timeout
+            reader = AnswerReader(request.method, self._limits, plain=self._plain)
+            # Nearly always an idle connection is there and the answer comes whole: that course takes one await.
+            connection = self._pool.idle(now)
+            if connection is None or not connection.begin(reader, head, body, keep, due):
+                connection = await self._begin(reader, head, body, keep, due)
+            try:
+                await connection.coming
+            except BaseException:
+                connection.abort()
+                raise
+            if reader.complete and reader.size <= keep and connection.fault is None:
+                self._pool.give_back(connection, reader.idle)
+                return UpstreamReply(reader.status, reader.headers, reader.take())
             return await self._reply(connection, request)
         except Broken as broken:
             return broken.fault.of(self._settings.name)
@@ -81,7 +93,7 @@ class Http1Upstream:
             target = origin.prefix + request.target
             head = request_head(request.method, target, origin.authority, request.headers, length, upgrade)
             due = self._loop.time() + request.timeout
-            reader = AnswerReader(request.method, self._limits, bool(upgrade))
+            reader = AnswerReader(request.method, self._limits, bool(upgrade), self._plain)
             if body is None:
                 connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
                 return await self._reply(connection, request)
@@ -97,7 +109,7 @@ class Http1Upstream:
     async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> Connection:
         """Writes the request to a connection that is alive."""
         while True:
-            connection = self._pool.idle()
+            connection = self._pool.idle(self._loop.time())
             if connection is None:
                 within = min(self._settings.connect_timeout, due - self._loop.time())
                 connection = await self._pool.take(within)
@@ -117,18 +129,18 @@ class Http1Upstream:
         if reader.complete and reader.size <= self._settings.buffer:
             body = reader.take()
             self._give_back(connection)
-            return UpstreamReply(reader.status, tuple(reader.headers), body)
-        connection.set_due(math.inf)
+            return UpstreamReply(reader.status, reader.headers, body)
+        connection.alarm.at(math.inf)
         kind = Tunnel if reader.switched else AnswerStream
         silence = self._settings.idle_timeout if request.silence is None else request.silence
         stream = kind(connection, self._settings.name, silence, self._give_back)
-        return UpstreamReply(reader.status, tuple(reader.headers), stream)
+        return UpstreamReply(reader.status, reader.headers, stream)
 
     async def _uploading(
         self, connection: Connection, body: AsyncIterator[bytes], request: UpstreamRequest
     ) -> UpstreamReply:
         """The answer of a request whose body is still on its way."""
-        connection.set_due(math.inf)
+        connection.alarm.at(math.inf)
         upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
         try:
             return await self._reply(connection, request)
@@ -138,11 +150,4 @@ class Http1Upstream:
             raise
 
     def _give_back(self, connection: Connection) -> None:
-        hint = connection.reader.idle_hint
-        self._pool.give_back(connection, _hinted(hint) if hint else None)
-
-
-def _hinted(field: bytes) -> float | None:
-    """How long to keep a connection whose upstream says `Keep-Alive: timeout=N`: well below N, in seconds."""
-    found = _TIMEOUT_HINT.search(field)
-    return None if found is None else max(int(found[1]) - 1.0, int(found[1]) / 2)
+        self._pool.give_back(connection, connection.reader.idle)

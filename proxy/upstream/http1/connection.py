@@ -30,21 +30,26 @@ _ONE_WRITE: Final = 64 * 1024
 
 
 class Connection(asyncio.Protocol):
-    """Made by the pool. `gone` is called once, as soon as it can carry no further exchange."""
+    """Made by the pool. `gone` is called once, as soon as it can carry no further exchange.
+
+    `coming` is done when the answer of the exchange that `begin` began has come or begins to stream, or will not come.
+    `alarm` is when the answer has to be there or, between exchanges, when the connection has lain idle long enough.
+    `fault` is what ended the connection. These are attributes, because every call asks them.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[Connection], None]) -> None:
         self._loop = loop
         self._gone: Callable[[Connection], None] | None = gone
-        self._alarm = Alarm(loop, self._ring)
+        self.alarm = Alarm(loop, self._ring)
+        self.coming: asyncio.Future[None] = loop.create_future()
+        self.fault: Fault | None = None
         self._transport: asyncio.Transport | None = None
-        self._poll: select.poll | None = None
+        self._look: Callable[[int], list[tuple[int, int]]] = _hears_nothing
         self._reader: AnswerReader | None = None
-        self._fault: Fault | None = None
         self._keep = 0
         self._streamed = False
         self._exchanges = 0
         self._reading = True
-        self._waiter: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._lost = loop.create_future()
         self._clean = False
@@ -58,12 +63,14 @@ class Connection(asyncio.Protocol):
         `due` is when, on the loop's clock, all this has to be there.
         """
         transport = self._transport
-        if transport is None or self._gone is None or transport.is_closing() or self._stale():
+        # An idle socket may have something to tell that the loop has not heard yet: an end, or unasked bytes.
+        if transport is None or self._gone is None or transport.is_closing() or (self._exchanges and self._look(0)):
             self.abort()
             return False
         self._exchanges += 1
         self._reader, self._keep, self._streamed = reader, keep, keep < 0
-        self._alarm.at(due)
+        self.coming = self._loop.create_future()
+        self.alarm.at(due)
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
         else:
@@ -74,36 +81,36 @@ class Connection(asyncio.Protocol):
     async def ready(self) -> None:
         """Waits until the answer is complete, or streams. Raises Broken."""
         reader = self.reader
-        while self._fault is None and not reader.complete and not (reader.has_head and reader.size > self._keep):
+        while self.fault is None and not reader.complete and not (reader.has_head and reader.size > self._keep):
             await self._wait()
-        if self._fault is not None:
-            raise Broken(self._fault)
+        if self.fault is not None:
+            raise Broken(self.fault)
 
     async def more(self, idle_timeout: float) -> bytes:
         """The next piece of a streamed body, b'' at its end. Raises Broken, after what came before the break."""
         reader = self.reader
         if self._awaits_more(reader):
-            self._alarm.at(self._loop.time() + idle_timeout)
+            self.alarm.at(self._loop.time() + idle_timeout)
             while self._awaits_more(reader):
                 await self._wait()
-            self._alarm.at(math.inf)
+            self.alarm.at(math.inf)
         if reader.size:
             data = reader.take()
             if not self._reading and self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
                 self._reading = True
             return data
-        if self._fault is not None:
-            raise Broken(self._fault)
+        if self.fault is not None:
+            raise Broken(self.fault)
         return b""
 
     def _awaits_more(self, reader: AnswerReader) -> bool:
-        return not reader.size and not reader.complete and self._fault is None
+        return not reader.size and not reader.complete and self.fault is None
 
     def write(self, data: bytes) -> None:
         """Sends more of a request's body, or of a tunnel. Raises Broken where the connection is gone."""
-        if self._fault is not None or self._transport is None or self._transport.is_closing():
-            raise Broken(self._fault or lost_fault(None, self.reader.begun, first=False))
+        if self.fault is not None or self._transport is None or self._transport.is_closing():
+            raise Broken(self.fault or lost_fault(None, self.reader.begun, first=False))
         self._transport.write(data)
 
     async def drain(self, idle_timeout: float) -> None:
@@ -121,10 +128,6 @@ class Connection(asyncio.Protocol):
         """The request's body is still on its way; `stop` ends that with the connection. None: it is out."""
         self._stop_upload = stop
 
-    def set_due(self, due: float) -> None:
-        """When the answer has to be there, on the loop's clock."""
-        self._alarm.at(due)
-
     @property
     def reader(self) -> AnswerReader:
         """The answer of the exchange under way."""
@@ -138,11 +141,6 @@ class Connection(asyncio.Protocol):
         return self._loop
 
     @property
-    def fault(self) -> Fault | None:
-        """What ended the connection."""
-        return self._fault
-
-    @property
     def first(self) -> bool:
         """Whether it has carried no exchange yet."""
         return self._exchanges == 0
@@ -154,11 +152,13 @@ class Connection(asyncio.Protocol):
 
     # --- between exchanges --------------------------------------------------------------------------------------------
     def finish(self) -> bool:
-        """Ends the exchange; whether the connection may carry another (RFC 9112 section 9.3)."""
-        reader, transport = self.reader, self._transport
+        """Ends the exchange; whether the connection may carry another (RFC 9112 section 9.3). The alarm stays
+        as it is, since it is set anew by whoever has the connection next."""
+        reader, transport = self._reader, self._transport
         if (
             transport is None
-            or self._fault is not None
+            or reader is None
+            or self.fault is not None
             or not reader.complete
             or not reader.keep_alive
             or transport.is_closing()
@@ -168,27 +168,16 @@ class Connection(asyncio.Protocol):
             self.abort()
             return False
         self._reader = None
-        self._alarm.at(math.inf)
         if not self._reading:
             transport.resume_reading()
             self._reading = True
         return True
 
-    def rest(self, until: float) -> None:
-        """Lies idle, at most until then on the loop's clock."""
-        self._alarm.at(until)
-
-    def _stale(self) -> bool:
-        """Whether an idle socket has something to tell that the loop has not heard yet: an end, or unasked bytes."""
-        if self._exchanges == 0 or self._poll is None:
-            return False
-        return bool(self._poll.poll(0))
-
     # --- the end ------------------------------------------------------------------------------------------------------
     def fail(self, fault: Fault) -> None:
         """Ends the connection and tells whoever waits why."""
-        if self._fault is None:
-            self._fault = fault
+        if self.fault is None:
+            self.fault = fault
         self.abort()
 
     def abort(self) -> None:
@@ -208,7 +197,7 @@ class Connection(asyncio.Protocol):
         await self._lost
 
     def _leave(self) -> None:
-        self._alarm.off()
+        self.alarm.off()
         self._wake()
         if self._reader is not None:
             self._reader.drop()
@@ -225,8 +214,9 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and hasattr(select, "poll"):
-            self._poll = select.poll()
-            self._poll.register(sock.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
+            poll = select.poll()
+            poll.register(sock.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
+            self._look = poll.poll
 
     def data_received(self, data: bytes) -> None:
         if self._gone is None:
@@ -247,10 +237,8 @@ class Connection(asyncio.Protocol):
 
     def _came(self, reader: AnswerReader) -> None:
         """A part of the body is there, and not the end."""
-        if not self._streamed:
-            endless = reader.media_type.lower().startswith(b"text/event-stream")
-            if endless or (reader.length or 0) > self._keep or reader.size > self._keep:
-                self._keep, self._streamed = -1, True
+        if not self._streamed and (max(reader.length or 0, reader.size) > self._keep or reader.endless):
+            self._keep, self._streamed = -1, True
         if self._streamed:
             self._wake()
             if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
@@ -279,8 +267,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reader = self._reader
-        if reader is not None and self._fault is None and not reader.eof(self._clean and exc is None):
-            self._fault = lost_fault(exc, reader.begun, self._exchanges == 1)
+        if reader is not None and self.fault is None and not reader.eof(self._clean and exc is None):
+            self.fault = lost_fault(exc, reader.begun, self._exchanges == 1)
         self._leave()
         if not self._lost.done():
             self._lost.set_result(None)
@@ -296,15 +284,19 @@ class Connection(asyncio.Protocol):
     # --- waiting ------------------------------------------------------------------------------------------------------
     def _wait(self) -> asyncio.Future[None]:
         """A future that is done when something has come; a cancelled one is left behind, nobody wakes it."""
-        self._waiter = self._loop.create_future()
-        return self._waiter
+        self.coming = self._loop.create_future()
+        return self.coming
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if not self.coming.done():
+            self.coming.set_result(None)
 
     def _ring(self) -> None:
         if self._reader is None:
             self.retire()
         else:
             self.fail(RESPONSE_TIMEOUT)
+
+
+def _hears_nothing(timeout: int) -> list[tuple[int, int]]:  # noqa: ARG001 - as of select.poll, which Windows has not
+    return []

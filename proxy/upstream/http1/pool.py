@@ -8,6 +8,7 @@ than the idle limit, and its socket is silent (`Connection.begin` looks).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
@@ -36,9 +37,8 @@ class Pool:
         """Connections there are or are being made."""
         return self._open
 
-    def idle(self) -> Connection | None:
-        """An idle connection, if there is one; the caller gives it back, or it ends."""
-        now = self._loop.time()
+    def idle(self, now: float) -> Connection | None:
+        """An idle connection, if there is one; the caller gives it back, or it ends. `now`: on the loop's clock."""
         while self._idle:
             connection, until = self._idle.popitem()
             if now < until:
@@ -50,10 +50,11 @@ class Pool:
         """An idle connection or a new one, in at most so many seconds. Raises Broken."""
         if self._closed:
             raise Broken(CLOSED)
-        connection = self.idle()
+        now = self._loop.time()
+        connection = self.idle(now)
         if connection is not None:
             return connection
-        until = self._loop.time() + within
+        until = now + within
         if self._open >= self._limit:
             connection = await self._queued(within)
             if connection is not None:
@@ -142,12 +143,13 @@ class Pool:
 
     def _park(self, connection: Connection, until: float) -> None:
         """Hands a free connection to whoever waits, or lays it by."""
-        waiting = self._longest_waiting()
+        waiting = self._longest_waiting() if self._queue else None
         if waiting is not None:
             waiting.set_result(connection)
+            connection.alarm.at(math.inf)
         else:
             self._idle[connection] = until
-            connection.rest(until)
+            connection.alarm.at(until)
 
     def _longest_waiting(self) -> asyncio.Future[Connection | None] | None:
         while self._queue:

@@ -44,7 +44,7 @@ class Upload:
         except Broken:
             return  # the exchange knows
         if not connection.reader.has_head:
-            connection.set_due(connection.loop.time() + self._timeout)
+            connection.alarm.at(connection.loop.time() + self._timeout)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
