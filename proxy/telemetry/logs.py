@@ -3,21 +3,25 @@
 Fields bear OTel's names where it has any; a refusal is that same line at level warning with the message and keys Acode
 prescribes (NFR-013..016, "Logging"). Names, codes and paths only, bounded and with credentials masked: a line never
 holds an argument value.
+
+structlog writes what happens outside of requests, and makes lines for people; it is loaded at the first of those. The
+many lines of requests go out as JSON without it.
 """
 
 from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TextIO, cast
-
-import structlog
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Final, TextIO
 
 from proxy.core.model import Violation
-from proxy.core.sentence import shown_path
+from proxy.core.telling import shown_path
 from proxy.interfaces import CallRecord, HookFailure
-from proxy.telemetry.lines import Sink, Stamps, Templates, is_ordinary, milliseconds
+from proxy.telemetry.kinds import Told, nothing_waits
+from proxy.telemetry.lines import Stamps, Template, milliseconds
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -40,20 +44,22 @@ _WOULD_FAIL: Final = "Tool validation would have failed"
 _WOULD_REPAIR: Final = "Tool call would have been repaired"
 _LONGEST_NAME: Final = 100
 _MOST_LISTED: Final = 20
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 Fields = dict[str, Any]
 
 
 class Log:
-    """Implements `Observer`; `event` and `defect` are for what happens outside of calls."""
+    """Implements `Observer`; `event` and `defect` are for what happens outside of requests."""
 
-    def __init__(
-        self, logger_at: Callable[[str], Any], level: str, ordinary: Callable[[CallRecord], None] | None = None
-    ) -> None:
-        """`ordinary` writes the line of a call about which there is nothing special to say; None: like any other."""
-        self._logger_at = logger_at
-        self._ordinary = ordinary
-        self.level = level
+    def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float]) -> None:
+        """`console`: lines for people. `wall` gives seconds since the Unix epoch."""
+        self._stream = stream
+        self._console = console
+        self._wall = wall
+        self._stamps = Stamps()
+        self.settle: Callable[[], None] = nothing_waits
+        self._level, self._least = level, LEVELS[level]
 
     @property
     def level(self) -> str:
@@ -62,38 +68,94 @@ class Log:
 
     @level.setter
     def level(self, level: str) -> None:
-        self._level, self._logger = level, self._logger_at(level)
-        self._least = LEVELS[level]
+        self.settle()
+        self._level, self._least = level, LEVELS[level]
 
     def finished(self, record: CallRecord) -> None:
         """Writes the line of one finished request."""
+        self.told([(None, record, self._wall(), fields_of(record))])
+
+    def told(self, requests: Sequence[Told]) -> None:
+        """Writes the lines of finished requests together. A full disk or a closed pipe must not fail calls."""
+        stamp, least = self._stamps.of, self._least
+        pieces: list[str] = []
+        for kind, record, wall, fields in requests:
+            if kind is None:
+                pieces.append(self._line(record, fields, stamp(wall)))
+            elif (template := kind.template) is None:
+                pieces.append(self._line(record, fields_of(record), stamp(wall)))
+            elif template.level >= least:
+                pieces += template.pieces(record, stamp(wall))
+        if text := "".join(pieces):
+            with suppress(OSError, ValueError):
+                self._stream.write(text)
+                self._stream.flush()
+
+    def template(self, record: CallRecord) -> Template | None:
+        """What the lines of all requests of this one's kind have in common; None where they are for people."""
+        if self._console:
+            return None
         level, message = _headline(record)
-        if self._ordinary is not None and is_ordinary(record):
-            if self._least <= LEVELS[level]:
-                self._ordinary(record)
-            return
-        write = getattr(self._logger, level)
-        write(message, **fields_of(record))
+        fields = {**fields_of(record), "level": level, "message": message, "timestamp": ""}
+        return Template(fields, _JSON.encode, LEVELS[level])
+
+    def _line(self, record: CallRecord, fields: Mapping[str, Any], stamp: str) -> str:
+        level, message = _headline(record)
+        if LEVELS[level] < self._least:
+            return ""
+        return f"{self._rendered(None, level, {**fields, 'timestamp': stamp, 'level': level, 'message': message})}\n"
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
         """Writes one line about the proxy itself."""
-        getattr(self._logger, level)(message, **fields)
+        self.settle()
+        if LEVELS[level] >= self._least:
+            getattr(self._logger, level)(message, **fields)
 
     def formatter_failed(self, tool: str, error: Exception) -> None:
         """Writes down that a tool's own formatter failed; not the exception's words, which may quote a value."""
-        self._logger.warning("Formatter failed", tool_name=tool, error=type(error).__name__)
+        self.event("Formatter failed", "warning", tool_name=tool, error=type(error).__name__)
 
     def hook_failed(self, failure: HookFailure, error: BaseException | None) -> None:
         """Writes down that a hook failed and where in its code; not the exception's words, which may quote a value."""
         told: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
         if error is not None:
             told |= {"error": type(error).__name__, "frames": _frames(error)}
-        self._logger.error("Hook failed", **told)
+        self.event("Hook failed", "error", **told)
 
     def defect(self, request_id: str, error: BaseException) -> None:
         """Writes down a defect of ours: where it happened, but not the exception's words, which may quote a value."""
         told: Fields = {"error": type(error).__name__, "frames": _frames(error)}
-        self._logger.error("Internal error", correlation_id=request_id, **told)
+        self.event("Internal error", "error", correlation_id=request_id, **told)
+
+    @cached_property
+    def _logger(self) -> Any:
+        """structlog's, for what is rare."""
+        import structlog
+
+        def stamped(_logger: Any, _method: str, fields: Any) -> Any:
+            fields["timestamp"] = self._stamps.of(self._wall())
+            return fields
+
+        return structlog.wrap_logger(
+            structlog.WriteLogger(self._stream),
+            processors=[
+                stamped,
+                structlog.processors.add_log_level,
+                structlog.processors.EventRenamer("message"),
+                self._rendered,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(LEVELS["debug"]),  # `event` has looked at the level
+            cache_logger_on_first_use=True,
+        ).bind()
+
+    @cached_property
+    def _rendered(self) -> Callable[[Any, str, Any], str]:
+        """Makes the text of a line, as structlog calls for it."""
+        if not self._console:
+            return lambda _logger, _method, fields: _JSON.encode(fields)
+        import structlog
+
+        return structlog.dev.ConsoleRenderer(colors=self._stream.isatty(), event_key="message")
 
 
 def _frames(error: BaseException) -> list[str]:
@@ -104,46 +166,7 @@ def _frames(error: BaseException) -> list[str]:
 
 def make_log(stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> Log:
     """A log that writes to `stream`. `format_name`: json, console, or auto (console on a terminal)."""
-    console = format_name == "console" or (format_name == "auto" and stream.isatty())
-    sink, stamps, templates = Sink(stream), Stamps(), Templates(_all_fields, _dumps)
-
-    def stamp(_logger: Any, _method: str, fields: Any) -> Any:
-        fields["timestamp"] = stamps.of(wall())
-        return fields
-
-    def ordinary(record: CallRecord) -> None:
-        sink.later(templates.line(record, stamps.of(wall())))
-
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=stream.isatty(), event_key="message")
-        if console
-        else structlog.processors.JSONRenderer(serializer=_dumps)
-    )
-
-    def logger_at(least: str) -> Any:
-        logger = structlog.wrap_logger(
-            structlog.WriteLogger(cast("TextIO", sink)),
-            processors=[
-                stamp,
-                structlog.processors.add_log_level,
-                structlog.processors.EventRenamer("message"),
-                renderer,
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[least]),
-            cache_logger_on_first_use=True,
-        )
-        return logger.bind()
-
-    return Log(logger_at, level, None if console else ordinary)
-
-
-def _dumps(fields: Fields, **_options: object) -> str:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _all_fields(record: CallRecord) -> Fields:
-    level, message = _headline(record)
-    return {**fields_of(record), "level": level, "message": message}
+    return Log(stream, format_name == "console" or (format_name == "auto" and stream.isatty()), level, wall)
 
 
 def _headline(record: CallRecord) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 """Prometheus metrics, as `catalogue.py` describes them. What each call counts is kept in `tallies.py`, where that costs
-a dictionary look-up; prometheus_client reads it when somebody scrapes.
+a dictionary look-up; `exposition.py` shows it when somebody scrapes.
 
 Label values come from the config and from our own tables alone; whatever a client makes up (a tool's name, a method)
 counts as `_other`, so no client can grow the number of series.
@@ -7,15 +7,9 @@ counts as `_other`, so no client can grow the number of series.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
-
-import prometheus_client
-from prometheus_client import CollectorRegistry, Gauge, Info, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+from typing import Any, Final, NamedTuple
 
 from proxy import __version__
 from proxy.core.codes import CALL_CAP_EXCEEDED, ERROR_CODES
@@ -29,10 +23,9 @@ from proxy.telemetry.catalogue import (
     OWN_STAGES,
     SPAN_RESULTS,
 )
-from proxy.telemetry.tallies import Count, Family, Spread
-
-# A second series per metric with its time of birth; nobody reads it and it doubles the page.
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+from proxy.telemetry.exposition import exposition, loaded
+from proxy.telemetry.kinds import PREPARED, WRONG, Told, nothing_waits
+from proxy.telemetry.tallies import Count, Family, Gauge, S, Spread, Tally
 
 # OTel's advice for HTTP durations, stretched to the minutes that tools take.
 _DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -54,9 +47,6 @@ _VALIDATION: Final = {
 }
 
 _COUNTED: Final = frozenset(CORRECTION_EVENTS)
-# What counts as failed in `errors`.
-_FAILED: Final = frozenset({"refused", "tool_error", "upstream_error"})
-
 
 # (route, tool) pairs that get series of their own where upstreams say which tools there are.
 _MOST_LEARNED: Final = 5_000
@@ -78,23 +68,26 @@ class Metrics:
     """Implements `Observer`. `tools` are all tools of the config, `digest` its hash."""
 
     def __init__(self, tools: Iterable[Served], digest: str) -> None:
-        self.registry = CollectorRegistry()
-        self._know(tools)
+        self._families: list[Family[Any]] = []
+        self.settle: Callable[[], None] = nothing_waits
         self._make_calls()
         self._make_wire()
         self._make_process()
-        self._config.info({"hash": digest})
+        self._know(tools, digest)
 
-    def _know(self, tools: Iterable[Served]) -> None:
-        self._served = tuple(tools)
-        self._known = {(tool.route, tool.tool) for tool in self._served}
+    def _know(self, tools: Iterable[Served], digest: str) -> None:
+        served = tuple(tools)
+        self.known = frozenset((tool.route, tool.tool) for tool in served)
+        self._tools.series = {tuple(tool): Gauge(1) for tool in served}
+        self._config.series = {(digest,): Gauge(1)}
 
     def learned(self, route: str, tools: Iterable[str]) -> None:
         """Tools that a route has learned of: they are told apart from here on, the first thousands of them. A name that
         no label should hold, because it is too long or means something to a terminal, stays `_other`."""
-        room = max(0, _MOST_LEARNED - len(self._known))
+        self.settle()
+        room = max(0, _MOST_LEARNED - len(self.known))
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
-        self._known.update(islice(fit, room))
+        self.known |= frozenset(islice(fit, room))
 
     def _make_calls(self) -> None:
         self._requests = self._counter("toolproxy_requests_total")
@@ -124,40 +117,38 @@ class Metrics:
         self._breaker_changes = self._counter("toolproxy_upstream_breaker_changes_total")
         self._breaker_states: Callable[[], Mapping[str, int]] = dict
         self._overhead = self._histogram("toolproxy_overhead_seconds", _OVERHEADS)
+        self._own = tuple((stage, Spread(_OVERHEADS)) for stage in OWN_STAGES)
         self._server = self._histogram("http_server_request_duration_seconds", _DURATIONS)
         self._client = self._histogram("http_client_request_duration_seconds", _DURATIONS)
 
     def _make_process(self) -> None:
-        self._inflight = self._gauge("toolproxy_inflight_requests")
-        self._draining = self._gauge("toolproxy_draining")
-        self._state_up = self._gauge("toolproxy_state_backend_up")
+        self._inflight = self._gauge("toolproxy_inflight_requests").of()
+        self._draining = self._gauge("toolproxy_draining").of()
+        self._state_up = self._gauge("toolproxy_state_backend_up").of()
         self._state_up.set(1)
         self._lag = self._histogram("toolproxy_event_loop_lag_seconds", _LAGS).of()
         self._spans = self._counter("toolproxy_spans_total")
-        self._info("toolproxy_build_info").info({"version": __version__})
-        self._config = self._info("toolproxy_config_info")
-        self.registry.register(_Infos("toolproxy_tool_info", lambda: self._served))
+        self._gauge("toolproxy_build_info").of(__version__).set(1)
+        self._config = self._gauge("toolproxy_config_info")
+        self._tools = self._gauge("toolproxy_tool_info")
         self._reloads = self._counter("toolproxy_config_reloads_total")
-        self._reloaded = self._gauge("toolproxy_config_last_reload_successful")
-        self._reloaded_at = self._gauge("toolproxy_config_last_reload_success_timestamp_seconds")
-        self._restart = self._gauge("toolproxy_config_restart_needed")
-        prometheus_client.ProcessCollector(registry=self.registry)
+        self._reloaded = self._gauge("toolproxy_config_last_reload_successful").of()
+        self._reloaded_at = self._gauge("toolproxy_config_last_reload_success_timestamp_seconds").of()
+        self._restart = self._gauge("toolproxy_config_restart_needed").of()
 
     def _counter(self, name: str) -> Family[Count]:
-        family = Family(name, CATALOGUE[name].meaning, CATALOGUE[name].labels, Count)
-        self.registry.register(_Counters(family))
-        return family
+        return self._family(name, Count)
 
     def _histogram(self, name: str, bounds: tuple[float, ...]) -> Family[Spread]:
-        family = Family(name, CATALOGUE[name].meaning, CATALOGUE[name].labels, lambda: Spread(bounds))
-        self.registry.register(_Histograms(family, bounds))
+        return self._family(name, lambda: Spread(bounds))
+
+    def _gauge(self, name: str) -> Family[Gauge]:
+        return self._family(name, Gauge)
+
+    def _family(self, name: str, make: Callable[[], S]) -> Family[S]:
+        family = Family(name, CATALOGUE[name].meaning, CATALOGUE[name].labels, make)
+        self._families.append(family)
         return family
-
-    def _gauge(self, name: str) -> Gauge:
-        return Gauge(name, CATALOGUE[name].meaning, CATALOGUE[name].labels, registry=self.registry)
-
-    def _info(self, name: str) -> Info:
-        return Info(name.removesuffix("_info"), CATALOGUE[name].meaning, registry=self.registry)
 
     def watch(
         self,
@@ -167,13 +158,13 @@ class Metrics:
     ) -> None:
         """Where the gauges look when they are read. `breakers`: upstream -> 0 closed, 1 half-open, 2 open."""
         self._breaker_states = breakers
-        self._inflight.set_function(inflight)
-        self._draining.set_function(draining)
+        self._inflight.read = inflight
+        self._draining.read = draining
 
     def loaded(self, tools: Iterable[Served], digest: str, wall: float) -> None:
         """Another config is served from here on; `wall` in seconds since the Unix epoch."""
-        self._know(tools)
-        self._config.info({"hash": digest})
+        self.settle()
+        self._know(tools, digest)
         self._reloaded.set(1)
         self._reloaded_at.set(wall)
 
@@ -185,7 +176,7 @@ class Metrics:
 
     def watch_state(self, up: Callable[[], bool]) -> None:
         """Where the gauge of the state backend looks when it is read."""
-        self._state_up.set_function(up)
+        self._state_up.read = up
 
     def lagged(self, seconds: float) -> None:
         """Takes down how late the event loop came to a timer."""
@@ -201,31 +192,60 @@ class Metrics:
 
     def knows(self, route: str, tool: str) -> bool:
         """Whether a tool's name is one of ours, and so one of few."""
-        return (route, tool) in self._known
+        return (route, tool) in self.known
+
+    async def prepare_page(self) -> None:
+        """Returns when `page` has all it needs at hand."""
+        await loaded()
 
     def page(self) -> tuple[str, bytes]:
         """Content type and text of `/metrics`."""
-        self._breakers.clear()  # a reload takes upstreams away
-        for upstream, state in self._breaker_states().items():
-            self._breakers.labels(upstream).set(state)
-        return prometheus_client.CONTENT_TYPE_LATEST, generate_latest(self.registry)
+        self.settle()
+        self._overhead.series = {(stage,): spread for stage, spread in self._own if any(spread.buckets)}
+        # A reload takes upstreams away.
+        self._breakers.series = {(upstream,): Gauge(state) for upstream, state in self._breaker_states().items()}
+        return exposition(self._families)
 
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""
-        route = record.route or OTHER
-        tool = record.tool if self.knows(record.route, record.tool) else OTHER
-        self._requests.of(route, tool, record.outcome).inc()
-        if record.call_id:
-            self._judged(record, route, tool)
-        if record.code and record.outcome in _FAILED:  # a report-only route delivers what it would have refused
-            self._errors.of(route, tool, record.code if record.code in ERROR_CODES else OTHER).inc()
-        for failed in record.hook_failures:
-            self._hooks.of(failed.hook, failed.point, failed.reason).inc()
-        self._timed(record, route)
-        if record.upstream:
-            self._sent(record, route)
+        self.told([(None, record, 0.0, PREPARED)])
 
-    def _judged(self, record: CallRecord, route: str, tool: str) -> None:
+    def told(self, requests: Sequence[Told]) -> None:
+        """Counts finished requests. The tally of a kind holds as long as `known` is what it was."""
+        own = self._own
+        for kind, record, _, _ in requests:
+            if kind is None:
+                tally = self.tally(record)
+                self._timed_questions(record)
+            else:
+                tally = kind.tally
+            for count in tally.counts:
+                count.value += 1.0
+            stages = record.stages
+            for stage, spread in own:
+                if (seconds := stages.get(stage)) is not None:
+                    spread.observe(seconds)
+            tally.server.observe(record.ended - record.started)
+            if tally.client is not None:
+                tally.client.observe(record.upstream_seconds)
+
+    def tally(self, record: CallRecord) -> Tally:
+        """The series in which a request counts."""
+        route = record.route or OTHER
+        counts = (*self._finished(record, route), *self._sent(record))
+        return Tally(counts, self._server_of(record, route), self._client_of(record, route))
+
+    def _finished(self, record: CallRecord, route: str) -> Iterator[Count]:
+        tool = record.tool if self.knows(record.route, record.tool) else OTHER
+        yield self._requests.of(route, tool, record.outcome)
+        if record.call_id:
+            yield from self._judged(record, route, tool)
+        if record.code and record.outcome in WRONG:  # a report-only route delivers what it would have refused
+            yield self._errors.of(route, tool, record.code if record.code in ERROR_CODES else OTHER)
+        for failed in record.hook_failures:
+            yield self._hooks.of(failed.hook, failed.point, failed.reason)
+
+    def _judged(self, record: CallRecord, route: str, tool: str) -> Iterator[Count]:
         capped = record.code == CALL_CAP_EXCEEDED.name
         outcome = "passed" if capped else _VALIDATION.get(record.outcome, "skipped")
         if record.would_refuse:
@@ -234,97 +254,58 @@ class Metrics:
             outcome = "repaired" if outcome == "passed" else outcome
         elif not record.schema_id and outcome == "passed":
             outcome = "skipped"
-        self._validations.of(route, tool, outcome, record.mode).inc()
+        yield self._validations.of(route, tool, outcome, record.mode)
         for violation in record.violations:
-            self._violations.of(route, tool, violation.code.name).inc()
+            yield self._violations.of(route, tool, violation.code.name)
         for repair in record.repairs:
-            self._repairs.of(route, tool, repair.rule).inc()
+            yield self._repairs.of(route, tool, repair.rule)
         if record.attempt and not record.repeated:
-            self._attempts.of(route, tool).inc()
+            yield self._attempts.of(route, tool)
             if record.attempt == 1:
-                self._episodes.of(route, tool).inc()
+                yield self._episodes.of(route, tool)
         if capped:
-            self._caps.of(route, tool).inc()
+            yield self._caps.of(route, tool)
         for event in record.events:
             if event.name in _COUNTED:
-                self._corrections.of(route, tool, event.name).inc()
+                yield self._corrections.of(route, tool, event.name)
         for asked in record.questions:
             independent = "true" if asked.independent else "false"
-            self._questions.of(route, tool, asked.layer, asked.outcome, independent).inc()
+            yield self._questions.of(route, tool, asked.layer, asked.outcome, independent)
+        if record.repeated:
+            yield self._repeats.of(route, tool)
+        if record.escalated:
+            yield self._escalations.of(route, tool)
+        if record.corrected_after:
+            yield self._corrected.of(route, tool, str(min(record.corrected_after, MOST_CORRECTED)))
+        if record.answer:
+            yield self._answers.of(route, tool, record.answer)
+        if record.container_event:
+            yield self._containers.of(route, tool, record.container_event)
+
+    def _timed_questions(self, record: CallRecord) -> None:
+        for asked in record.questions if record.call_id else ():
             if asked.seconds:  # else it was not asked
                 self._asking.of(asked.layer).observe(asked.seconds)
-        if record.repeated:
-            self._repeats.of(route, tool).inc()
-        if record.escalated:
-            self._escalations.of(route, tool).inc()
-        if record.corrected_after:
-            self._corrected.of(route, tool, str(min(record.corrected_after, MOST_CORRECTED))).inc()
-        if record.answer:
-            self._answers.of(route, tool, record.answer).inc()
-        if record.container_event:
-            self._containers.of(route, tool, record.container_event).inc()
 
-    def _timed(self, record: CallRecord, route: str) -> None:
-        for stage in OWN_STAGES:
-            if (seconds := record.stages.get(stage)) is not None:
-                self._overhead.of(stage).observe(seconds)
-        method = record.method if record.method in METHODS else OTHER
-        error = record.upstream_error or (str(record.status) if record.status >= 500 else "")
-        child = self._server.of(method, route, str(record.status), error)
-        child.observe(record.ended - record.started)
-
-    def _sent(self, record: CallRecord, route: str) -> None:
-        status = str(record.upstream_status) if record.upstream_status else ""
-        self._upstream.of(record.upstream, f"{status[:1]}xx" if status else OTHER).inc()
+    def _sent(self, record: CallRecord) -> Iterator[Count]:
+        upstream, status = record.upstream, record.upstream_status
+        if not upstream:
+            return
+        yield self._upstream.of(upstream, f"{str(status)[:1]}xx" if status else OTHER)
         if record.upstream_error:
-            self._faults.of(record.upstream, record.upstream_error).inc()
+            yield self._faults.of(upstream, record.upstream_error)
         for reason in record.resends:
-            self._resends.of(record.upstream, reason).inc()
+            yield self._resends.of(upstream, reason)
         if record.resend_denied is not None:
-            self._denied.of(record.upstream, record.resend_denied).inc()
-        child = self._client.of(route, record.upstream, status, record.upstream_error)
-        child.observe(record.upstream_seconds)
+            yield self._denied.of(upstream, record.resend_denied)
 
+    def _server_of(self, record: CallRecord, route: str) -> Spread:
+        method = record.method if record.method in METHODS else OTHER
+        status = str(record.status)
+        return self._server.of(method, route, status, record.upstream_error or (status if record.status >= 500 else ""))
 
-class _Counters(Collector):
-    """Shows a family of counters to whoever scrapes."""
-
-    def __init__(self, family: Family[Count]) -> None:
-        self._family = family
-
-    def collect(self) -> Iterable[Metric]:
-        family = self._family
-        shown = CounterMetricFamily(family.name, family.meaning, labels=family.labels)
-        for labels, count in family.series.items():
-            shown.add_metric(labels, count.value)
-        yield shown
-
-
-class _Histograms(Collector):
-    """Shows a family of histograms to whoever scrapes."""
-
-    def __init__(self, family: Family[Spread], bounds: tuple[float, ...]) -> None:
-        self._family = family
-        self._bounds = [*map(floatToGoString, bounds), "+Inf"]
-
-    def collect(self) -> Iterable[Metric]:
-        family = self._family
-        shown = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
-        for labels, spread in family.series.items():
-            shown.add_metric(labels, list(zip(self._bounds, spread.cumulative(), strict=True)), spread.total)
-        yield shown
-
-
-class _Infos(Collector):
-    """Shows the tools of the config to whoever scrapes."""
-
-    def __init__(self, name: str, served: Callable[[], Iterable[Served]]) -> None:
-        self._described = CATALOGUE[name]
-        self._served = served
-
-    def collect(self) -> Iterable[Metric]:
-        described = self._described
-        shown = InfoMetricFamily(described.name.removesuffix("_info"), described.meaning, labels=())
-        for tool in self._served():
-            shown.add_metric((), tool._asdict())
-        yield shown
+    def _client_of(self, record: CallRecord, route: str) -> Spread | None:
+        if not record.upstream:
+            return None
+        status = str(record.upstream_status) if record.upstream_status else ""
+        return self._client.of(route, record.upstream, status, record.upstream_error)

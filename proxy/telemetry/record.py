@@ -5,17 +5,23 @@ Names, codes, paths and numbers only; no argument value ever gets into a record.
 
 from __future__ import annotations
 
+from typing import Final
+
 from proxy.core.correction import CORRECTIONS
 from proxy.core.model import CheckedCall, ToolCall, ToolResult
-from proxy.core.policy import ToolPolicy
+from proxy.core.policy import Mode, ToolPolicy
 from proxy.interfaces import CallRecord
+
+# An enum's members and their values cost a call more than the rest of `note_call`.
+_ENFORCED: Final = Mode.ENFORCE
+_WORDS: Final = (Mode.REPORT.value, Mode.ENFORCE.value)
 
 
 def note_call(record: CallRecord, call: ToolCall, policy: ToolPolicy | None) -> None:
     """Who calls what, and under which policy."""
     record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
     if policy is not None:
-        record.mode, record.schema_id = policy.mode.value, policy.schema_id
+        record.mode, record.schema_id = _WORDS[policy.mode is _ENFORCED], policy.schema_id
         record.container = policy.container.name if policy.container is not None else ""
 
 

@@ -1,7 +1,7 @@
-"""Counters and histograms that cost a call next to nothing: a number in a slot, added to without a lock.
+"""Counters, histograms and gauges that cost a call next to nothing: a number in a slot, added to without a lock.
 
 Only the event loop's thread counts here, so there is nobody to lock out. What a scrape shows is worked out when
-somebody scrapes (`metrics.py`).
+somebody scrapes (`exposition.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,20 @@ class Spread:
         return found
 
 
-S = TypeVar("S", Count, Spread)
+class Gauge:
+    """One series of a gauge: `read` gives its value whenever somebody scrapes."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.read: Callable[[], float] = lambda: value
+
+    def set(self, value: float) -> None:
+        """Has this value from here on."""
+        self.read = lambda: value
+
+
+S = TypeVar("S", Count, Spread, Gauge)
 
 
 class Family(Generic[S]):
@@ -69,3 +82,13 @@ class Family(Generic[S]):
         except KeyError:
             made = self.series[labels] = self._make()
             return made
+
+
+class Tally:
+    """The series in which a finished request counts: one more in each of `counts`, its length in `server`, and that of
+    its upstream's part in `client` where it has one."""
+
+    __slots__ = ("client", "counts", "server")
+
+    def __init__(self, counts: tuple[Count, ...], server: Spread, client: Spread | None) -> None:
+        self.counts, self.server, self.client = counts, server, client
