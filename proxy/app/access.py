@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.config.model import Auth, Cors
 from proxy.core import codes
 from proxy.core.codes import ErrorCode
-from proxy.core.model import Headers
+from proxy.core.model import Fields, Headers
 from proxy.routing import Route
 
 # RFC 6750 section 3: what is asked for, and what was wrong with what came. No `error` where no token came at all.
@@ -74,15 +73,17 @@ def serves(host: str, names: frozenset[str]) -> bool:
     return True
 
 
-def admit(route: Route, headers: Headers) -> Admitted | Denied:
-    """Whether a request may use a route. `headers` in lower case."""
+def admit(route: Route, headers: Fields) -> Admitted | Denied:
+    """Whether a request may use a route."""
     cors = route.cors
+    if route.auth is None and headers.get("origin") is None:  # no page, no token: nearly everybody
+        return _ANYBODY
     origins = [value for name, value in headers if name == "origin"]
     if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
         return Denied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
     fields = _answered(origins[0]) if origins and cors is not None and not cors.upstream else ()
     if route.auth is None:
-        return Admitted("", fields) if fields else _ANYBODY
+        return Admitted("", fields)
     name = _holder(route.auth, headers)
     # The page may read why it was refused: else it could not ask its user for a token.
     return Admitted(name, fields) if isinstance(name, str) else replace(name, headers=name.headers + fields)
@@ -119,9 +120,11 @@ def _answered(origin: str) -> Headers:
     )
 
 
-def asked_method(method: str, headers: Mapping[str, str]) -> str:
-    """The method that a preflight asks about, or '' where the request is no preflight."""
-    return headers.get("Access-Control-Request-Method", "") if method == "OPTIONS" and "Origin" in headers else ""
+def asked_method(headers: Fields) -> str:
+    """The method that a preflight asks about, or '' where an OPTIONS is none."""
+    if headers.get("origin") is None:
+        return ""
+    return headers.get("access-control-request-method") or ""
 
 
 def preflight(route: Route, origin: str) -> Headers | Denied | None:

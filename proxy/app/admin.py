@@ -16,9 +16,9 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote
 
-from aiohttp import web
-
 from proxy.app.body import Unread, read_whole
+from proxy.app.http1.answer import SERVER, Answer
+from proxy.app.http1.request import Request
 from proxy.app.pages import PROBES, Pages
 from proxy.app.question import Page, Question, json_page, unfit
 from proxy.core.jsontext import parse
@@ -42,23 +42,23 @@ class Admin:
         self._names = _LOOPBACK_NAMES | {host.lower()}
         self._token = token.encode("utf-8", "surrogatepass")
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: Request) -> Answer:
         """Answers one request of the operator."""
-        if not self._knows_host(request.headers.get("Host", "")):
+        if not self._knows_host(request.headers.get("host") or ""):
             return _answer(unfit("this Host is not served here: use an address or a loopback name", 403))
-        path = request.raw_path.partition("?")[0]
+        path = request.target.partition("?")[0]
         if path.startswith("/-/") and not self._may(request):
-            response = _answer(unfit("this path asks for `Authorization: Bearer` and the operator's token", 401))
-            response.headers["WWW-Authenticate"] = "Bearer"
-            return response
+            answer = _answer(unfit("this path asks for `Authorization: Bearer` and the operator's token", 401))
+            answer.headers.append(("WWW-Authenticate", "Bearer"))
+            return answer
         return await self._page(request, path, self._pages)
 
-    async def probe(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def probe(self, request: Request) -> Answer:
         """Answers one request of kubelet or Prometheus."""
-        return await self._page(request, request.raw_path.partition("?")[0], self._probes)
+        return await self._page(request, request.target.partition("?")[0], self._probes)
 
-    async def _page(self, request: web.BaseRequest, path: str, pages: Pages) -> web.StreamResponse:
-        if "Origin" in request.headers:
+    async def _page(self, request: Request, path: str, pages: Pages) -> Answer:
+        if request.headers.get("origin") is not None:
             return _answer(unfit("pages in a browser are not served here", 403))
         folder = path[: path.rfind("/") + 1]
         known = path if path in pages and not path.endswith("/") else folder
@@ -67,20 +67,20 @@ class Admin:
         method = "GET" if request.method == "HEAD" else request.method
         make = pages[known].get(method)
         if make is None:
-            response = _answer(unfit(f"this path takes {' and '.join(pages[known])}", 405))
-            response.headers["Allow"] = ", ".join(pages[known])
-            return response
+            answer = _answer(unfit(f"this path takes {' and '.join(pages[known])}", 405))
+            answer.headers.append(("Allow", ", ".join(pages[known])))
+            return answer
         body = await _body(request) if method == "POST" else {}
         if isinstance(body, Page):
             return _answer(body)
-        rest, query = unquote(path.removeprefix(known)), request.raw_path.partition("?")[2]
+        rest, query = unquote(path.removeprefix(known)), request.target.partition("?")[2]
         return _answer(await make(Question(method, path, rest, query, body)))
 
-    def _may(self, request: web.BaseRequest) -> bool:
+    def _may(self, request: Request) -> bool:
         """Whether the request bears the token; compared in constant time."""
         if not self._token:
             return True
-        given = request.headers.get("Authorization", "")
+        given = request.headers.get("authorization") or ""
         scheme, bearer = given[: len(_BEARER)].lower(), given[len(_BEARER) :].strip()
         return scheme == _BEARER and hmac.compare_digest(bearer.encode("utf-8", "surrogatepass"), self._token)
 
@@ -97,7 +97,7 @@ class Admin:
         return True
 
 
-async def _body(request: web.BaseRequest) -> Mapping[str, JsonValue] | Page:
+async def _body(request: Request) -> Mapping[str, JsonValue] | Page:
     """The JSON mapping that a POST brings; none at all counts as an empty one."""
     data = await read_whole(request, MAX_BODY, _BODY_TIME)
     if isinstance(data, Unread):
@@ -106,6 +106,6 @@ async def _body(request: web.BaseRequest) -> Mapping[str, JsonValue] | Page:
     return value if isinstance(value, dict) else unfit("the body is a JSON mapping, or empty")
 
 
-def _answer(page: Page) -> web.Response:
-    headers = {"Content-Type": page.content_type, "Cache-Control": "no-store", "Server": "toolcall-proxy"}
-    return web.Response(status=page.status, body=page.body, headers=headers)
+def _answer(page: Page) -> Answer:
+    headers = [("Content-Type", page.content_type), ("Cache-Control", "no-store"), ("Server", SERVER)]
+    return Answer(page.status, headers, page.body)

@@ -12,17 +12,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import web
-from aiohttp.web_protocol import RequestPayloadError
-
+from proxy.app.http1.request import Request, Upload, UploadBrokenError
 from proxy.core import codes
 from proxy.core.codes import ErrorCode
 from proxy.core.contentcoding import Undecodable, decode, is_coded, is_known
-from proxy.core.model import RawRequest
+from proxy.core.model import Fields, RawRequest
 
 # RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.
 _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9a-z]+\+json")
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +43,44 @@ class Body:
     decoded: bool = False
 
 
-async def read_body(request: web.BaseRequest, limit: int, timeout: float) -> Body | Unread:  # noqa: ASYNC109 - of the whole body
+def at_hand(request: Request, limit: int) -> bytes | None:
+    """The body of a call, where all of it has come with its head, and nothing has to be asked, undone or refused. That
+    is how nearly all calls come; None sends the others to `read_body`, which has the same rules and more patience."""
+    if request.length == 0:
+        return b""
+    whole, headers = request.whole, request.headers
+    if whole is None or len(whole) > limit or headers.get("content-encoding") or headers.get("expect") is not None:
+        return None
+    return whole if is_json(headers.get("content-type") or "") else None
+
+
+async def read_body(request: Request, limit: int, timeout: float) -> Body | Unread:  # noqa: ASYNC109 - of the whole body
     """Reads the body of a call. `limit` in bytes, as sent and as decoded; `timeout` in seconds."""
-    announced = request.headers.get("Content-Length")
-    if not has_body(request):
+    if request.length == 0:
         return Body(b"")
     coding = _coding(request)
-    unfit = _unfit(request, coding, limit, int(announced) if announced is not None else 0)
+    unfit = _unfit(request, coding, limit)
     if unfit is not None:
         return unfit
-    await send_continue(request)
+    request.say_continue()
     data = await read_whole(request, limit, timeout)
     if isinstance(data, Unread):
         return data
     return _decoded(data, coding, limit) if coding and is_coded(coding) else Body(data)
 
 
-async def read_whole(request: web.BaseRequest, limit: int, timeout: float) -> bytes | Unread:  # noqa: ASYNC109 - as above
+async def read_whole(request: Request, limit: int, timeout: float) -> bytes | Unread:  # noqa: ASYNC109 - as above
     """The body as it was sent, unless it is longer than `limit` bytes, comes too slowly or is badly framed."""
-    content = request.content
-    if content.is_eof() and content.exception() is None:  # all of it came with the head: nothing to wait for
-        whole = content.read_nowait()
-        return whole if len(whole) <= limit else _too_large(limit)
-    try:
-        async with asyncio.timeout(timeout):
-            data = await _read(request, limit)
-    except TimeoutError:
-        return _LATE
-    except RequestPayloadError:
-        return _BADLY_FRAMED
-    return _too_large(limit) if data is None else data
+    data: bytes | None = request.whole
+    if request.upload is not None:
+        try:
+            async with asyncio.timeout(timeout):
+                data = await _read(request.upload, limit)
+        except TimeoutError:
+            return _LATE
+        except UploadBrokenError:
+            return _BADLY_FRAMED
+    return _too_large(limit) if data is None or len(data) > limit else data
 
 
 class BodyBrokenError(Exception):
@@ -86,16 +91,18 @@ class BodyBrokenError(Exception):
         self.why = why
 
 
-async def stream_body(request: web.BaseRequest, idle_timeout: float) -> AsyncIterator[bytes]:
+async def stream_body(request: Request, idle_timeout: float) -> AsyncIterator[bytes]:
     """The body of a passthrough request as it comes. Raises BodyBrokenError, so that no upstream takes a part for the
     whole. `idle_timeout` is the longest wait for the next bytes, in seconds."""
-    while True:
+    if request.whole:
+        yield request.whole
+    while request.upload is not None:
         try:
             async with asyncio.timeout(idle_timeout):
-                chunk = await request.content.readany()
+                chunk = await request.upload.read()
         except TimeoutError:
             raise BodyBrokenError(_LATE) from None
-        except RequestPayloadError:
+        except UploadBrokenError:
             raise BodyBrokenError(_BADLY_FRAMED) from None
         if not chunk:
             return
@@ -106,44 +113,34 @@ def with_body(raw: RawRequest, body: Body) -> RawRequest:
     """The request with its body; a coding that was taken off is no longer claimed."""
     headers = raw.headers
     if body.decoded:
-        headers = tuple(field for field in headers if field[0] != "content-encoding")
+        headers = Fields(field for field in headers if field[0] != "content-encoding")
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 
 
-def unmet_expectation(request: web.BaseRequest) -> Unread | None:
+def unmet_expectation(request: Request) -> Unread | None:
     """Why an `Expect` header cannot be met; None where there is none or it asks for `100-continue`."""
-    expected = request.headers.get("Expect")
-    if expected is None or expected.strip().lower() == "100-continue":
+    expected = request.headers.get("expect")
+    if expected is None or expected.lower() == "100-continue":
         return None
     return Unread(codes.EXPECTATION_FAILED, codes.EXPECTATION_FAILED.meaning)
 
 
-async def send_continue(request: web.BaseRequest) -> None:
-    """Tells a waiting client to go on with its body."""
-    if "Expect" in request.headers and request.version >= (1, 1):
-        await request.writer.write(_CONTINUE)
-        request.writer.output_size = 0  # the interim answer is no part of the answer
-
-
-def has_body(request: web.BaseRequest) -> bool:
-    """Whether a request has a body, or says so: one that broke off at once has one too."""
-    return request.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in request.headers
-
-
-def _unfit(request: web.BaseRequest, coding: str, limit: int, announced: int) -> Unread | None:
+def _unfit(request: Request, coding: str, limit: int) -> Unread | None:
     """What the head alone says against the body."""
-    media_type = request.headers.get("Content-Type", "")
+    media_type = request.headers.get("content-type") or ""
     if not is_json(media_type):
         sent = f"not as {media_type.partition(';')[0].strip()[:60]!r}" if media_type else "and say so"
         return Unread(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as JSON in UTF-8, {sent}.")
     if coding and not is_known(coding):
         return Unread(codes.UNSUPPORTED_MEDIA_TYPE, "The body's content coding is not known: send it plain or as gzip.")
-    return _too_large(limit) if announced > limit else None
+    return _too_large(limit) if request.announced > limit else None
 
 
-def _coding(request: web.BaseRequest) -> str:
+def _coding(request: Request) -> str:
     """The content coding; of several lines all, which is a coding that nobody knows (RFC 9110 section 5.3)."""
-    return ", ".join(request.headers.getall("Content-Encoding", ()))
+    if request.headers.get("content-encoding") is None:
+        return ""
+    return ", ".join(value for name, value in request.headers if name == "content-encoding")
 
 
 def is_json(content_type: str) -> bool:
@@ -160,16 +157,15 @@ def is_json(content_type: str) -> bool:
     return all(value in ("utf-8", "utf8") for name, value in pairs if name.startswith("charset"))
 
 
-async def _read(request: web.BaseRequest, limit: int) -> bytes | None:
+async def _read(upload: Upload, limit: int) -> bytes | None:
     """The whole body, or None as soon as it is longer than `limit`."""
-    read = await request.content.readany()
-    while True:
-        if len(read) > limit:
-            return None
-        chunk = await request.content.readany()
+    read = await upload.read()
+    while len(read) <= limit:
+        chunk = await upload.read()
         if not chunk:
             return read
         read += chunk
+    return None
 
 
 def _decoded(data: bytes, coding: str, limit: int) -> Body | Unread:

@@ -22,10 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-import aiohttp
-from aiohttp import web
-
 from proxy.app.admin import Admin
+from proxy.app.http1.answer import Answer
 from proxy.app.identity import SystemClock, fresh_id
 from proxy.app.listener import Listener
 from proxy.app.middleware import check_hooks
@@ -39,24 +37,28 @@ from proxy.config.model import Address
 from proxy.config.secrets import reveal
 from proxy.core.codes import ErrorCode
 from proxy.core.jsontext import dumps
-from proxy.core.model import JsonValue
-from proxy.interfaces import CallRecord
+from proxy.core.model import JsonValue, UpstreamReply
+from proxy.interfaces import CallRecord, Upstream, UpstreamRequest
 from proxy.telemetry.logs import Log, make_log
 from proxy.telemetry.merged import merged
+from proxy.upstream import UpstreamSettings
+from proxy.upstream.http1 import Http1Upstream
 
 # A worker that dies is started again after this long, so that a config it cannot bear costs no whole core.
 AGAIN_AFTER: Final = 1.0
 STARTS_WITHIN: Final = 60.0
-_ANSWERS_WITHIN: Final = aiohttp.ClientTimeout(total=10)
+_ANSWERS_WITHIN: Final = 10.0
 _TOKEN_BYTES: Final = 32
+# The metrics of many tools, and what the operator may see of the last calls: far below this.
+_LONGEST_PAGE: Final = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class Worker:
-    """One process. `url` is its own operator's port; `page` its metrics when they were last read."""
+    """One process. `port` is its own operator's port; `page` its metrics when they were last read."""
 
     process: asyncio.subprocess.Process
-    url: str
+    port: Upstream
     page: bytes = b""
 
 
@@ -68,7 +70,6 @@ class Fleet:
     loaded: Loaded
     command: Sequence[str]
     log: Log
-    session: aiohttp.ClientSession
     token: str
     workers: list[Worker] = field(default_factory=list)
     gone: bytes = b""
@@ -88,12 +89,9 @@ class Fleet:
             log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, SystemClock().wall
         )
         token = secrets.token_hex(_TOKEN_BYTES)
-        session = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {token}"}, timeout=_ANSWERS_WITHIN, trust_env=False
-        )
         port, address = _reserved(listen or config.listen)
         words = ["-m", "proxy", "serve", str(loaded.files[0]), "--listen", str(address), "--worker"]
-        fleet = cls(loaded, (sys.executable, *words), log, session, token, _port=port)
+        fleet = cls(loaded, (sys.executable, *words), log, token, _port=port)
         try:
             for _ in range(config.workers):
                 fleet.workers.append(await fleet._worker())
@@ -143,22 +141,22 @@ class Fleet:
             if worker.process.returncode is None:
                 worker.process.kill()
             await worker.process.wait()
+            await worker.port.close()
         for port in self._ports:
             await port.close()
             await port.listener.shutdown(1.0)
-        await self.session.close()
         if self._port is not None:
             self._port.close()
 
     async def ask(self, worker: Worker, method: str, path: str, body: JsonValue = None) -> Page | None:
         """What a worker answers; None where it does not."""
-        data = dumps(body) if body is not None else None
-        try:
-            async with self.session.request(method, worker.url + path, data=data) as response:
-                kind = response.headers.get("Content-Type", "")
-                return Page(await response.read(), response.status, kind)
-        except (aiohttp.ClientError, TimeoutError):
+        data = dumps(body) if body is not None else b""
+        token = ("authorization", f"Bearer {self.token}")
+        reply = await worker.port.relay(UpstreamRequest("worker", method, path, (token,), data, _ANSWERS_WITHIN), None)
+        if not isinstance(reply, UpstreamReply) or not isinstance(reply.body, bytes):
             return None
+        kind = next((value for name, value in reply.headers if name.lower() == "content-type"), "")
+        return Page(reply.body, reply.status, kind)
 
     async def _open_ports(self) -> None:
         from proxy.app.fleetpages import fleet_pages
@@ -184,7 +182,7 @@ class Fleet:
                 async for line in process.stdout:
                     said, _, where = line.decode().strip().partition(" on ")
                     if said == "admin":
-                        return Worker(process, where)
+                        return Worker(process, Http1Upstream(UpstreamSettings("worker", where, buffer=_LONGEST_PAGE)))
         if process.returncode is None:
             process.kill()
         raise OSError(f"a worker did not start (exit code {await process.wait()})")
@@ -202,12 +200,13 @@ class Fleet:
                 await asyncio.sleep(AGAIN_AFTER)
                 try:
                     self.workers[index] = await self._worker()
+                    await worker.port.close()
                     break
                 except OSError as error:
                     self.log.event("worker does not start", "error", worker=index, reason=str(error))
 
 
-def _refuse_head(code: ErrorCode, message: str, status: int | None = None) -> web.Response:
+def _refuse_head(code: ErrorCode, message: str, status: int | None = None) -> Answer:
     """The answer to an operator's request that is no HTTP."""
     return refused(code, message, CallRecord(fresh_id(), ""), status=status)
 

@@ -1,11 +1,12 @@
-"""Stands between the socket and aiohttp's parser, and lets through only what has one reading. Pure.
+"""Stands between the socket and everything else, and lets through only what has one reading. Pure.
 
-    Gate.add    what arrived
-    Gate.take   the next piece for the parser: a head with what is there of its body, or more of a body
+    Gate.add     what arrived
+    Gate.head    the next request's head, once it is there
+    Gate.body    the next bytes of its body, without their framing
 
 Requests come out one at a time: whoever takes does not take the next head before the last one is answered, so that
-requests sent in one packet are judged one by one. A chunked body comes out spelt plainly: no extensions, no trailers
-(RFC 9112 section 7.1 lets a recipient drop both), so that nothing after the gate can read them in another way.
+requests sent in one packet are judged one by one. Of a chunked body the data alone comes out: extensions and trailers
+end here (RFC 9112 section 7.1 lets a recipient drop both).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from typing import Final
 
 from proxy.app.heads import CHUNKED, FIELD, MAX_HEAD, TOO_LARGE, Head, Malformed, judge, stray
+from proxy.app.http1.fields import FieldLines
 
 _BAD_CHUNK: Final = Malformed("The body's chunks are not framed as HTTP wants it.")
 _BAD_TRAILER: Final = Malformed("The body ends in trailers that are no headers, or that frame the message.")
@@ -31,12 +33,13 @@ _NO_TRAILER: Final = (b"content-length", b"transfer-encoding", b"host", b"connec
 
 
 class Gate:
-    """The bytes of one connection. Once it has said Malformed, it says nothing else."""
+    """The bytes of one connection. Once it has said Malformed, it says nothing else. `lines` are those read before, on
+    this connection or another."""
 
-    __slots__ = ("_buffer", "_chunks", "_left", "_scanned", "_skipped", "head")
+    __slots__ = ("_buffer", "_chunks", "_left", "_lines", "_scanned", "_skipped")
 
-    def __init__(self) -> None:
-        self.head: Head | None = None
+    def __init__(self, lines: FieldLines) -> None:
+        self._lines = lines
         self._buffer = b""
         self._scanned = 0
         self._skipped = False
@@ -62,23 +65,11 @@ class Gate:
         rest, self._buffer = self._buffer, b""
         return rest
 
-    def take(self) -> bytes | Malformed | None:
-        """The next piece for the parser; None where more has to arrive first. `head` tells the last head."""
-        if not self._buffer:
-            return None
-        if self._left:
-            return self._body()
-        if self._chunks is None:
-            return self._head()
-        piece = self._chunks.feed(self.rest())
-        if isinstance(piece, Malformed):
-            return piece
-        if self._chunks.ended:
-            self._buffer, self._chunks = self._chunks.held, None
-        return piece or None
-
-    def _head(self) -> bytes | Malformed | None:
+    def head(self) -> Head | Malformed | None:
+        """The next head; None where more has to arrive first. Not to be asked while a body is under way."""
         buffer = self._buffer
+        if not buffer:
+            return None
         if not self._skipped and buffer.startswith(b"\r\n"):
             # RFC 9112 section 2.2: one empty line before a request is an old client's habit.
             self._buffer = buffer = buffer[2:]
@@ -86,19 +77,31 @@ class Gate:
         end = buffer.find(b"\r\n\r\n", max(self._scanned - 3, 0))
         if end < 0:
             return self._part(buffer)
-        head = judge(buffer[: end + 2])
+        head = judge(buffer[: end + 2], self._lines) if end <= MAX_HEAD else TOO_LARGE
         if isinstance(head, Malformed):
-            return TOO_LARGE if end > MAX_HEAD else head
-        if end > MAX_HEAD:
-            return TOO_LARGE
-        self.head, self._scanned, self._skipped = head, 0, False
-        end += 4
+            return head
+        self._scanned, self._skipped = 0, False
         if head.length == CHUNKED:
             self._chunks = Chunks()
-        elif head.length:
-            end, self._left = min(len(buffer), end + head.length), max(end + head.length - len(buffer), 0)
-        self._buffer = buffer[end:]
-        return buffer[:end]
+        else:
+            self._left = head.length
+        self._buffer = buffer[end + 4 :]
+        return head
+
+    def body(self) -> bytes | Malformed:
+        """What is there of the body under way: b'' where nothing is. `in_body` tells whether more is to come."""
+        chunks = self._chunks
+        if chunks is None:
+            buffer, left = self._buffer, self._left
+            if len(buffer) <= left:
+                self._buffer, self._left = b"", left - len(buffer)
+                return buffer
+            self._buffer, self._left = buffer[left:], 0
+            return buffer[:left]
+        piece = chunks.feed(self.rest())
+        if chunks.ended:
+            self._buffer, self._chunks = chunks.held, None
+        return piece
 
     def _part(self, buffer: bytes) -> Malformed | None:
         """What is wrong with a head already, before its end is there."""
@@ -106,12 +109,6 @@ class Gate:
         if len(buffer) > MAX_HEAD:
             return TOO_LARGE
         return stray(buffer, new)
-
-    def _body(self) -> bytes:
-        buffer = self._buffer
-        piece, self._buffer = buffer[: self._left], buffer[self._left :]
-        self._left -= len(piece)
-        return piece
 
 
 class Chunks:
@@ -126,12 +123,12 @@ class Chunks:
         self._trailers = -1  # bytes of them so far, once the last chunk has come
 
     def feed(self, data: bytes) -> bytes | Malformed:
-        """The same body, spelt plainly, as far as it has come."""
+        """The data of the chunks, as far as it has come."""
         data = self.held + data if self.held else data
         out: list[bytes] = []
         at = 0
         while not self.ended:
-            step = self._data(data, at, out) if self._left else self._line(data, at, out)
+            step = self._data(data, at, out) if self._left else self._line(data, at)
             if isinstance(step, Malformed):
                 return step
             if not step:
@@ -152,25 +149,23 @@ class Chunks:
             return _BAD_CHUNK if there and data[at] != 0x0D else 0
         if data[at : at + 2] != b"\r\n":
             return _BAD_CHUNK
-        out.append(b"\r\n")
         self._left = 0
         return 2
 
-    def _line(self, data: bytes, at: int, out: list[bytes]) -> int | Malformed:
+    def _line(self, data: bytes, at: int) -> int | Malformed:
         """A chunk's size, or a trailer."""
         end = data.find(b"\r\n", at, at + _MAX_SIZE_LINE if self._trailers < 0 else at + _MAX_TRAILERS)
         if end < 0:
             return self._part_of_line(data[at:])
         line = data[at:end]
         if self._trailers >= 0:
-            wrong = self._trailer(line, out)
+            wrong = self._trailer(line)
             return end + 2 - at if wrong is None else wrong
         found = _SIZE.fullmatch(line)
         if found is None:
             return _BAD_CHUNK
         size = int(found[1], 16)
         if size:
-            out.append(b"%x\r\n" % size)
             self._left = size + 2
         else:
             self._trailers = 0
@@ -187,10 +182,9 @@ class Chunks:
         begun = part.partition(b";")[0].removesuffix(b"\r")
         return 0 if not begun or _PLAIN_SIZE.fullmatch(begun) else _BAD_CHUNK
 
-    def _trailer(self, line: bytes, out: list[bytes]) -> Malformed | None:
+    def _trailer(self, line: bytes) -> Malformed | None:
         """Holds one line after the last chunk to the rules; the empty one ends the body."""
         if not line:
-            out.append(b"0\r\n\r\n")
             self.ended = True
             return None
         self._trailers += len(line) + 2

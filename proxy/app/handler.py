@@ -13,25 +13,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from aiohttp import web
-
 from proxy.adapters.ladder import trace_id
 from proxy.app.access import Denied, admit, asked_method, preflight, serves
 from proxy.app.body import (
     BodyBrokenError,
     Unread,
-    has_body,
+    at_hand,
     read_body,
     read_whole,
-    send_continue,
     stream_body,
     unmet_expectation,
     with_body,
 )
-from proxy.app.headers import Hop, lower_case
+from proxy.app.headers import Caller, Hop
+from proxy.app.http1.answer import Answer
+from proxy.app.http1.connection import Connection
+from proxy.app.http1.request import Request
 from proxy.app.lane import RequestLane, Way
 from proxy.app.mcp import Mcp, Turn
-from proxy.app.replies import CORS, cors_fields, cut_short, deliver, faulty, ours, refusal, refused, refused_on
+from proxy.app.replies import cut_short, deliver, faulty, ours, refusal, refused, refused_on
 from proxy.app.tunnel import NOT_AGREED, UPGRADE, agreed, asks_for_websocket
 from proxy.app.tunnel import run as run_tunnel
 from proxy.core import codes
@@ -116,41 +116,40 @@ class Handler:
         self.snapshot = snapshot
         return frozenset(self._tasks)
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answers one request. Raises only CancelledError, when the client has gone."""
-        record = self._record(request)
-        task = asyncio.current_task()
+    async def handle(self, request: Request) -> Answer | None:
+        """Answers one request; None where the answer went out piece by piece. Raises CancelledError when the client has
+        gone, and ConnectionError where an answer that has begun cannot be brought to its end."""
+        record, task = self._record(request), request.connection.task
         if task is not None:
             self._tasks.add(task)
         try:
-            response = await self._answer(request, record)
+            answer = await self._answer(request, record)
         except asyncio.CancelledError:
-            if not self._stopping or task is None or request.writer.output_size:
+            if not self._stopping or task is None or request.begun:
                 record.outcome = "client_gone"
                 raise
             task.uncancel()
-            response = cut_short(codes.RESTARTING, record, request.headers.get("Accept", ""))
+            answer = cut_short(codes.RESTARTING, record, request.headers.get("accept") or "")
         except Exception as error:
             self._report_error(record.request_id, error)
-            if request.writer.output_size:  # half an answer is out: the end must not look clean
+            if request.begun:  # half an answer is out: the end must not look clean
                 raise ConnectionError("the answer broke off") from error
-            response = cut_short(codes.INTERNAL_ERROR, record, request.headers.get("Accept", ""))
+            answer = cut_short(codes.INTERNAL_ERROR, record, request.headers.get("accept") or "")
         finally:
             if task is not None:
                 self._tasks.discard(task)
             self._finish(record)
-        if self.draining and not response.prepared:
-            response.force_close()
-        if (cors := cors_fields(request)) and not response.prepared:
-            response.headers.extend(cors)
-        return response
+        if answer is not None:
+            answer.closes = answer.closes or self.draining
+            answer.headers += request.cors
+        return answer
 
-    def refuse_head(self, code: ErrorCode, message: str, status: int | None = None) -> web.Response:
+    def refuse_head(self, code: ErrorCode, message: str, status: int | None = None) -> Answer:
         """The answer to a request whose head is no valid HTTP. Counted like any other."""
         record = CallRecord(self._fresh_id(), "", started=self._clock.now())
-        response = refused(code, message, record, status=status)
+        answer = refused(code, message, record, status=status)
         self._finish(record)
-        return response
+        return answer
 
     async def settled(self) -> None:
         """Returns when the requests are over that are under way now; later ones are not waited for."""
@@ -169,11 +168,14 @@ class Handler:
             task.cancel()
         await self.idle()
 
-    def _record(self, request: web.BaseRequest) -> CallRecord:
-        given = request.headers.get("X-Request-ID", "")
+    def _record(self, request: Request) -> CallRecord:
+        headers = request.headers
+        given = headers.get("x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else self._fresh_id()
         record = CallRecord(request_id, "", request.method, started=self._clock.now())
-        self._place(record, request.headers.get("traceparent"), request.headers.get("tracestate"))
+        parent = headers.get("traceparent")
+        if parent is not None or self._begin_trace is not None:
+            self._place(record, parent, headers.get("tracestate"))
         return record
 
     def _place(self, record: CallRecord, parent: str | None, state: str | None) -> None:
@@ -204,75 +206,77 @@ class Handler:
         for observer in self._observers:
             observer.finished(record)
 
-    async def _answer(self, request: web.BaseRequest, record: CallRecord) -> web.StreamResponse:
-        """Finds the route; what cannot have one is answered here."""
-        accept = request.headers.get("Accept", "")
-        if not _is_http_1(request):
-            return refused(codes.BAD_REQUEST, "", record, accept)
-        if (unmet := unmet_expectation(request)) is not None:
-            return refused(unmet.code, unmet.message, record, accept)
+    async def _answer(self, request: Request, record: CallRecord) -> Answer | None:
+        """Finds the route, and whether it may be used now."""
+        headers = request.headers
+        if headers.get("expect") is not None and (unmet := unmet_expectation(request)) is not None:
+            return refused(unmet.code, unmet.message, record, headers.get("accept") or "")
         snapshot = self.snapshot
-        if not serves(request.headers.get("Host", ""), self._hosts):
-            return refused(codes.HOST_NOT_SERVED, "", record, accept)
-        path, query = _path_and_query(request.raw_path)
+        if self._hosts and not serves(headers.get("host") or "", self._hosts):
+            return refused(codes.HOST_NOT_SERVED, "", record, headers.get("accept") or "")
+        path, query = _path_and_query(request.target)
         match = snapshot.table.match(request.method, path)
-        if asked := asked_method(request.method, request.headers):
-            response = _preflight(snapshot.table.match(asked, path), request, record)
-            if response is not None:
-                return response
-        if match is None:
-            return refused(codes.ROUTE_NOT_FOUND, _pathless(snapshot, request.method, path), record, accept)
-        if isinstance(match, NotAllowed):
-            allow = ", ".join(match.methods)
-            response = refused(codes.METHOD_NOT_ALLOWED, f"This route takes {allow}.", record, accept)
-            response.headers["Allow"] = allow
-            return response
+        if request.method == "OPTIONS" and (asked := asked_method(headers)):
+            answer = _preflight(snapshot.table.match(asked, path), request, record)
+            if answer is not None:
+                return answer
+        if not isinstance(match, Match):
+            return _unrouted(match, snapshot, request, path, record)
         way = snapshot.ways[match.route.name]
         record.route = match.route.name
-        headers, peer = lower_case(request.headers.items()), request.remote or ""
-        client = self._hop.client(peer, headers)
-        raw = RawRequest(request.method, path, query, headers, b"", match.params, client)
-        if (denied := self._denied(request, way, raw, record)) is not None:
-            return denied
-        own = (*self._hop.own_fields(peer, request.scheme, headers), ("x-request-id", record.request_id))
+        caller = request.connection.caller or self._meet(request.connection)
+        client, barred = caller.client(headers), self._barred(request, way, record)
+        if barred is not None:
+            raw = RawRequest(request.method, path, query, headers, b"", match.params, client)
+            answer = refused_on(way, raw, refusal(barred.code, barred.message, record), record)
+            answer.headers += barred.headers
+            return answer
+        own = (*caller.own_fields(headers), ("x-request-id", record.request_id))
         if way.route.kind == "passthrough":
+            raw = RawRequest(request.method, path, query, headers, b"", match.params, client)
             if way.route.websocket and asks_for_websocket(request):
                 own = (*own, *UPGRADE)
             return await self._relay(request, RequestLane(way, raw, own), snapshot.services, record)
-        return await self._call(request, RequestLane(way, raw, own), snapshot.services, record)
+        data = at_hand(request, way.route.max_body)
+        raw = RawRequest(request.method, path, query, headers, data or b"", match.params, client)
+        return await self._call(request, RequestLane(way, raw, own), data is not None, snapshot.services, record)
 
-    def _denied(self, request: web.BaseRequest, way: Way, raw: RawRequest, record: CallRecord) -> web.Response | None:
-        """The answer to a request that may not use its route, or not now; None where it may."""
-        if self._hop.is_loop(raw.headers):
+    def _meet(self, connection: Connection) -> Caller:
+        """Remembers with a connection who is at its other end."""
+        caller = connection.caller = Caller.of(self._hop, connection.peer, connection.scheme)
+        return caller
+
+    def _barred(self, request: Request, way: Way, record: CallRecord) -> Denied | None:
+        """Why a request may not use its route, or not now; None where it may."""
+        if request.headers.get("via") is not None and self._hop.is_loop(request.headers):
             record.upstream_error = "proxy_loop_detected"
-            return refused_on(way, raw, refusal(codes.UPSTREAM_UNAVAILABLE, _LOOP, record), record)
+            return Denied(codes.UPSTREAM_UNAVAILABLE, _LOOP)
         if self.closing:
-            return refused_on(way, raw, refusal(codes.RESTARTING, "", record), record)
-        admitted = admit(way.route, raw.headers)
+            return Denied(codes.RESTARTING, "")
+        admitted = admit(way.route, request.headers)
         if isinstance(admitted, Denied):
-            denied = refused_on(way, raw, refusal(admitted.code, admitted.message, record), record)
-            denied.headers.extend(admitted.headers)
-            return denied
+            return admitted
         if admitted.token:
             record.notes = {"client.token": admitted.token}
-        if admitted.cors:
-            request[CORS] = admitted.cors
+        request.cors = admitted.cors
         return None
 
     async def _call(
-        self, request: web.BaseRequest, lane: RequestLane, services: Services, record: CallRecord
-    ) -> web.StreamResponse:
-        """Reads the body, lets the story run, and encodes what came of it."""
+        self, request: Request, lane: RequestLane, whole: bool, services: Services, record: CallRecord
+    ) -> Answer | None:
+        """Reads the body, unless the `whole` of it is in the lane; lets the story run, and encodes what came of it."""
         way, now = lane.way, self._clock.now
-        body = await read_body(request, way.route.max_body, way.route.timeout)
-        record.stages["read"] = now() - record.started
-        if isinstance(body, Unread):
-            return _unread(lane, body, record)
-        record.request_bytes = len(body.data)
-        lane = RequestLane(way, with_body(lane.raw, body), lane.hop_fields)
+        if not whole:
+            body = await read_body(request, way.route.max_body, way.route.timeout)
+            if isinstance(body, Unread):
+                record.stages["read"] = now() - record.started
+                return _unread(way, lane.raw, body, record)
+            lane = RequestLane(way, with_body(lane.raw, body), lane.hop_fields)
+        started = now()
+        record.stages["read"] = started - record.started
+        record.request_bytes = len(lane.raw.body)
         if way.route.learn is not None and self._mcp is not None:
             return await self._mcp.handle(Turn(request, lane, services, record, self.draining, self._send, self._place))
-        started = now()
         call = way.adapter.decode(lane.raw, way.route.shape, record.request_id)
         record.stages["decode"] = now() - started
         if isinstance(call, Passthrough):
@@ -282,44 +286,45 @@ class Handler:
         outcome = await run_call(call, lane, services, record)
         started = now()
         if isinstance(outcome, ToolResult):
-            response: web.StreamResponse = refused_on(way, lane.raw, outcome, record)
+            answer: Answer | None = refused_on(way, lane.raw, outcome, record)
         else:
-            response = await deliver(outcome, request, record, self.draining)
-        record.stages["stream" if response.prepared else "answer"] = now() - started
-        return response
+            answer = await deliver(outcome, request, record, self.draining)
+        record.stages["stream" if answer is None else "answer"] = now() - started
+        return answer
 
     async def _relay(
-        self, request: web.BaseRequest, lane: RequestLane, services: Services, record: CallRecord
-    ) -> web.StreamResponse:
+        self, request: Request, lane: RequestLane, services: Services, record: CallRecord
+    ) -> Answer | None:
         """What is no call goes on as it is, streamed both ways."""
-        record.outcome, record.upstream = "passthrough", lane.way.route.upstream
-        await send_continue(request)
+        way, raw = lane.way, lane.raw
+        record.outcome, record.upstream = "passthrough", way.route.upstream
+        request.say_continue()
         started = self._clock.now()
-        body = stream_body(request, lane.way.route.timeout) if has_body(request) else None
-        length = request.headers.get("Content-Length", "")
-        if body is not None and length.isdecimal() and int(length) <= _SENT_WHOLE:
-            whole = await read_whole(request, _SENT_WHOLE, lane.way.route.timeout)
+        body = stream_body(request, way.route.timeout) if request.length else None
+        if 0 < request.announced <= _SENT_WHOLE:
+            whole = await read_whole(request, _SENT_WHOLE, way.route.timeout)
             if isinstance(whole, Unread):
-                return _unread(lane, whole, record)
-            lane, body = replace(lane, raw=replace(lane.raw, body=whole)), None
+                return _unread(way, raw, whole, record)
+            lane, body = replace(lane, raw=replace(raw, body=whole)), None
         try:
             reply = await self._send(lane.passthrough(), body, services.upstreams[record.upstream], record)
         except BodyBrokenError as broken:
-            return _unread(lane, broken.why, record)
+            return _unread(way, raw, broken.why, record)
         record.upstream_seconds = self._clock.now() - started
         if isinstance(reply, UpstreamReply) and reply.status == 101 and not agreed(request, reply):
             await close_body(reply)
             reply = NOT_AGREED
         if isinstance(reply, UpstreamFault):
-            return faulty(lane.way, lane.raw, reply, record)
+            return faulty(way, raw, reply, record)
         record.upstream_status = reply.status
         started = self._clock.now()
+        answer = None
         if reply.status == 101:
-            response = await run_tunnel(request, reply, record)
+            await run_tunnel(request, reply, record)
         else:
-            response = await deliver(Delivered(reply), request, record, self.draining)
-        record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
-        return response
+            answer = await deliver(Delivered(reply), request, record, self.draining)
+        record.stages["stream" if answer is None else "answer"] = self._clock.now() - started
+        return answer
 
     async def _send(
         self, request: UpstreamRequest, body: AsyncIterator[bytes] | None, upstream: Upstream, record: CallRecord
@@ -345,27 +350,30 @@ def _pathless(snapshot: Snapshot, method: str, path: str) -> str:
     return ""
 
 
-def _preflight(
-    match: Match | NotAllowed | None, request: web.BaseRequest, record: CallRecord
-) -> web.StreamResponse | None:
+def _unrouted(match: NotAllowed | None, snapshot: Snapshot, request: Request, path: str, record: CallRecord) -> Answer:
+    """The answer to a request that no route takes."""
+    accept = request.headers.get("accept") or ""
+    if match is None:
+        return refused(codes.ROUTE_NOT_FOUND, _pathless(snapshot, request.method, path), record, accept)
+    allow = ", ".join(match.methods)
+    answer = refused(codes.METHOD_NOT_ALLOWED, f"This route takes {allow}.", record, accept)
+    answer.headers.append(("Allow", allow))
+    return answer
+
+
+def _preflight(match: Match | NotAllowed | None, request: Request, record: CallRecord) -> Answer | None:
     """The answer to a browser that asks before it sends; None where the request goes the way of every other."""
     if not isinstance(match, Match):
         return None
     record.route = match.route.name
-    fields = preflight(match.route, request.headers["Origin"])
+    fields = preflight(match.route, request.headers.get("origin") or "")
     if isinstance(fields, Denied):
         return refused(fields.code, fields.message, record)
     return None if fields is None else ours(HttpReply(204, fields, b""), record)
 
 
-def _is_http_1(request: web.BaseRequest) -> bool:
-    """Whether the version is one that this port speaks: aiohttp takes any that looks like one, and chunks in HTTP/1.0,
-    where RFC 9112 section 6.1 calls the framing faulty."""
-    return request.version == (1, 1) or (request.version == (1, 0) and "Transfer-Encoding" not in request.headers)
-
-
-def _unread(lane: RequestLane, why: Unread, record: CallRecord) -> web.Response:
+def _unread(way: Way, raw: RawRequest, why: Unread, record: CallRecord) -> Answer:
     """The answer to a request whose body could not be read. What is left of it ends the connection."""
-    response = refused_on(lane.way, lane.raw, refusal(why.code, why.message, record, why.status), record)
-    response.force_close()
-    return response
+    answer = refused_on(way, raw, refusal(why.code, why.message, record, why.status), record)
+    answer.closes = True
+    return answer

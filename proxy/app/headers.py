@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.app.forwarded import addresses, extended
 from proxy.core.framing import OF_THE_CONNECTION
-from proxy.core.model import Headers
+from proxy.core.model import Fields, Headers
 
 # RFC 9110 section 11.7: what a client and this proxy say to each other.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
@@ -47,15 +47,13 @@ _OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-correctio
 # What nearly every answer says in `Connection`; it names no field.
 _ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
 
+# What many clients say in `Connection`: it names a field that never crosses, and no other.
+_LASTING: Final = "keep-alive"
+
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
 Network = IPv4Network | IPv6Network
-
-
-def lower_case(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Header fields as the house keeps those of requests: names in lower case."""
-    return tuple([(name.lower(), value) for name, value in headers])
 
 
 def nominated(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -154,6 +152,37 @@ class Hop:
         return (*[field for field in fields if field[1]], *others)  # a unix socket has no address, HTTP/1.0 no Host
 
 
+@dataclass(slots=True)
+class Caller:
+    """Whoever is at the other end of a connection: `address` ('' for a unix socket), how it came, and what `hop` thinks
+    of it. Worked out once for a connection, since nearly all requests on one say the same."""
+
+    hop: Hop
+    address: str
+    scheme: str
+    trusted: bool = False
+    _host: str | None = None
+    _fields: Headers = ()
+
+    @classmethod
+    def of(cls, hop: Hop, address: str, scheme: str) -> Caller:
+        """Who this is to `hop`."""
+        return cls(hop, address, scheme, hop.trusts(address))
+
+    def client(self, headers: Fields) -> str:
+        """Who really calls."""
+        return self.hop.client(self.address, headers) if self.trusted else self.address
+
+    def own_fields(self, headers: Fields) -> Headers:
+        """What this hop says itself of a request; of a caller nobody trusts it depends on `Host` alone."""
+        host = headers.get("host")
+        if self.trusted or host is None or headers.get("via") is not None:
+            return self.hop.own_fields(self.address, self.scheme, headers)
+        if host != self._host:
+            self._host, self._fields = host, self.hop.own_fields(self.address, self.scheme, headers)
+        return self._fields
+
+
 def _all(headers: Headers, name: str) -> list[str]:
     """The values of all fields of one name: several lines mean the same as one with commas (RFC 9110 section 5.3)."""
     return [value for known, value in headers if known == name]
@@ -165,11 +194,16 @@ def request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> 
 
     Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such a spelling is dropped too.
     """
-    names = [name for name, _ in headers]
+    if type(headers) is Fields and len(by_name := headers.by_name) == len(headers):  # each name once, as nearly always
+        names = "\n".join(by_name)
+        lasting = by_name.get("connection", _LASTING) == _LASTING
+        if lasting and "_" not in names and _SAID_OF_THE_CLIENT not in names:  # nothing to look at name by name
+            return (*[field for field in headers if field[0] not in dropped], *own)
+    names = "\n".join([name for name, _ in headers])
     if "connection" in names:
         dropped = dropped | nominated(headers)
     kept = [field for field in headers if field[0] not in dropped and not field[0].startswith(_SAID_OF_THE_CLIENT)]
-    if "_" in "".join(names):
+    if "_" in names:
         plain = [(field, field[0].replace("_", "-")) for field in kept]
         kept = [field for field, name in plain if name not in dropped and not name.startswith(_SAID_OF_THE_CLIENT)]
     return (*kept, *own)

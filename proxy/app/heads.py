@@ -1,17 +1,27 @@
-"""Judges the head of a request: one reading of its bytes, or none (RFC 9112). Pure.
+"""Reads the head of a request: one reading of its bytes, or none (RFC 9112). Pure.
 
 Requests are smuggled where two programs read the same bytes differently, so whatever some program is known to read in
-another way is refused here, before any parser sees it: bare line feeds, folded fields, spaces before a colon, control
-characters, two lengths, a length beside a coding, every coding but `chunked`, two hosts or none.
+another way is refused here, and nothing else ever reads these bytes again: bare line feeds, folded fields, spaces
+before a colon, control characters, two lengths, a length beside a coding, every coding but `chunked`, two hosts or
+none, two of a field that can be there but once.
+
+    judge(head, lines)    a `Head`, or `Malformed` with the reason
+    stray(part)           what is wrong already with the beginning of one
+
+Clients repeat themselves, so most lines of a head were read before: `FieldLines` (http1/fields.py) remembers those.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.app.http1.fields import FieldLines
 from proxy.core.codes import BAD_REQUEST, HEADERS_TOO_LARGE, ErrorCode
+from proxy.core.model import Fields
+from proxy.core.noun import noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +33,53 @@ class Malformed:
     status: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Head:
-    """What a head says of what follows it: `length` bytes of body, or `CHUNKED`; or a WebSocket, if we agree."""
+    """What a head says. `minor`: HTTP/1.`minor`. `length` bytes of body follow, or `CHUNKED` ones. `keep_alive`: the
+    client wants to go on with its connection (RFC 9112 section 9.3)."""
 
+    method: str
+    target: str
+    minor: int
+    fields: Fields
     length: int
-    upgrade: bool = False
+    keep_alive: bool
 
 
 CHUNKED: Final = -1
-# All lines together. Single lines and their number have closer bounds, which the parser keeps (`listener.py`).
+# All lines together; the longest target, and the longest value of a field; and how many fields.
 MAX_HEAD: Final = 64 * 1024
+MAX_HEAD_FIELD: Final = 16 * 1024
+MAX_HEAD_FIELDS: Final = 128
 # The length of a body in decimal digits: an exabyte, and nothing that overflows anywhere.
-_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+
+# The methods that HTTP knows (the IANA registry, with those that llhttp takes beside it). Of all others this port takes
+# none, so that no log, no metric and no upstream sees what a client makes up.
+_METHODS: Final = {
+    name.encode(): name
+    for name in (
+        "ACL", "BIND", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "M-SEARCH",
+        "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MOVE", "NOTIFY", "OPTIONS", "PATCH", "POST", "PROPFIND",
+        "PROPPATCH", "PURGE", "PUT", "QUERY", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "TRACE",
+        "UNBIND", "UNLINK", "UNLOCK", "UNSUBSCRIBE",
+    )
+}  # fmt: skip
+# Fields that say one thing and cannot say two: programs differ in which one of them holds.
+_ONCE: Final = frozenset(
+    {"content-location", "content-range", "content-type", "etag", "max-forwards", "server", "user-agent"}
+)
+# The first WebSocket of all had eight bytes of body that no field announces.
+_HIXIE: Final = "sec-websocket-key1"
+_NONE: Final[frozenset[str]] = frozenset()
 
 TOO_LARGE: Final = Malformed("The head of the request is too large.", HEADERS_TOO_LARGE)
 LATE: Final = Malformed("The head of the request did not arrive in time.", status=408)
+_LONG_TARGET: Final = Malformed(f"The target is longer than {MAX_HEAD_FIELD} bytes.", HEADERS_TOO_LARGE)
+_LONG_FIELD: Final = Malformed(f"A header is longer than {MAX_HEAD_FIELD} bytes.", HEADERS_TOO_LARGE)
+_MANY_FIELDS: Final = Malformed(f"The head has more than {MAX_HEAD_FIELDS} headers.", HEADERS_TOO_LARGE)
+_METHOD: Final = Malformed("The method is none that HTTP knows: they are written in capitals.")
+_OLD_SOCKET: Final = Malformed("This is no WebSocket as RFC 6455 has it: Sec-WebSocket-Key1 belongs to a draft.")
 _NO_HTTP: Final = Malformed("The request line is not `METHOD target HTTP/1.1`, or the target has a space or a `#`.")
 _VERSION: Final = Malformed("Only HTTP/1.1 and HTTP/1.0 are spoken here.")
 _NO_LINE_END: Final = Malformed("A line ends in a bare line feed or carriage return: every line ends in CR LF.")
@@ -66,69 +107,112 @@ _HEAD: Final = re.compile(
     rb"(?P<method>" + _TOKEN + rb') (?P<target>[!"$-~]++) HTTP/1\.(?P<minor>[01])\r\n(?:' + FIELD.pattern + rb")*+"
 )
 _REQUEST_LINE: Final = re.compile(_TOKEN + rb' [!"$-~]++ (?P<version>HTTP/[0-9.]++)')
-_ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://(?P<authority>[^/?@]+)(?:[/?].*)?")
+_ABSOLUTE: Final = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://(?P<authority>[^/?@]+?(?::(?P<port>[0-9]{1,5}))?)(?:[/?].*)?")
+_LAST_PORT: Final = 65_535
 # RFC 9110 section 7.2, RFC 3986 section 3.2.2. It may be empty.
-_HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(?::[0-9]{0,5})?")
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(?::[0-9]{0,5})?")
 _STRAY: Final = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 
 
-def judge(head: bytes) -> Head | Malformed:
+def judge(head: bytes, lines: FieldLines) -> Head | Malformed:
     """What a head means. `head` goes from the request line to the line end of its last field."""
     found = _HEAD.fullmatch(head)
     if found is None:
         return _why(head)
-    lower = head.lower()
-    hosts = lower.count(b"\nhost:")
-    if hosts != 1 and (hosts or found["minor"] == b"1"):
-        return _NO_HOST
-    host = _value(lower, b"\nhost:") if hosts else b""
-    if not _HOST.fullmatch(host):
-        return _BAD_HOST
-    wrong = None if found["target"][0] == 0x2F else _other_target(found["method"], found["target"], host, hosts)
+    _, *rows, _ = head.split(b"\r\n")
+    pairs = [lines[row] for row in rows]
+    index = dict(pairs)
+    doubled = _NONE
+    if len(index) != len(pairs):  # so each name is looked for in vain only where some stands there twice
+        doubled = frozenset(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        index = dict(reversed(pairs))
+    method, target, version = found.group("method", "target", "minor")
+    minor = 1 if version == b"1" else 0
+    wrong = _host(method, target, minor, index, doubled)
     if wrong is not None:
         return wrong
-    length = _length(lower, found["minor"])
-    if isinstance(length, Malformed) or lower.find(b"\nupgrade:") < 0:  # `in` takes thrice as long (jsontext)
-        return length if isinstance(length, Malformed) else Head(length)
-    upgrade = _value(lower, b"\nupgrade:") == b"websocket" and found["minor"] == b"1"
-    return _UPGRADE_BODY if upgrade and length else Head(length, upgrade)
+    length = _length(index, minor, doubled) if "content-length" in index or "transfer-encoding" in index else 0
+    if isinstance(length, Malformed):
+        return length
+    if length and minor and "upgrade" in index and _is(index["upgrade"], "websocket"):
+        return _UPGRADE_BODY
+    known = _METHODS.get(method)
+    if known is None or doubled or len(pairs) > MAX_HEAD_FIELDS or len(head) > MAX_HEAD_FIELD or _HIXIE in index:
+        unfit = _unfit(known, target, rows, index, doubled)
+        if unfit is not None:
+            return unfit
+    wish = index.get("connection")
+    plain = wish is None or (wish == "keep-alive" and not doubled)  # what nearly all say
+    keep_alive = (wish is not None or minor == 1) if plain else _keeps_alive(pairs, minor)
+    return Head(known or "", target.decode(), minor, Fields.indexed(pairs, index), length, keep_alive)
 
 
-def _value(lower: bytes, name: bytes) -> bytes:
-    """The value of a field that is there once."""
-    start = lower.index(name) + len(name)
-    return lower[start : lower.index(b"\r", start)].strip(b" \t")
+def _host(method: bytes, target: bytes, minor: int, index: dict[str, str], doubled: frozenset[str]) -> Malformed | None:
+    """What is wrong with the name of the host that is asked (RFC 9112 section 3.2)."""
+    host = index.get("host")
+    if "host" in doubled or (host is None and minor):
+        return _NO_HOST
+    if host is not None and not _HOST.fullmatch(host):
+        return _BAD_HOST
+    return None if target[0] == 0x2F else _other_target(method, target.decode(), host)
 
 
-def _length(lower: bytes, minor: bytes) -> int | Malformed:
+def _length(index: dict[str, str], minor: int, doubled: frozenset[str]) -> int | Malformed:
     """The length of the body (RFC 9112 section 6.3), without the cases in which a recipient may choose."""
-    lengths = lower.count(b"\ncontent-length:")
-    if lower.find(b"\ntransfer-encoding:") >= 0:
-        if minor == b"0":
+    announced, coding = index.get("content-length"), index.get("transfer-encoding")
+    if coding is not None:
+        if not minor:
             return _OLD_CODING
-        if lengths:
+        if announced is not None:
             return _BOTH
-        single = lower.count(b"\ntransfer-encoding:") == 1 and _value(lower, b"\ntransfer-encoding:") == b"chunked"
-        return CHUNKED if single else _CODING
-    if not lengths:
+        return CHUNKED if _is(coding, "chunked") and "transfer-encoding" not in doubled else _CODING
+    if announced is None:
         return 0
-    value = _value(lower, b"\ncontent-length:")
-    if lengths > 1:
+    if "content-length" in doubled:
         return _TWO_LENGTHS
-    return int(value) if _LENGTH.fullmatch(value) else _BAD_LENGTH
+    return int(announced) if _LENGTH.fullmatch(announced) else _BAD_LENGTH
 
 
-def _other_target(method: bytes, target: bytes, host: bytes, hosts: int) -> Malformed | None:
+def _is(value: str, word: str) -> bool:
+    """Whether a value is a word in any case. Of ASCII alone: some letters of others become ASCII in lower case."""
+    return value.isascii() and value.lower() == word
+
+
+def _unfit(
+    method: str | None, target: bytes, rows: list[bytes], index: dict[str, str], doubled: frozenset[str]
+) -> Malformed | None:
+    """What there is against a head that frames its request soundly."""
+    if method is None:
+        return _METHOD
+    if len(target) > MAX_HEAD_FIELD:
+        return _LONG_TARGET
+    if len(rows) > MAX_HEAD_FIELDS:
+        return _MANY_FIELDS
+    for row in rows:
+        if len(row.partition(b":")[2].lstrip(b" \t")) > MAX_HEAD_FIELD:
+            return _LONG_FIELD
+    if twice := doubled & _ONCE:
+        return Malformed(f"{min(twice).title()} stands there twice.")
+    return _OLD_SOCKET if _HIXIE in index else None
+
+
+def _keeps_alive(pairs: list[tuple[str, str]], minor: int) -> bool:
+    """What `Connection` says of the connection's end. `close` goes before everything else."""
+    wishes = {wish.strip(" \t").lower() for name, value in pairs if name == "connection" for wish in value.split(",")}
+    return "close" not in wishes and (minor == 1 or "keep-alive" in wishes)
+
+
+def _other_target(method: bytes, target: str, host: str | None) -> Malformed | None:
     """What is wrong with a target that is no path (RFC 9112 section 3.2)."""
     if method == b"CONNECT":
         return _CONNECT
-    if target == b"*":
+    if target == "*":
         return None if method == b"OPTIONS" else _TARGET
     found = _ABSOLUTE.fullmatch(target)
-    if found is None or not _HOST.fullmatch(found["authority"]):
+    if found is None or not _HOST.fullmatch(found["authority"]) or int(found["port"] or 0) > _LAST_PORT:
         return _TARGET
-    return _OTHER_HOST if hosts and found["authority"].lower() != host else None
+    return _OTHER_HOST if host is not None and found["authority"].lower() != host.lower() else None
 
 
 def stray(part: bytes, start: int = 0) -> Malformed | None:

@@ -16,6 +16,7 @@ from proxy.adapters.ladder import find_text
 from proxy.app.catalogue import Catalogues
 from proxy.app.headers import ANOTHER_REQUEST, Changes, request_headers
 from proxy.core.model import CheckedCall, Headers, RawRequest
+from proxy.core.noun import noun
 from proxy.core.policy import Mode, ToolPolicy
 from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
@@ -27,12 +28,14 @@ _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content
 @dataclass(frozen=True, slots=True)
 class Way:
     """A route with what its requests need, worked out beforehand. `alone`: the arguments go without their envelope.
-    `catalogues` holds what was learned of its tools, where a route learns them."""
+    `target` is the path to send to where it is the same for every request, else ''. `catalogues` holds what was
+    learned of its tools, where a route learns them."""
 
     route: Route
     adapter: Adapter
     dropped: frozenset[str]
     alone: bool
+    target: str
     catalogues: Catalogues = field(default_factory=Catalogues)
 
     @classmethod
@@ -44,19 +47,21 @@ class Way:
         if route.kind != "passthrough":
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
-        return cls(route, ADAPTERS[route.adapter], dropped, alone)
+        target = "" if "{" in route.upstream_path else route.upstream_path
+        return cls(route, ADAPTERS[route.adapter], dropped, alone, target)
 
     def outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """A request of this route as it goes out. `tool` is '' for what is no call."""
         route = self.route
         dropped = self.dropped if body is request.body else self.dropped | _DIGESTS
         headers = request_headers(request.headers, dropped, hop_fields + route.headers_set)
-        path = route.target(request.params, tool)
-        target = f"{path}?{request.query}" if request.query else path
+        target = self.target or route.target(request.params, tool)
+        if request.query:
+            target = f"{target}?{request.query}"
         return UpstreamRequest(route.upstream, request.method, target, headers, body, route.timeout_for(tool))
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RequestLane:
     """Implements the pipeline's `Lane` for one request. `hop_fields` are Via, X-Forwarded-* and the request id."""
 

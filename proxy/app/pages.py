@@ -39,6 +39,7 @@ async def _ready(serving: Serving, _: Question) -> Page:
 
 
 async def _metrics(serving: Serving, _: Question) -> Page:
+    await serving.metrics.prepare_page()
     content_type, text = serving.metrics.page()
     return Page(text, content_type=content_type)
 

@@ -99,11 +99,25 @@ async def _opened(
         with _permitting(mode):
             server = await loop.create_unix_server(listener, address.unix, backlog=_BACKLOG, ssl=tls)
         return Port(server, listener, address, tls, _queues(server))
-    server = await loop.create_server(
-        listener, address.host, address.port, backlog=_BACKLOG, reuse_port=shared or None, ssl=tls
-    )
+    if (family := _literal(address.host)) is not None:
+        # Bound here, as the loop would look the number up like a name, and load the tables of international ones.
+        bound = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG, reuse_port=shared)
+        server = await loop.create_server(listener, sock=bound, backlog=_BACKLOG, ssl=tls)
+    else:
+        server = await loop.create_server(
+            listener, address.host, address.port, backlog=_BACKLOG, reuse_port=shared or None, ssl=tls
+        )
     found = Address(address.host, server.sockets[0].getsockname()[1])
     return Port(server, listener, found, tls, _queues(server))
+
+
+def _literal(host: str) -> socket.AddressFamily | None:
+    """The family of an address written in numbers; None of a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
 
 
 @contextlib.contextmanager

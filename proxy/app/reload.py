@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from proxy.app.lane import Way
+from proxy.app.mcp import load_exchange
 from proxy.config.load import Loaded, unshared
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config
@@ -50,6 +51,8 @@ class Compiled:
     def of(cls, loaded: Loaded, restart_needed: tuple[str, ...] = ()) -> Compiled:
         """Compiles the routes."""
         table = build_routes(loaded.config)
+        if any(route.learn is not None for route in table.routes):
+            load_exchange()
         return cls(loaded, table, {route.name: Way.of(route) for route in table.routes}, restart_needed)
 
 

@@ -8,13 +8,13 @@ client's connection, because a clean end would claim that the answer was whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from aiohttp import web
-
 from proxy.app.headers import reply_headers
+from proxy.app.http1.answer import SERVER, Answer
+from proxy.app.http1.request import Request
 from proxy.app.lane import Way
 from proxy.core.classify import fault_failure
 from proxy.core.codes import ErrorCode
@@ -26,7 +26,6 @@ from proxy.core.model import (
     Document,
     Executed,
     Failure,
-    Headers,
     HttpReply,
     RawRequest,
     Rung,
@@ -39,19 +38,11 @@ from proxy.interfaces import CallRecord
 from proxy.upstream import ReplyBroken
 from proxy.upstream.stream import close_body
 
-NAME: Final = "toolcall-proxy"
+NAME: Final = SERVER
 _SERVER: Final = ("Server", NAME)
-# Where a request keeps the CORS fields of its answer.
-CORS: Final = web.RequestKey("cors", tuple)
 
 
-def cors_fields(request: web.BaseRequest) -> Headers:
-    """The CORS fields of a request's answer. Nearly all have none, and asking for a missing key costs an exception."""
-    fields: Headers = request.get(CORS, ()) if len(request) else ()
-    return fields
-
-
-def ours(reply: HttpReply, record: CallRecord, extra: tuple[tuple[str, str], ...] = ()) -> web.Response:
+def ours(reply: HttpReply, record: CallRecord, extra: tuple[tuple[str, str], ...] = ()) -> Answer:
     """An answer of our own. Notes status and size in the record."""
     headers = [
         *reply.headers,
@@ -63,7 +54,7 @@ def ours(reply: HttpReply, record: CallRecord, extra: tuple[tuple[str, str], ...
     if status := _proxy_status(record):
         headers.append(("Proxy-Status", status))
     record.status, record.response_bytes = reply.status, len(reply.body)
-    return web.Response(status=reply.status, headers=headers, body=reply.body)
+    return Answer(reply.status, headers, reply.body)
 
 
 def _proxy_status(record: CallRecord) -> str:
@@ -79,14 +70,12 @@ def refusal(code: ErrorCode, message: str, record: CallRecord, status: int | Non
     return ToolResult(nobody, Failure(code, message or code.meaning, status=status))
 
 
-def refused(
-    code: ErrorCode, message: str, record: CallRecord, accept: str = "", status: int | None = None
-) -> web.Response:
+def refused(code: ErrorCode, message: str, record: CallRecord, accept: str = "", status: int | None = None) -> Answer:
     """The answer to a request that belongs to no route."""
     return ours(render(refusal(code, message, record, status), "auto", "category", accept), record)
 
 
-def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> web.Response:
+def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> Answer:
     """The answer to a request that this process could not bring to its end. Where it was on its way to the upstream,
     its tool may have run, and nobody should call it twice without knowing."""
     result = refusal(code, "", record)
@@ -95,13 +84,13 @@ def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> web.Response:
     return ours(render(result, "auto", "category", accept), record)
 
 
-def refused_on(way: Way, raw: RawRequest, result: ToolResult, record: CallRecord) -> web.Response:
+def refused_on(way: Way, raw: RawRequest, result: ToolResult, record: CallRecord) -> Answer:
     """A failure in the format of its route."""
     accept = raw.header("accept") or ""
     return ours(way.adapter.encode(result, way.route.envelope, way.route.error_status, accept, raw), record)
 
 
-def faulty(way: Way, raw: RawRequest, fault: UpstreamFault, record: CallRecord) -> web.Response:
+def faulty(way: Way, raw: RawRequest, fault: UpstreamFault, record: CallRecord) -> Answer:
     """The answer to a relayed request whose upstream gave none."""
     failure = fault_failure(fault)
     result = replace(refusal(failure.code, "", record), failure=failure)
@@ -109,11 +98,9 @@ def faulty(way: Way, raw: RawRequest, fault: UpstreamFault, record: CallRecord) 
     return refused_on(way, raw, result, record)
 
 
-async def deliver(
-    delivered: Delivered, request: web.BaseRequest, record: CallRecord, closing: bool
-) -> web.StreamResponse:
-    """The tool's answer as it goes to the client; a stream is written here to its end. `closing`: the connection ends
-    with this answer."""
+async def deliver(delivered: Delivered, request: Request, record: CallRecord, closing: bool) -> Answer | None:
+    """The tool's answer as it goes to the client; a stream is written here to its end, and then there is none any more.
+    `closing`: the connection ends with this answer."""
     reply = delivered.reply
     record.status = reply.status
     headers = reply_headers(reply.headers)
@@ -122,45 +109,36 @@ async def deliver(
         headers += correction_headers(delivered.corrections)
         headers += warning_headers(delivered.warnings)
     headers.append(("X-Request-ID", record.request_id))
-    cors = cors_fields(request)
-    if cors:  # what the upstream says of pages is its own view, without our routes
+    if request.cors:  # what the upstream says of pages is its own view, without our routes
         headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
-    if not any(name.lower() == "server" for name, _ in headers):
-        headers.append(_SERVER)
     if request.method == "HEAD":
         headers += [(name, value) for name, value in reply.headers if name.lower() == "content-length"]
     if isinstance(reply.body, bytes):
         record.response_bytes = len(reply.body)
-        body = reply.body if request.method != "HEAD" else None
-        return web.Response(status=reply.status, headers=headers, body=body)
-    response = web.StreamResponse(status=reply.status, headers=[*headers, *cors])
-    if closing:
-        response.force_close()
-    await _stream(response, reply, reply.body, request, record)
-    return response
+        return Answer(reply.status, headers, reply.body)
+    await _stream(reply, reply.body, [*headers, *request.cors], request, record, closing)
+    return None
 
 
 async def _stream(
-    response: web.StreamResponse,
     reply: UpstreamReply,
     body: AsyncIterator[bytes],
-    request: web.BaseRequest,
+    headers: Sequence[tuple[str, str]],
+    request: Request,
     record: CallRecord,
+    closing: bool,
 ) -> None:
     length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
-    if length.isdecimal() and request.method != "HEAD":
-        response.content_length = int(length)
     try:
-        await response.prepare(request)
+        stream = request.begin(reply.status, headers, int(length) if length.isdecimal() else None, closes=closing)
         async for chunk in body:
             record.response_bytes += len(chunk)
-            await response.write(chunk)
-        await response.write_eof()
+            await stream.write(chunk)
+        await stream.end()
     except ConnectionResetError as error:  # the client has gone, and its cancellation is still on the way
         raise asyncio.CancelledError from error
     except ReplyBroken as broken:
         record.outcome, record.upstream_error = "upstream_error", broken.fault.token
-        if request.transport is not None:
-            request.transport.abort()
+        request.abort()
     finally:
         await close_body(reply)

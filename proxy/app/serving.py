@@ -39,6 +39,7 @@ from proxy.config.secrets import reveal
 from proxy.config.watch import warnings
 from proxy.formatters import Formatters
 from proxy.interfaces import Clock, GuardedUpstream, Services
+from proxy.telemetry.batch import Batch
 from proxy.telemetry.lag import LoopLag
 from proxy.telemetry.logs import Log, make_log
 from proxy.telemetry.metrics import Metrics, Served
@@ -68,7 +69,7 @@ class Serving:
         self._mcp = Mcp(base.clock, fresh_id, Reports(self.metrics.learned, self._schema_unusable))
         self.handler = Handler(
             _snapshot(compiled, self._served(compiled, self._pools.of(compiled.loaded.config)[0])),
-            (self.metrics, log, self.recent, *self._tracing.observers),
+            (Batch(self.metrics, log, self.recent, base.clock.wall), *self._tracing.observers),
             hop,
             fresh_id,
             log.defect,

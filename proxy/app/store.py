@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from proxy.config.model import SharedState, State
 from proxy.interfaces import Clock, StateStore
-from proxy.state import RedisSettings, StoreChange, Tls, make_store
+from proxy.state import RedisSettings, Tls, make_store
 from proxy.telemetry.logs import Log
+
+if TYPE_CHECKING:
+    from proxy.state.fallback import StoreChange
 
 
 class SharedStore:

@@ -15,10 +15,9 @@ import hashlib
 from base64 import b64encode
 from typing import Final, Protocol, cast
 
-from aiohttp import web
-
 from proxy.app.headers import nominated, reply_headers
-from proxy.app.listener import MAX_HELD, Connection
+from proxy.app.http1.connection import Connection
+from proxy.app.http1.request import Request
 from proxy.core.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model import Executed, Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import CallRecord
@@ -51,33 +50,33 @@ class Far(Protocol):
         """Ends it."""
 
 
-def asks_for_websocket(request: web.BaseRequest) -> bool:
+def asks_for_websocket(request: Request) -> bool:
     """Whether a request is the client's handshake (RFC 6455 section 4.1)."""
+    headers = request.headers
     return (
         request.method == "GET"
-        and request.version >= (1, 1)
-        and request.headers.get("Upgrade", "").lower() == "websocket"
-        and "upgrade" in nominated(request.headers.items())
-        and "Sec-WebSocket-Key" in request.headers
+        and request.version == 1
+        and (headers.get("upgrade") or "").lower() == "websocket"
+        and "upgrade" in nominated(headers)
+        and headers.get("sec-websocket-key") is not None
     )
 
 
-def agreed(request: web.BaseRequest, reply: UpstreamReply) -> bool:
+def agreed(request: Request, reply: UpstreamReply) -> bool:
     """Whether a 101 is the answer to this handshake: it proves that it read the key (RFC 6455 section 4.2.2)."""
-    key = request.headers["Sec-WebSocket-Key"].strip().encode()
+    key = (request.headers.get("sec-websocket-key") or "").encode("utf-8", "surrogateescape")
     proof = b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     said = [value.strip() for name, value in reply.headers if name.lower() == "sec-websocket-accept"]
     return said == [proof]
 
 
 class Near:
-    """The client's end: takes what arrives, and stops reading the socket while too much of it waits."""
+    """The client's end: takes what arrives. While too much of it waits, the connection does not read its socket."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._pieces: list[bytes] = []
         self._came = asyncio.Event()
-        self._paused = False
         self._held = 0
 
     @property
@@ -90,9 +89,6 @@ class Near:
         self._pieces.append(data)
         self._held += len(data)
         self._came.set()
-        if self._held > MAX_HELD and not self._paused:
-            self._paused = True
-            self._connection.hold()
 
     async def take(self) -> bytes:
         """Everything that waits; waits for something."""
@@ -101,33 +97,29 @@ class Near:
         self._pieces.clear()
         self._came.clear()
         self._held = 0
-        if self._paused:
-            self._paused = False
-            self._connection.release()
+        self._connection.throttle()
         return data
 
 
-async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord) -> web.StreamResponse:
+async def run(request: Request, reply: UpstreamReply, record: CallRecord) -> None:
     """Answers 101 and carries bytes until one side ends. A client that leaves cancels this like any other request."""
     record.status = reply.status
     far = cast(Far, reply.body)  # `Upstream.relay`: a 101 has a tunnel as its body
     headers = [*reply_headers(reply.headers), ("X-Request-ID", record.request_id)]
-    response = web.StreamResponse(status=101, headers=[*headers, ("Connection", "Upgrade"), ("Upgrade", "websocket")])
     tasks: list[asyncio.Task[None]] = []
     broken = None
     try:
-        await response.prepare(request)
-        response.force_close()
-        connection, transport = request.protocol, request.transport
-        if isinstance(connection, Connection) and transport is not None:
-            near = Near(connection)
-            connection.begin_tunnel(near)
-            tasks = [
-                asyncio.create_task(_outward(near, far, record)),
-                asyncio.create_task(_inward(far, connection, transport, record)),
-            ]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            broken = _break_of(tasks)
+        request.begin(101, [*headers, ("Connection", "Upgrade"), ("Upgrade", "websocket")])
+        near = Near(request.connection)
+        request.connection.begin_tunnel(near)
+        tasks = [
+            asyncio.create_task(_outward(near, far, record)),
+            asyncio.create_task(_inward(far, request.connection, record)),
+        ]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        broken = _break_of(tasks)
+    except ConnectionResetError as error:  # the client has gone, and its cancellation is still on the way
+        raise asyncio.CancelledError from error
     finally:
         for task in tasks:
             task.cancel()
@@ -135,9 +127,7 @@ async def run(request: web.BaseRequest, reply: UpstreamReply, record: CallRecord
         await far.aclose()
     if broken is not None:  # it must not look to the client as if it had ended in peace
         record.outcome, record.upstream_error = "upstream_error", broken.fault.token
-        if request.transport is not None:
-            request.transport.abort()
-    return response
+        request.abort()
 
 
 async def _outward(near: Near, far: Far, record: CallRecord) -> None:
@@ -148,11 +138,11 @@ async def _outward(near: Near, far: Far, record: CallRecord) -> None:
         await far.send(data)
 
 
-async def _inward(far: Far, connection: Connection, transport: asyncio.Transport, record: CallRecord) -> None:
+async def _inward(far: Far, connection: Connection, record: CallRecord) -> None:
     """From the upstream to the client."""
     async for data in far:
         record.response_bytes += len(data)
-        transport.write(data)
+        connection.write(data)
         await connection.drained()
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.app.headers import Changes, Hop, reply_headers, request_headers
-from proxy.core.model import Headers
+from proxy.app.headers import Caller, Changes, Hop, reply_headers, request_headers
+from proxy.core.model import Fields, Headers
 
 TRUSTING = Hop("me", (ip_network("10.0.0.0/8"), ip_network("::1/128")))
 
@@ -153,3 +155,37 @@ def test_a_field_named_by_connection_is_dropped_even_where_it_stands_first() -> 
 
     assert (("x-keep", "2"),) == request_headers(headers, Changes().dropped, ())
     assert [("x-keep", "2")] == reply_headers((("X-Mine", "1"), ("Connection", "x-mine"), ("x-keep", "2")))
+
+
+NAMES = st.sampled_from(
+    ["host", "connection", "keep-alive", "close", "x-mine", "x-keep", "x_mine", "x-forwarded-port", "x_forwarded_for",
+     "not-x-forwarded-for", "proxy-connection", "authorization", "content_length"]
+)  # fmt: skip
+VALUES = st.sampled_from(["keep-alive", "close", "x-mine", "keep-alive, x-mine", "Keep-Alive", "close,authorization"])
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6).map(tuple))
+def test_fields_that_were_indexed_cross_as_those_do_that_were_not(headers: Headers) -> None:
+    dropped, own = Changes((("authorization", "ours"),)).dropped, (("via", "1.1 me"),)
+
+    assert request_headers(headers, dropped, own) == request_headers(Fields(headers), dropped, own)
+
+
+SAID = st.lists(
+    st.sampled_from(
+        [("host", "a"), ("host", "b"), ("via", "1.1 x"), ("x-forwarded-for", "203.0.113.7"), ("forwarded", "for=::1")]
+    ),
+    max_size=4,
+    unique_by=lambda field: field[0],
+).map(Fields)
+
+
+@given(st.sampled_from(["10.1.2.3", "192.0.2.1", ""]), st.lists(SAID, max_size=5))
+def test_what_was_worked_out_for_a_connection_is_what_holds_for_each_of_its_requests(
+    peer: str, requests: list[Fields]
+) -> None:
+    caller = Caller.of(TRUSTING, peer, "https")
+
+    for headers in requests:
+        assert TRUSTING.own_fields(peer, "https", headers) == caller.own_fields(headers)
+        assert TRUSTING.client(peer, headers) == caller.client(headers)

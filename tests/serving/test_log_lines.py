@@ -15,8 +15,12 @@ from proxy.core.codes import TYPE_MISMATCH
 from proxy.core.correction import Asked, Layer
 from proxy.core.model import Repair, Rung, Violation
 from proxy.interfaces import CallRecord, Question, Trace
-from proxy.telemetry.lines import Stamps, is_ordinary
+from proxy.telemetry.batch import Batch
+from proxy.telemetry.kinds import key_of
+from proxy.telemetry.lines import Stamps
 from proxy.telemetry.logs import Log, fields_of, make_log
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.recent import Recent
 
 WALL = 1767225599.9996
 
@@ -51,11 +55,17 @@ def record(**changes: Any) -> CallRecord:
     return made
 
 
+def batched(stream: io.StringIO) -> tuple[Batch, Log]:
+    """A log as the proxy tells it of requests."""
+    log = make_log(stream, "json", "info", lambda: WALL)
+    return Batch(Metrics([], "digest"), log, Recent(lambda: WALL), lambda: WALL), log
+
+
 def logged(*records: CallRecord) -> list[dict[str, Any]]:
     stream = io.StringIO()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    batch, _ = batched(stream)
     for each in records:
-        log.finished(each)
+        batch.finished(each)
     return [json.loads(line) for line in stream.getvalue().split("\n")[:-1]]
 
 
@@ -77,7 +87,7 @@ def test_a_record_with_another_value_gets_another_line(name: str) -> None:
 def test_the_ordinary_line_has_what_every_line_has() -> None:
     (line,) = logged(record())
 
-    assert is_ordinary(record())
+    assert key_of(record()) is not None
     assert ("info", "Tool call delivered", "2025-12-31T23:59:59.999+00:00") == tuple(
         line[key] for key in ("level", "message", "timestamp")
     )
@@ -112,11 +122,11 @@ def ids(stream: io.StringIO) -> list[str]:
     return [json.loads(line).get("correlation_id", "event") for line in stream.getvalue().splitlines()]
 
 
-async def test_the_lines_of_one_burst_are_one_write() -> None:
+async def test_the_lines_of_one_turn_are_one_write() -> None:
     stream = Writes()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    batch, _ = batched(stream)
     for number in range(5):
-        log.finished(record(request_id=str(number)))
+        batch.finished(record(request_id=str(number), outcome="refused" if number == 3 else "delivered"))
     before = stream.count
     await asyncio.sleep(0)
 
@@ -126,21 +136,34 @@ async def test_the_lines_of_one_burst_are_one_write() -> None:
 
 async def test_another_line_does_not_overtake_those_that_wait() -> None:
     stream = io.StringIO()
-    log: Log = make_log(stream, "json", "info", lambda: WALL)
-    log.finished(record(request_id="1"))
+    batch, log = batched(stream)
+    batch.finished(record(request_id="1"))
     log.event("draining")
-    log.finished(record(request_id="2"))
-    log.finished(record(request_id="3", outcome="refused"))
+    batch.finished(record(request_id="2"))
+    batch.finished(record(request_id="3", outcome="refused"))
     await asyncio.sleep(0)
 
     assert ["1", "event", "2", "3"] == ids(stream)
 
 
+async def test_a_request_is_judged_by_the_level_it_ended_under() -> None:
+    stream = io.StringIO()
+    batch, log = batched(stream)
+    batch.finished(record(request_id="1"))
+    log.level = "warning"
+    batch.finished(record(request_id="2"))
+    batch.finished(record(request_id="3", outcome="refused"))
+    await asyncio.sleep(0)
+
+    assert ["1", "3"] == ids(stream)
+
+
 async def test_a_log_that_cannot_be_written_fails_no_call() -> None:
     stream = io.StringIO()
-    log = make_log(stream, "json", "info", lambda: WALL)
+    batch, _ = batched(stream)
     stream.close()
-    log.finished(record())
+    batch.finished(record())
+    batch.finished(record(outcome="refused"))
     await asyncio.sleep(0)
 
     assert stream.closed

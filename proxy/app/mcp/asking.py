@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from proxy.adapters.mcplist import asking
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message
 from proxy.app.catalogue import Catalogue
 from proxy.app.lane import RequestLane
+from proxy.app.mcp.turn import Reports
 from proxy.core import codes
 from proxy.core.decide import decide
 from proxy.core.jsontext import dumps, parse
@@ -28,15 +29,6 @@ from proxy.learning.learner import Asked
 
 # Headers by which services know who asks, beside `authorization`; more are named by `mcp.credentials`.
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
-
-
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """Who is told what of listed tools: `learned` of a route and its tools' names, `unusable` of a route, a tool and
-    why its schema is of no use. Each is told once."""
-
-    learned: Callable[[str, Iterable[str]], None]
-    unusable: Callable[[str, str, str], None]
 
 
 @dataclass(frozen=True, slots=True)

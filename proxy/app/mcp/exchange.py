@@ -1,6 +1,6 @@
 """One request of an MCP route, from its message to its answer.
 
-    Mcp.handle       a call, or what passes
+    Exchange.handle  a call, or what passes
       _call          the tools it is judged by, the story, and the answer as MCP has it
       _pass          everything else goes on as it came, and is looked at on its way back
 
@@ -10,22 +10,21 @@ Answers are never changed; what is learned from them is learned while they pass 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
-
-from aiohttp import web
+from collections.abc import Callable
+from dataclasses import replace
 
 from proxy.adapters.mcp import decode_message, result_message, sent_back
 from proxy.adapters.mcpheaders import wrong_mirror
 from proxy.adapters.mcplist import answered, read_page
 from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, glimpse, is_bare, read_message
-from proxy.app.lane import RequestLane
+from proxy.app.http1.answer import Answer
 from proxy.app.mcp.afterlife import Afterlife
-from proxy.app.mcp.asking import Asking, Reports, Tools
+from proxy.app.mcp.asking import Asking, Tools
 from proxy.app.mcp.collapsing import collapsed_list
 from proxy.app.mcp.lane import McpLane
 from proxy.app.mcp.promises import output_promise
-from proxy.app.replies import deliver, faulty, ours, refusal, refused_on
+from proxy.app.mcp.turn import Reports, Turn
+from proxy.app.replies import deliver, faulty, ours, refusal
 from proxy.core import codes
 from proxy.core.model import (
     ABSENT,
@@ -38,7 +37,7 @@ from proxy.core.model import (
     UpstreamReply,
 )
 from proxy.core.policy import Mode
-from proxy.interfaces import CallRecord, Clock, Services, Upstream, UpstreamRequest
+from proxy.interfaces import Clock
 from proxy.learning import Learner, Telling, Unlearned, Watch, Whole, watched
 from proxy.learning.learner import header
 from proxy.learning.watching import LIST_CHANGED, UNKNOWN_TOOL
@@ -47,32 +46,8 @@ from proxy.pipeline import run_call
 _JSON = (("Content-Type", "application/json"),)
 _NO_MESSAGE = Message("", "")
 
-# Sends what is no call: the request, its body where it streams, the upstream, and the record it is noted in.
-Relay = Callable[
-    [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]
-]
-# Puts a request into its trace: its record, its `traceparent` and its `tracestate`.
-Place = Callable[[CallRecord, str | None, str | None], None]
 
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One request with all that it takes to answer it. `closing`: the connection ends with the answer."""
-
-    request: web.BaseRequest
-    lane: RequestLane
-    services: Services
-    record: CallRecord
-    closing: bool
-    relay: Relay
-    place: Place
-
-    def refused(self, result: ToolResult) -> web.StreamResponse:
-        """A failure as its client reads it."""
-        return refused_on(self.lane.way, self.lane.raw, result, self.record)
-
-
-class Mcp:
+class Exchange:
     """Handles the requests of all MCP routes of this process. `reports` is told of their tools."""
 
     def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
@@ -86,7 +61,7 @@ class Mcp:
         await self._afterlife.close()
         await self._learner.close()
 
-    async def handle(self, turn: Turn) -> web.StreamResponse:
+    async def handle(self, turn: Turn) -> Answer | None:
         """Answers one request, whose body was read."""
         started, lane, record = self._clock.now(), turn.lane, turn.record
         way, raw, shape = lane.way, lane.raw, lane.way.route.shape
@@ -108,7 +83,7 @@ class Mcp:
         return await self._pass(turn, asking)
 
     # --- calls --------------------------------------------------------------------------------------------------------
-    async def _call(self, turn: Turn, call: ToolCall, asking: Asking) -> web.StreamResponse:
+    async def _call(self, turn: Turn, call: ToolCall, asking: Asking) -> Answer | None:
         record, message = turn.record, asking.message
         tools = await asking.tools(call)
         if isinstance(tools, UpstreamReply):
@@ -127,13 +102,13 @@ class Mcp:
             return await self._hand_on(turn, unwelcome)
         return turn.refused(outcome)
 
-    async def _hand_on(self, turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+    async def _hand_on(self, turn: Turn, reply: UpstreamReply) -> Answer | None:
         """What the upstream has to say to this client itself: it asks for credentials, or for a new session."""
         turn.record.outcome, turn.record.code = "passthrough", ""
         turn.record.upstream, turn.record.upstream_status = turn.lane.way.route.upstream, reply.status
         return await deliver(Delivered(reply), turn.request, turn.record, turn.closing)
 
-    async def _deliver(self, turn: Turn, outcome: Delivered, asking: Asking, tools: Tools) -> web.StreamResponse:
+    async def _deliver(self, turn: Turn, outcome: Delivered, asking: Asking, tools: Tools) -> Answer | None:
         reply, message = outcome.reply, asking.message
         if not turn.record.upstream and isinstance(reply.body, bytes):  # an expanded container, a hook's answer
             raw, text = turn.lane.raw, reply.body.decode()
@@ -148,7 +123,7 @@ class Mcp:
         return await self._answer(turn, replace(outcome, reply=self._seen(reply, asking)))
 
     # --- lists --------------------------------------------------------------------------------------------------------
-    async def _list(self, turn: Turn, asking: Asking) -> web.StreamResponse:
+    async def _list(self, turn: Turn, asking: Asking) -> Answer | None:
         """The one container in place of all tools; what the upstream says where it has no list for this client."""
         learned = await asking.listed()
         if isinstance(learned, UpstreamReply):
@@ -163,7 +138,7 @@ class Mcp:
         return ours(sent_back(result, message, raw, raw.header("accept") or "", _JSON), turn.record)
 
     # --- everything else ----------------------------------------------------------------------------------------------
-    async def _pass(self, turn: Turn, asking: Asking) -> web.StreamResponse:
+    async def _pass(self, turn: Turn, asking: Asking) -> Answer | None:
         record, started = turn.record, self._clock.now()
         record.outcome, record.upstream = "passthrough", turn.lane.way.route.upstream
         out = replace(turn.lane.passthrough(), silence=math.inf)
@@ -174,10 +149,10 @@ class Mcp:
         record.upstream_status = reply.status
         return await self._answer(turn, Delivered(self._seen(reply, asking)))
 
-    async def _answer(self, turn: Turn, delivered: Delivered) -> web.StreamResponse:
+    async def _answer(self, turn: Turn, delivered: Delivered) -> Answer | None:
         started = self._clock.now()
         response = await deliver(delivered, turn.request, turn.record, turn.closing)
-        turn.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
+        turn.record.stages["stream" if response is None else "answer"] = self._clock.now() - started
         return response
 
     # --- looking at answers -------------------------------------------------------------------------------------------

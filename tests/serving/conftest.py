@@ -1,0 +1,23 @@
+"""What is about the listener itself runs on asyncio's loop and, where it is installed, on uvloop's: they differ in when
+they write, and in how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pytest
+
+_BOTH_LOOPS: Final = ("test_listener.py",)
+
+
+@pytest.hookimpl
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loops, by the name that stands in a test's id."""
+    if item.path.name not in _BOTH_LOOPS or importlib.util.find_spec("uvloop") is None:
+        return {"asyncio": asyncio.new_event_loop}
+    import uvloop
+
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
