@@ -14,6 +14,7 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from proxy import __version__
+from proxy.cli.helptext import HelpText
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
@@ -40,7 +41,7 @@ def parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
         description="A validating sidecar in front of LLM tool services: repairs type mistakes in tool calls, refuses "
         "what it cannot repair with an answer a model can act on, forwards clean calls byte for byte.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proxy.cli.helptext import HelpText
 from proxy.cli.import_ import header
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def register(subparsers: Any) -> None:
         description="Reads a config with all the files it names, compiles every schema, and says what is wrong or what "
         "would be served.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     config = parser.add_mutually_exclusive_group(required=True)
     config.add_argument("path", nargs="?", metavar="CONFIG", help="the config file, such as config.yaml")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from proxy.cli.helptext import HelpText
+
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address
@@ -87,7 +89,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Starts the bundled sample tools and the proxy in front of them, prints calls to paste, and serves "
         "until Ctrl-C.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     verb.add_argument("--config", metavar="CONFIG", type=Path, help="another config than the bundled example")
 

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.cli.helptext import HelpText
+
 TOKEN_VARIABLE: Final = "TOOLCALL_PROXY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 EXIT_NOT_DRAINED: Final = 1
 EXIT_USAGE: Final = 2
@@ -42,7 +44,7 @@ def register(subparsers: Any) -> None:
         help="let a running proxy finish its calls (a preStop hook)",
         description="Tells a running proxy to drain and waits until no call is under way. The proxy does not end.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     where = "its operator's port (default 127.0.0.1:9090), or unix:/PATH"
     verb.add_argument("--admin", metavar="HOST:PORT", type=_address, default="127.0.0.1:9090", help=where)

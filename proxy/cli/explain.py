@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from proxy.cli.helptext import HelpText
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,7 +40,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Prints, for each tool of a route, the repair rules that are on and the code generated from its "
         "schema, with the place in the schema above each part.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-r", "--route", required=True, metavar="ROUTE", help="the route's name or path")

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Final
 
+from proxy.cli.helptext import HelpText
+
 EPILOG: Final = """\
 examples:
   toolcall-proxy export --config config.yaml --format openai > tools.json
@@ -27,7 +29,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="your tools as OpenAI, Anthropic, Gemini or MCP definitions",
         description="Prints the tools of a config as one vendor's API takes them.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="whose format")

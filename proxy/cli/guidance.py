@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from proxy.cli.helptext import HelpText
+
 EPILOG: Final = """\
 examples:
   toolcall-proxy guidance --config config.yaml
@@ -24,7 +26,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="prompt text that makes models call your tools right",
         description="Prints what a model should read before it calls the tools of a config.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")

@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.cli.helptext import HelpText
+
 if TYPE_CHECKING:
     from proxy.core.model import Headers
     from proxy.importing.harvest import Harvest
@@ -40,7 +42,7 @@ def register(subparsers: Any) -> None:
         description="Reads an OpenAPI description, or an MCP server's list of tools, and writes config.yaml, a schema "
         "for each tool below schemas/, and imported.json, which `check --live` compares with.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
     openapi = kinds.add_parser("openapi", help="FastAPI, mcpo, anything with an OpenAPI description")

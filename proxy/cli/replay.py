@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from proxy.cli.helptext import HelpText
+
 if TYPE_CHECKING:
     from proxy.cli.dryrun import DryRun, Verdict
     from proxy.config.model import RepairSettings
@@ -52,7 +54,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="judge recorded calls, one JSON line each",
         description="Judges recorded calls, each against its own schema, and writes one line of JSON for each.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     verb.add_argument("cases", metavar="CASES.jsonl", help="the calls, also gzipped; - for standard input")
     verb.add_argument("--level", choices=LEVELS, default="standard", help="what may be repaired (default: standard)")

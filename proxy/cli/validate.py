@@ -9,6 +9,8 @@ import sys
 from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
+from proxy.cli.helptext import HelpText
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,7 +37,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Judges one call as the server would, without sending it: prints decision and repairs, then "
         "what would be sent, or the answer the model would get.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-r", "--route", required=True, metavar="ROUTE", help="the route's name or path")

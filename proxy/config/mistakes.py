@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
@@ -49,6 +48,8 @@ class ConfigError(Exception):
 
 def did_you_mean(written: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` for the known word most like the written one, or '' where none is near."""
+    from difflib import get_close_matches  # only here: a config without mistakes needs it not
+
     by_fold = {word.casefold(): word for word in sorted(known, reverse=True)}
     nearest = get_close_matches(written.casefold(), by_fold, n=1, cutoff=0.6)
     return f"did you mean {by_fold[nearest[0]]!r}?" if nearest else ""

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from proxy.config.mistakes import ConfigError, Mistake, did_you_mean
@@ -22,10 +22,12 @@ from proxy.config.source import Files, Source
 from proxy.core.dialects import normalise, remedy
 from proxy.core.jsontext import at_pointer, dumps, format_pointer, parse_pointer
 from proxy.core.model import JsonValue, Pointer
-from proxy.core.openapi import ImportedOperation, OpenApiError, import_operation
 from proxy.core.rules import RULES
 from proxy.core.sites import mistaken_switches
 from proxy.core.validation import Check, SchemaError, compile_check
+
+if TYPE_CHECKING:
+    from proxy.core.openapi import ImportedOperation
 
 # The base URI of schema files: the schema folder is its root, so that no path of the machine is in a schema.
 _BASE: Final = "file:///"
@@ -150,6 +152,8 @@ class Schemas:
         return tuple(steps)
 
     def _operation(self, written: JsonValue, place: Place, provided: frozenset[str] | None) -> ImportedOperation:
+        from proxy.core.openapi import OpenApiError, import_operation  # only here: not every config has a description
+
         name = reveal(written["openapi"])
         source = self._source(self._folder / name, name, place)
         try:

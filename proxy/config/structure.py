@@ -11,7 +11,7 @@ and all mistakes are found at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,17 +24,16 @@ from proxy.config.yaml12 import core_scalar
 from proxy.core.jsontext import dumps, json_type, parse
 from proxy.core.model import JsonProblem, JsonValue, Pointer
 from proxy.core.schema import Node
-from proxy.core.validation import BrokenKeyword, Check, compile_check, quick_judge
+from proxy.core.validation import BrokenKeyword, Check, compile_check, surely_takes
 
 SCHEMA_FILE: Final = "config.schema.json"
 
 _SHOWN: Final = 60  # characters of a value that a message shows
 
 
-@cache
 def published_schema() -> JsonValue:
     """The JSON Schema of the config file, as published. In a wheel it lies in this package, in the repository under
-    `schemas/`."""
+    `schemas/`. It is read again each time: a process that serves needs its 700 KB no more."""
     packaged = Path(__file__).with_name(SCHEMA_FILE)
     if packaged.is_file():
         text = packaged.read_bytes()
@@ -44,11 +43,6 @@ def published_schema() -> JsonValue:
     if isinstance(value, JsonProblem):
         raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
     return value
-
-
-@cache
-def _judge() -> Callable[[JsonValue], bool]:
-    return quick_judge(published_schema())
 
 
 @cache
@@ -136,7 +130,7 @@ def check_structure(
 
 def _broken(value: JsonValue) -> list[BrokenKeyword]:
     plain = revealed(value)
-    if _judge()(plain):  # a right config costs no more than this
+    if surely_takes(published_schema(), plain):  # a right config costs no more than this
         return []
     return [inner for entry in _check().broken(plain) for inner in _nearest(entry)]
 

@@ -1,0 +1,74 @@
+"""A plain config starts without the rooms and libraries it does not need: they cost time before and memory for good."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Final
+
+from tests.serving.process import process
+
+PLAIN: Final = """
+version: 1
+listen: 127.0.0.1:0
+admin: {listen: 127.0.0.1:0}
+upstreams: {tools: {url: 'http://127.0.0.1:9'}}
+tools: {add: {schema: {type: object, properties: {a: {type: number, minimum: 0}}, required: [a]}}}
+routes: [{path: /add, tool: add, upstream: tools}]
+"""
+MCP: Final = """
+version: 1
+listen: 127.0.0.1:0
+admin: {listen: 127.0.0.1:0}
+upstreams: {tools: {url: 'http://127.0.0.1:9'}}
+routes: [{path: /mcp, protocol: mcp, upstream: tools}]
+"""
+# Each with what it takes or what asks for it.
+NOT_NEEDED: Final = {
+    "difflib": "finds the word that was meant, where one is wrong",
+    "email.message": "comes with importlib.metadata",
+    "email.utils": "reads dates, where an upstream says until when to wait",
+    "encodings.idna": "looks up names; addresses are numbers here",
+    "html": "reads tools' pages of errors",
+    "importlib.metadata": "reads the entry points of formatters and hooks, where some are installed",
+    "jsonschema_rs": "judges patterns, formats and schemas that are not plain (8 MB)",
+    "opentelemetry": "traces",
+    "prometheus_client": "writes metrics",
+    "redis": "a shared store",
+    "shutil": "how wide the terminal is, for the help",
+    "structlog": "writes what happens outside of requests",
+    "proxy.app.fleet": "several workers",
+    "proxy.app.mcp.exchange": "MCP routes",
+    "proxy.cli.import_": "another verb",
+    "proxy.core.export": "another verb",
+    "proxy.core.openapi": "reads OpenAPI descriptions",
+    "proxy.correction": "asks a model",
+    "proxy.hooks": "an operator's own code",
+    "proxy.importing": "another verb",
+    "proxy.learning": "MCP routes",
+    "proxy.samples": "the demo",
+    "proxy.state.fallback": "a shared store",
+    "proxy.telemetry.otlp": "traces",
+}
+
+
+async def loaded_by(folder: Path, config: str) -> set[str]:
+    """The modules that `serve` has loaded when it listens."""
+    file = folder / "config.yaml"
+    file.write_text(config)
+    async with process(file, PYTHONPROFILEIMPORTTIME="1") as running:
+        running.signal(signal.SIGKILL)  # what ends well loads more
+        await running.ended()
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    return {line.rsplit("|", 1)[1].strip() for line in lines if line.startswith("import time:")}
+
+
+async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
+    loaded = await loaded_by(tmp_path, PLAIN)
+    assert "proxy.app.serving" in loaded
+    assert [] == sorted(loaded & NOT_NEEDED.keys())
+
+
+async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
+    loaded = await loaded_by(tmp_path, MCP)
+    assert {"proxy.app.mcp.exchange", "proxy.learning"} == loaded & NOT_NEEDED.keys()
