@@ -17,7 +17,8 @@ from typing import Any
 from proxy.core import codes, contract
 from proxy.core.envelope import FORMATS, render
 from proxy.core.model import Attempt, Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
-from proxy.core.sentence import aggregate, compose
+from proxy.core.sentence import compose
+from proxy.core.telling import aggregate
 from proxy.state import make_store
 
 CALL = ToolCall("write_file", Document(b"{}", {}), "call_1", Conversation("c-1", Rung.HEADER))

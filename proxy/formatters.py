@@ -8,9 +8,12 @@ exception of its own is reported and otherwise ignored: a broken formatter never
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
+from dataclasses import replace
+from importlib.machinery import PathFinder
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from proxy.core.model import Failure
@@ -34,6 +37,10 @@ class Formatters:
     @classmethod
     def installed(cls, report: Callable[[str, Exception], None]) -> Formatters:
         """Loads every installed entry point of `GROUP`; one that cannot be loaded is reported and left out."""
+        if not _any_installed():
+            return cls({}, report)
+        from importlib.metadata import entry_points
+
         found: dict[str, Formatter] = {}
         for entry in entry_points(group=GROUP):
             try:
@@ -48,7 +55,29 @@ class Formatters:
         if formatter is None:
             return ()
         try:
-            return tuple(str(line)[:_MAX_LINE] for line in islice(formatter(failure), _MAX_LINES))
+            return tuple(str(line)[:_MAX_LINE] for line in islice(formatter(_own(failure)), _MAX_LINES))
         except Exception as error:  # noqa: BLE001 - foreign code: the answer goes out without its lines
             self._report(tool, error)
             return ()
+
+
+def _own(failure: Failure) -> Failure:
+    """A formatter's own copy: nothing stands guard over a failure at run time, and what one writes into it is no part
+    of the answer."""
+    return replace(failure, violations=tuple(replace(violation) for violation in failure.violations))
+
+
+def _any_installed() -> bool:
+    """Whether some package may declare a formatter: the name of the group stands in its list of entry points.
+
+    Python's own reader of that list brings along a parser of e-mail and of archives: 2 MB, and a tenth of a start. So
+    it is only asked where it may find something, or where packages come from what is no folder.
+    """
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return True
+    folders = [Path(entry or ".") for entry in sys.path]
+    if any(folder.is_file() for folder in folders):
+        return True
+    return any(
+        GROUP.encode() in file.read_bytes() for folder in folders for file in folder.glob("*-info/entry_points.txt")
+    )

@@ -45,6 +45,7 @@ __all__ = [
     "Upstream",
     "UpstreamRequest",
 ]
+from proxy.core.noun import noun
 from proxy.core.policy import ToolPolicy
 
 
@@ -72,7 +73,7 @@ class Pacing(Protocol):
 
 
 # --- upstream -------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@noun
 class UpstreamRequest:
     """How a checked call or a passthrough request goes out: everything but the arguments.
 
@@ -128,6 +129,14 @@ class StateStore(Protocol):
 
     async def open(self) -> None:
         """Gets ready before the first call. A store out of reach does not hold up the start."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether episodes may begin and end in other processes too. If not, `knows` tells all there is to tell."""
+
+    def is_idle(self) -> bool:
+        """Whether no episode runs at all: then there is nothing to know, to look for or to clear, whatever the key.
+        Asks nobody; never true of a shared store."""
 
     def knows(self, key: str) -> bool:
         """Whether this process has heard of a running episode of the key. Asks nobody, so it costs a call nothing.
@@ -282,8 +291,8 @@ class CallRecord:
     hook_failures: Sequence[HookFailure] = ()
     answer: str = ""  # what the check of the tool's answer said: one of the values of the metric's label
     answer_violations: Sequence[Violation] = ()
-    events: list[Event] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)  # to the model endpoint, by layers 3 and 4
+    events: Sequence[Event] = ()
+    questions: Sequence[Question] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ahead | None = None  # tells `corrected_after` when the answer is already on its way
 

@@ -7,8 +7,11 @@ pure core decides everything; this file asks the store, sends, and notes in the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from proxy.core import caps, container, toolname
+from proxy.core.caps import Reservation
 from proxy.core.decide import decide, let_through
 from proxy.core.jsontext import dumps
 from proxy.core.model import (
@@ -27,7 +30,7 @@ from proxy.interfaces import CallRecord, Lane, Services
 from proxy.story.answering import held_back
 from proxy.story.case import Case, Setback, open_case
 from proxy.story.correcting import correct
-from proxy.story.ending import deliver, hand_on, refuse, refused_before
+from proxy.story.ending import deliver, hand_on, handed_over, heard_of, leaves_no_trace, refuse, refused_before
 from proxy.story.hooked import admit, dressed, told_decision, told_outcome
 from proxy.telemetry.record import note_checked
 from proxy.upstream.resending import send_with_backoff
@@ -36,19 +39,17 @@ from proxy.upstream.stream import close_body
 _JSON = (("Content-Type", "application/json"),)
 
 
-async def run_call(call: ToolCall, lane: Lane, services: Services, record: CallRecord) -> Outcome:
-    """What comes of a call: the tool's answer, or what the model is told instead. Fills `record` on the way."""
+def run_call(call: ToolCall, lane: Lane, services: Services, record: CallRecord) -> Coroutine[Any, Any, Outcome]:
+    """What comes of a call: the tool's answer, or what the model is told instead. Fills `record` on the way.
+
+    Gives the coroutine that is to be awaited; around it another one would do nothing where there are no hooks.
+    """
     case = open_case(call, lane, services, record)
-    outcome: Outcome | None = None
-    try:
-        return (outcome := await _run(case))
-    finally:
-        if services.hooks is not None:
-            await told_outcome(services.hooks, case, outcome)
+    return _run(case) if services.hooks is None else told_outcome(services.hooks, case, _run(case))
 
 
 async def _run(case: Case) -> Outcome:
-    if (known := await refused_before(case)) is not None:
+    if heard_of(case) and (known := await refused_before(case)) is not None:
         return known
     result = case if case.services.hooks is None else await admit(case.services.hooks, case)
     if isinstance(result, Case):
@@ -67,15 +68,19 @@ async def _try_anew(case: Case) -> Delivered | Setback:
 
 async def _try(case: Case) -> Delivered | Setback:
     """One call, judged and sent."""
-    record, now = case.record, case.services.clock.now
+    record, policy, now = case.record, case.policy, case.services.clock.now
     record.repairs, started = case.opening, now()
-    decision = await _judge(case)
+    decision = decide(case.call, policy) if policy is not None and policy.at_once else await _judge(case)
     record.stages["decide"] = now() - started
     hooks = case.services.hooks
     unheard = None if hooks is None else await told_decision(hooks, case, decision)
     if isinstance(decision, Reject):
         return Setback(decision.failure, "refused")
-    return await _forward(case, decision.checked) if unheard is None else unheard
+    if unheard is not None:
+        return unheard
+    note_checked(record, decision.checked)
+    slot = None if policy is None or case.report_only else caps.reservation(decision.checked.call, policy)
+    return await (_send(case, decision.checked) if slot is None else _capped(case, decision.checked, slot))
 
 
 async def _judge(case: Case) -> Decision:
@@ -113,42 +118,44 @@ def _instead(case: Case, policy: ToolPolicy, failure: Failure, seen_before: bool
     return Reject(failure)
 
 
-async def _forward(case: Case, checked: CheckedCall) -> Delivered | Setback:
+async def _capped(case: Case, checked: CheckedCall, slot: Reservation) -> Delivered | Setback:
     """Takes the call's slot of its cap, and gives it back unless the call is delivered."""
-    note_checked(case.record, checked)
     store = case.services.store
-    slot = None if case.policy is None or case.report_only else caps.reservation(checked.call, case.policy)
-    if slot is not None and await store.reserve(slot.key, slot.limit, slot.ttl) is None:
+    if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
         return Setback(caps.exceeded(checked.call, slot), "refused")
     result: Delivered | Setback | None = None
     try:
         return (result := await _send(case, checked))
     finally:
-        if slot is not None and (not isinstance(result, Delivered) or result.failed):
+        if not isinstance(result, Delivered) or result.failed:
             await store.release(slot.key)
 
 
 async def _send(case: Case, checked: CheckedCall) -> Delivered | Setback:
+    tool = case.lane.tools.get(checked.call.tool)
     group = case.policy.container if case.policy is not None and case.policy.tool == checked.call.tool else None
     if group is not None and group.expand == "proxy":
         text = dumps(container.expansion(group, case.record.container_event == "auto_expanded"))
-        return await deliver(case, checked, UpstreamReply(200, _JSON, text))
+        return await deliver(case, checked, UpstreamReply(200, _JSON, text), tool)
     request = case.lane.request(checked)
     if request is None:
-        return await deliver(case, checked, UpstreamReply(200, _JSON, checked.arguments or b"{}"))
-    hooks = case.services.hooks
+        return await deliver(case, checked, UpstreamReply(200, _JSON, checked.arguments or b"{}"), tool)
+    hooks, store = case.services.hooks, case.services.store
     dress = request if hooks is None else await dressed(hooks, case, checked, request)
     if isinstance(dress, Setback):
         return dress
-    tool = case.lane.tools.get(checked.call.tool)
-    ahead = case.services.store.look_ahead(case.key)  # runs beside the request; nobody waits for it
+    ahead = store.look_ahead(case.key) if store.shared else None  # runs beside the request; nobody waits for it
     answer = await send_with_backoff(checked, dress, tool, case.services, case.record)
     if isinstance(answer, UpstreamReply):
-        return held_back(case, tool, answer) or await deliver(case, checked, answer, ahead)
+        if tool is not None and tool.answer is not None and (held := held_back(case, tool.answer, answer)) is not None:
+            return held
+        if leaves_no_trace(case):
+            return handed_over(case, checked, answer, tool)
+        return await deliver(case, checked, answer, tool, ahead)
     if answer.reply is None:
         return Setback(answer.failure, "upstream_error")
     if case.report_only:  # leaves answers alone as well
-        return await deliver(case, checked, answer.reply, ahead)
+        return await deliver(case, checked, answer.reply, tool, ahead)
     if tool is not None and tool.upstream_errors.hands_on(answer.reply.status):
         return hand_on(case, checked, answer.reply, answer.failure)
     await close_body(answer.reply)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from proxy.core import codes
-from proxy.core.model import Failure
-from proxy.formatters import Formatter, Formatters
+from proxy.core.model import Failure, Violation
+from proxy.formatters import GROUP, Formatter, Formatters
 
 FAILURE = Failure(codes.INVALID_ARGUMENTS, "broken")
 
@@ -49,3 +53,29 @@ def test_a_formatter_that_fails_is_reported_and_costs_no_answer() -> None:
         raise KeyError("missing")
 
     assert ((), [("weather", "KeyError")]) == lines({"weather": failing})
+
+
+def test_what_a_formatter_writes_into_a_failure_is_no_part_of_the_answer() -> None:
+    def meddling(failure: Failure) -> list[str]:
+        failure.message = "all is well"  # type: ignore[misc]
+        failure.violations[0].message = "nothing"  # type: ignore[misc]
+        return []
+
+    failure = replace(FAILURE, violations=(Violation(codes.TYPE_MISMATCH, ("a",), "wrong"),))
+    Formatters({"weather": meddling}, lambda name, error: None).lines("weather", failure)  # noqa: ARG005
+    assert ("broken", "wrong") == (failure.message, failure.violations[0].message)
+
+
+def test_a_formatter_is_found_in_the_entry_points_of_an_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[str] = []
+    assert () == Formatters.installed(lambda name, _error: reported.append(name)).lines("weather", FAILURE)
+    package = tmp_path / "kind_words-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: kind-words\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{GROUP}]\nweather = kind_words:advise\nother = kind_words:missing\n")
+    (tmp_path / "kind_words.py").write_text("def advise(failure):\n    return ['be kind']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    formatters = Formatters.installed(lambda name, _error: reported.append(name))
+    assert (("be kind",), ["other"]) == (formatters.lines("weather", FAILURE), reported)

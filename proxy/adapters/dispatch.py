@@ -131,7 +131,8 @@ def _names(body: bytes, shape: CallShape, tool: str) -> bool:
     if shape.tool_pointer is None:
         return True
     start, end = span_at(body, shape.tool_pointer)
-    return bool(parse(body[start:end]) == tool)
+    name = body[start:end]
+    return name == dumps(tool) or bool(parse(name) == tool)
 
 
 def _encoded(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:

@@ -7,8 +7,6 @@ users may share it. Keys are hashed: neither a session id nor a credential is ev
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -18,15 +16,14 @@ from proxy.core.jsontext import at_pointer, parse, parse_pointer
 from proxy.core.model import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
 # A call id goes back in answers and logs, so it has to be short and printable.
-_CALL_ID: Final = re.compile(r"[!-~]{1,200}")
+_LONGEST_CALL_ID: Final = 200
 _CALL_ID_HEADER: Final = "x-tool-call-id"
 
 Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 
-def trace_id(traceparent: str | None) -> str | None:
-    """The trace id of a `traceparent` header, or None where it is missing or malformed."""
-    return tracecontext.read_trace_id(traceparent)
+# The trace id of a `traceparent` header, or None where it is missing or malformed.
+trace_id: Final = tracecontext.read_trace_id
 
 
 def _header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
@@ -67,20 +64,16 @@ def find_conversation(
 ) -> Conversation:
     """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read."""
     for source in ladder:
-        found = _FINDERS[source.kind][1](request, source.name, body)
+        rung, find = _FINDERS[source.kind]
+        found = find(request, source.name, body)
         if found:
-            return named_conversation(source, found)
+            return Conversation(f"{source.kind}\n{source.name}\n{found}", rung, True)
     return named_conversation(_LAST_RESORT, _address(request, "", body))
 
 
 def named_conversation(source: ConversationSource, name: str) -> Conversation:
     """The conversation of requests that hold `name` at this place of the ladder."""
-    return Conversation(_hashed(source, name), _FINDERS[source.kind][0])
-
-
-def _hashed(source: ConversationSource, found: str) -> str:
-    named = f"{source.kind}\n{source.name}\n{found}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(named, digest_size=16).hexdigest()
+    return Conversation(f"{source.kind}\n{source.name}\n{name}", _FINDERS[source.kind][0], True)
 
 
 def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
@@ -105,7 +98,9 @@ def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, 
     found = request.header(_CALL_ID_HEADER)
     if found is None and pointer is not None:
         found = _text_at(body, pointer)
-    return found if found is not None and _CALL_ID.fullmatch(found) else fresh_id
+    if found is None or not 0 < len(found) <= _LONGEST_CALL_ID:
+        return fresh_id
+    return found if found.isascii() and found.isprintable() and " " not in found else fresh_id
 
 
 def _text_at(body: JsonValue, path: Pointer) -> str | None:

@@ -22,7 +22,7 @@ from proxy.adapters.mcpmessage import SESSION_HEADER, Batch, Message, glimpse, i
 from proxy.core import codes
 from proxy.core.envelope import FORMATS
 from proxy.core.envelope.headers import failure_headers
-from proxy.core.envelope.parts import clean, message
+from proxy.core.envelope.parts import message, written
 from proxy.core.jsonspan import span_at, spliced
 from proxy.core.jsontext import dumps, parse
 from proxy.core.model import (
@@ -185,7 +185,7 @@ def sent_back(
     answer: dict[str, JsonValue], asked: Message, request: RawRequest | None, accept: str, headers: Headers = ()
 ) -> HttpReply:
     """An answer of ours: as JSON unless the client takes only events. Old clients get their own session id back."""
-    body = dumps(clean(answer))
+    body = written(answer)
     session = request.header(SESSION_HEADER) if request is not None and not asked.modern else None
     if session is not None:
         headers = (*headers, ("Mcp-Session-Id", session))
@@ -209,4 +209,4 @@ def _refusal(result: ToolResult, asked: Message | None, request: RawRequest | No
     error = {"code": code, "message": message(result)}
     named = asked.id if asked is not None and asked.id is not ABSENT else None
     body = {"jsonrpc": "2.0", "id": named, "error": error}
-    return HttpReply(failure.http_status, headers, dumps(clean(body)))
+    return HttpReply(failure.http_status, headers, written(body))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.adapters.mcpmessage import VERSION_HEADER, VERSION_META, Message
-from proxy.core.jsontext import LosslessFloat, as_decimal, at_pointer, parse
+from proxy.core.jsontext import LosslessFloat, as_decimal, at_pointer, number_text, parse
 from proxy.core.model import ABSENT, Headers, JsonProblem, JsonValue, Pointer, RawRequest
 
 METHOD_HEADER: Final = "mcp-method"
@@ -143,9 +143,9 @@ def _text(value: JsonValue) -> str | None:
     """A value as the specification writes it ("Type conversion"); None where no header belongs to it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, LosslessFloat):
-        return bytes(value).decode("ascii")
-    return str(value) if isinstance(value, str | int) else None
+    if isinstance(value, int | float | LosslessFloat):
+        return number_text(value)
+    return value if isinstance(value, str) else None
 
 
 def _says(header: str | None, value: JsonValue) -> bool:
@@ -153,5 +153,5 @@ def _says(header: str | None, value: JsonValue) -> bool:
     if text is None or header is None or header == text:
         return text is not None and header is not None
     number = parse(header.encode("utf-8", "surrogatepass"))
-    numeric = isinstance(value, int | LosslessFloat) and not isinstance(value, bool)
-    return numeric and isinstance(number, int | LosslessFloat) and as_decimal(number) == as_decimal(value)
+    numeric = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
+    return numeric and isinstance(number, int | float | LosslessFloat) and as_decimal(number) == as_decimal(value)

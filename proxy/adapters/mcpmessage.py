@@ -117,7 +117,7 @@ def _message(value: dict[str, JsonValue], request: RawRequest) -> Message:
 def _id(value: dict[str, JsonValue]) -> JsonValue:
     """A JSON-RPC id as it came: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null)."""
     found = value.get("id", ABSENT)
-    is_id = isinstance(found, str | int | LosslessFloat) and not isinstance(found, bool)
+    is_id = isinstance(found, str | int | float | LosslessFloat) and not isinstance(found, bool)
     return found if is_id else ABSENT
 
 

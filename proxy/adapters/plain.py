@@ -32,14 +32,13 @@ class PlainAdapter:
         """The call in a request. Unreadable arguments are part of the call: `decide` refuses them with their place."""
         body = request.body
         arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else NO_ARGUMENTS
-        unread = isinstance(arguments, JsonProblem)
-        value = ABSENT if isinstance(arguments, JsonProblem) else arguments.value
+        value, unread = (ABSENT, body) if isinstance(arguments, JsonProblem) else (arguments.value, b"")
         return ToolCall(
             shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", ""),
             arguments,
             find_call_id(request, shape.call_id_pointer, value, fresh_id),
             find_conversation(request, shape.ladder, value),
-            body if unread else b"",
+            unread,
         )
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature

@@ -15,7 +15,7 @@ from proxy.core.explain import violations
 from proxy.core.jsontext import parse
 from proxy.core.model import Failure, JsonProblem, JsonValue, UpstreamReply, Violation
 from proxy.core.policy import AnswerPolicy
-from proxy.core.sentence import shown_path
+from proxy.core.telling import shown_path
 
 # Other successes have no body, or a part of one (RFC 9110 section 15.3).
 _WHOLE: Final = frozenset({200, 201, 202, 203})

@@ -7,16 +7,17 @@ A branch that takes the value as it is wins, so nothing here is asked then. Othe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from proxy.core.jsontext import equal
 from proxy.core.members import required
 from proxy.core.model import JsonValue, Repair
+from proxy.core.noun import noun
 from proxy.core.schema import Node
 from proxy.core.sites import applies_always, facts
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Fit:
     """What became of a value at one node: changed or not, the repairs made, whether the node accepts it."""
 

@@ -26,9 +26,9 @@ users may share, escalation is words only: nothing is ever blocked or answered w
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Final
 
 from proxy.core import codes
@@ -71,6 +71,9 @@ _LINES_OF_ONE: Final = 3
 _LONGEST_NAME: Final = 48
 
 _DEFAULT_ATTEMPTS: Final = AttemptsPolicy()
+# CPython 3.11 takes longer to look up a member of an enum than to call a function.
+_HARD: Final = Block.HARD
+_ADDRESS: Final = Rung.ADDRESS
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -78,7 +81,7 @@ def conversation_hash(conversation: Conversation) -> str:
     """A conversation's name in the store: 32 hexadecimal digits, whatever the client sent. The same key found on two
     rungs is two conversations."""
     named = f"{conversation.rung}\n{conversation.key}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(named, digest_size=16).hexdigest()
+    return blake2b(named, digest_size=16).hexdigest()
 
 
 def attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | None) -> str:
@@ -92,7 +95,7 @@ def attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | None
 
 def digest(arguments: bytes, fingerprint: str) -> str:
     """A hash of arguments as sent, under one policy: after a reload the same bytes are judged anew."""
-    return hashlib.blake2b(fingerprint.encode("utf-8", "surrogatepass") + b"\n" + arguments, digest_size=16).hexdigest()
+    return blake2b(fingerprint.encode("utf-8", "surrogatepass") + b"\n" + arguments, digest_size=16).hexdigest()
 
 
 def digest_of(call: ToolCall, policy: ToolPolicy | None) -> str:
@@ -104,7 +107,7 @@ def digest_of(call: ToolCall, policy: ToolPolicy | None) -> str:
 def ttl_of(conversation: Conversation, policy: ToolPolicy | None) -> float:
     """How many seconds an episode is remembered after its last failure."""
     attempts = _attempts(policy)
-    return attempts.address_ttl if conversation.rung is Rung.ADDRESS else attempts.ttl
+    return attempts.address_ttl if conversation.rung is _ADDRESS else attempts.ttl
 
 
 def _attempts(policy: ToolPolicy | None) -> AttemptsPolicy:
@@ -126,7 +129,7 @@ def asks_first(policy: ToolPolicy | None) -> bool:
     Only `block: hard` refuses what is right; otherwise a call that no failure of this process preceded is judged at
     once: a wrong one is refused again, which the store then counts as the repetition it is.
     """
-    return _attempts(policy).block is Block.HARD
+    return policy is not None and policy.attempts.block is _HARD
 
 
 def look(call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy | None) -> ToolResult | None:
@@ -135,17 +138,17 @@ def look(call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy 
     After the last attempt: under `block: hard` every further call; else the very bytes that were refused before.
     """
     attempts = _attempts(policy)
-    if episode is None or call.conversation.rung is Rung.ADDRESS or not exhausted(episode, attempts):
+    if episode is None or call.conversation.rung is _ADDRESS or not exhausted(episode, attempts):
         return None
     repeated = sent in episode.digests
-    if attempts.block is not Block.HARD and not repeated:
+    if attempts.block is not _HARD and not repeated:
         return None
     return ToolResult(
         call,
         Failure(
             codes.ATTEMPTS_EXHAUSTED,
             f"Tool '{call.tool}' is blocked in this conversation.",
-            details={"blocked": "every call" if attempts.block is Block.HARD else "these arguments"},
+            details={"blocked": "every call" if attempts.block is _HARD else "these arguments"},
             sent=call.arguments.value if isinstance(call.arguments, Document) else None,
         ),
         attempt=Attempt(episode.count, attempts.max_attempts),
@@ -200,7 +203,7 @@ def grant(call: ToolCall, failure: Failure, recorded: FailureRecorded | None, po
     attempts = _attempts(policy)
     episode = recorded.episode
     escalated = exhausted(episode, attempts)
-    blocked = escalated and call.conversation.rung is not Rung.ADDRESS
+    blocked = escalated and call.conversation.rung is not _ADDRESS
     return ToolResult(
         call,
         _exhausted_failure(failure) if blocked else failure,
@@ -266,7 +269,7 @@ _LINES: Final = {
 
 def _line(violation: Violation) -> str:
     template = _LINES.get(violation.code.name, violation.code.meaning + " on {name}")
-    length, limit = _length_words(violation)
+    length, limit = _length_words(violation) if violation.code is codes.STRING_LENGTH else ("", "")
     return template.format(
         name=_name(violation),
         type="nothing" if isinstance(violation.value, Absent) else json_type(violation.value),

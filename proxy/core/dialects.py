@@ -11,7 +11,6 @@ and `examples`, are data. What is given is never changed; a schema that is right
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from proxy.core.jsontext import JSON_TYPES, at_pointer, format_pointer
@@ -171,6 +170,8 @@ def remedy(schema: JsonValue, path: Pointer) -> str:
 
 def _type_remedy(value: JsonValue) -> str:
     if isinstance(value, str):
+        from difflib import get_close_matches  # only here: what is right needs it not
+
         nearest = get_close_matches(value.lower(), TYPE_NAMES, n=1)
         if nearest:
             return f"did you mean {TYPE_NAMES[nearest[0]] or nearest[0]!r}?"

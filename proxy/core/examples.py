@@ -249,6 +249,13 @@ class _Sketch:
         self.work.look(value)
         return self.check.accepts_at(node, value)
 
+    def good(self, schemas: list[Node], value: JsonValue) -> bool:
+        """Whether every schema of a member takes what was sent there."""
+        for schema in schemas:  # noqa: SIM110 - all() takes twice as long, and this runs for every member of a call
+            if not self.accepted(schema, value):
+                return False
+        return True
+
     def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
         """The sent value where it is good; else the first drawing that is accepted, or else the first at all."""
         self.work.spend(_PLACE)
@@ -302,8 +309,7 @@ class _Sketch:
             if key in built or (key not in known and key not in wanted):
                 continue
             schemas = schemas_of(parts, key, self.work)
-            good = key in given and all(self.accepted(schema, given[key]) for schema in schemas)
-            if good:
+            if key in given and self.good(schemas, given[key]):
                 built[key] = given[key]
             elif key in wanted:
                 drawn = self.draw(schemas[0], given.get(key, ABSENT), depth + 1) if schemas else "<value>"

@@ -87,6 +87,9 @@ def _worded(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]:
     found = _never_none(_union(broken, value, root) if broken.branches else word(broken, value), broken, value)
     severity = _severity(broken)
     sensitive = is_sensitive(broken.node)
+    if severity is Severity.ERROR and not sensitive:  # as nearly always: nothing to be added
+        yield from found
+        return
     for violation in found:
         graver = severity if severity is not Severity.ERROR else violation.severity
         yield replace(violation, severity=graver, sensitive=sensitive or violation.sensitive)

@@ -7,14 +7,13 @@ contract section 3). Deterministic and bounded. Examples are made in `examples.p
 from __future__ import annotations
 
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from proxy.core.graphemes import cut
 from proxy.core.jsontext import dumps, json_type
 from proxy.core.members import required
 from proxy.core.model import JsonValue
 from proxy.core.proposals import Site
-from proxy.core.schema import Node, Schemas
+from proxy.core.schema import Node
 from proxy.core.sites import applies_always, facts
 from proxy.core.work import Work
 
@@ -111,6 +110,14 @@ def _limit(part: Node, keyword: str) -> JsonValue:
 
 def expectation(node: Node) -> str:
     """What a place takes, in one phrase: `number (at least -90, at most 90)`, `one of 'utf-8', 'ascii'`."""
+    memo: dict[int, str] = node.schemas.memos.setdefault("expectation", {})
+    phrase = memo.get(id(node))
+    if phrase is None:
+        phrase = memo[id(node)] = _expectation(node)
+    return phrase
+
+
+def _expectation(node: Node) -> str:
     site = facts(node).site
     if site.choices is not None and not site.free_text:
         rest = site.types - {json_type(choice) for choice in site.choices} - {"integer"}
@@ -124,16 +131,12 @@ def expectation(node: Node) -> str:
 
 
 # --- signatures -----------------------------------------------------------------------------------------------------
-# Every refusal shows its tool's; it depends on the schema alone. Nodes live as long as their schemas.
-_SIGNATURES: Final[WeakKeyDictionary[Schemas, dict[tuple[int, int], str]]] = WeakKeyDictionary()
-
-
 def signature(node: Node, depth: int = _MAX_DEPTH) -> str:
     """A schema in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
 
     `depth` levels of it, at most 500 places; `...` stands for the rest.
     """
-    memo = _SIGNATURES.setdefault(node.schemas, {})
+    memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
     text = memo.get((id(node), depth))
     if text is None:
         text = memo[id(node), depth] = _signature(node, depth, Work(_MAX_PLACES))

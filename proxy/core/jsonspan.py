@@ -15,7 +15,11 @@ from proxy.core.model import Pointer
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SCALAR: Final = re.compile(rb"[^ \t\n\r,\]}]+")
-_MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+# Possessive throughout: what was passed is never looked at again. A bracket, over all that is none and all strings; a
+# key with its colon; the comma between two members.
+_BRACKET: Final = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+[{}\[\]]', re.DOTALL)
+_KEY: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+_BETWEEN: Final = re.compile(rb"[ \t\n\r]*+,?[ \t\n\r]*+")
 
 
 def span_at(text: bytes, path: Pointer) -> tuple[int, int]:
@@ -48,8 +52,8 @@ def _added(text: bytes, path: Pointer, new: bytes) -> bytes:
     return text[: start + 1] + member + (b"" if rest.strip() == b"}" else b",") + rest + text[end:]
 
 
-def _skip(text: bytes, at: int) -> int:
-    found = _SPACE.match(text, at)
+def _skip(text: bytes, at: int, over: re.Pattern[bytes] = _SPACE) -> int:
+    found = over.match(text, at)
     return at if found is None else found.end()
 
 
@@ -57,16 +61,13 @@ def _end(text: bytes, at: int) -> int:
     """Where the value that begins at `at` ends."""
     opening = text[at : at + 1]
     if opening not in (b"{", b"["):
-        found = (_STRING if opening == b'"' else _SCALAR).match(text, at)
-        return at if found is None else found.end()
+        return _skip(text, at, _STRING if opening == b'"' else _SCALAR)
     depth = 0
-    for mark in _MARK.finditer(text, at):
-        if mark[0] in (b"{", b"["):
-            depth += 1
-        elif mark[0] in (b"}", b"]"):
-            depth -= 1
-            if depth == 0:
-                return mark.end()
+    while (found := _BRACKET.match(text, at)) is not None:
+        at = found.end()
+        depth += 1 if text[at - 1] in b"{[" else -1
+        if depth == 0:
+            return at
     return len(text)
 
 
@@ -79,16 +80,12 @@ def _child(text: bytes, at: int, step: str | int, path: Pointer) -> int:
     index, wanted = 0, str(step).encode("utf-8", "surrogatepass")
     while text[at : at + 1] not in (b"}", b"]", b""):
         name = b"%d" % index
-        if kind == b"{":
-            key_end = _end(text, at)
-            name = text[at + 1 : key_end - 1]
+        if kind == b"{" and (key := _KEY.match(text, at)) is not None:
+            name, at = key[1], key.end()
             if b"\\" in name:
-                name = str(parse(text[at:key_end])).encode()
-            at = _skip(text, _skip(text, key_end) + 1)  # over the colon
+                name = str(parse(b'"' + name + b'"')).encode()
         if name == wanted:
             return at
-        at = _skip(text, _end(text, at))
-        if text[at : at + 1] == b",":
-            at = _skip(text, at + 1)
+        at = _skip(text, _end(text, at), _BETWEEN)
         index += 1
     raise LookupError(format_pointer(path))

@@ -267,7 +267,7 @@ def _without_old_limits(schema: JsonValue) -> JsonValue:
     made = {key: item if key in _DATA else _without_old_limits(item) for key, item in schema.items()}
     for limit, exclusive in _LIMITS:
         number = made.get(limit)
-        if isinstance(made.get(exclusive), bool) and isinstance(number, int | LosslessFloat):
+        if isinstance(made.get(exclusive), bool) and isinstance(number, int | float | LosslessFloat):
             holds = made.pop(exclusive)
             made |= {exclusive: made.pop(limit)} if holds else {}
     return made

@@ -64,6 +64,9 @@ def related(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[V
     """Pairs missing keys with the unknown ones that were meant; tells where a misplaced key stands."""
     wrapper = _wrapper(check, root)
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
+    if not wrapper and not missing:
+        yield from found
+        return
     places = _places_of(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}

@@ -1,4 +1,5 @@
-"""The nouns of the house: frozen values that every room hands on. A change makes a new value.
+"""The nouns of the house: frozen values that every room hands on. A change makes a new value. Those of which every call
+makes some are frozen for mypy alone (noun.py).
 
 A `ToolCall` is what a client asked for; a `CheckedCall` is what may be sent upstream. The two types differ on
 purpose: `decide` is the only place that makes a `CheckedCall` (tests/test_architecture.py), and `Upstream.send`
@@ -11,31 +12,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from proxy.core.codes import ErrorCode, Severity, ViolationCode
+from proxy.core.fields import Fields as Fields
+from proxy.core.fields import Headers as Headers
+from proxy.core.noun import noun
 
-# A parsed JSON value: dict, list, str, int, bool, None, or `jsontext.LosslessFloat` for a number that is not a
-# plain integer. A recursive alias would say no more, since every reader tests the type anyway.
+# A parsed JSON value: dict, list, str, int, bool, None, or for a number that is not a plain integer a float, or
+# `jsontext.LosslessFloat` where a float would be written with other digits. A recursive alias would say no more, since
+# every reader tests the type anyway.
 JsonValue = Any
 
 # Steps from the root of a value to one place in it: object keys and array indexes (RFC 6901, unescaped).
 Pointer = tuple[str | int, ...]
-
-Headers = tuple[tuple[str, str], ...]
-
-
-class Fields(tuple[tuple[str, str], ...]):
-    """`Headers` that are asked by name again and again: the names, in lower case, are indexed at the first question."""
-
-    _index: Mapping[str, str] | None = None
-
-    def get(self, name: str) -> str | None:
-        """The first value of a field (`name` in lower case), or None."""
-        index = self._index
-        if index is None:
-            index = self._index = dict(reversed(self))  # of several with one name the first is written last
-        return index.get(name)
 
 
 class Absent:
@@ -60,15 +51,27 @@ class Rung(StrEnum):
     ADDRESS = "address"  # hash of authorization, user agent and address: several users may share it
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Conversation:
-    """Which conversation a call belongs to. `key` is opaque; on the rung `ADDRESS` nothing is ever blocked."""
+    """Which conversation a call belongs to; on the rung `ADDRESS` nothing is ever blocked.
 
-    key: str = field(repr=False)
+    `key` is opaque and all that may be kept. Where `name` is what a client sent, it is no key yet (`sent`) but may be a
+    session id or a credential: the key is its hash, worked out when somebody asks, which of a clean call nobody may.
+    """
+
+    name: str = field(repr=False)
     rung: Rung
+    sent: bool = False
+
+    @property
+    def key(self) -> str:
+        """What the conversation is known by: 32 hexadecimal digits where its name was sent."""
+        if not self.sent:
+            return self.name
+        return blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Repair:
     """One change made to the arguments: the rule's name and the place, never the value."""
 
@@ -76,7 +79,7 @@ class Repair:
     path: Pointer
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Document:
     """JSON as it arrived: the exact bytes, what they mean, and the text repairs it took to read them."""
 
@@ -95,7 +98,7 @@ class JsonProblem:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class ToolCall:
     """A model's call of one tool. `arguments` is the document of the arguments alone, or why it could not be read.
 
@@ -109,7 +112,7 @@ class ToolCall:
     raw: bytes = field(default=b"", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class RawRequest:
     """An HTTP request, read whole. Header names are lower case; `params` are the route's path parameters."""
 
@@ -124,7 +127,7 @@ class RawRequest:
     def header(self, name: str) -> str | None:
         """The first value of the header `name` (lower case), or None."""
         headers = self.headers
-        return headers.get(name) if type(headers) is Fields else Fields(headers).get(name)
+        return headers.by_name.get(name) if type(headers) is Fields else Fields(headers).get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class Passthrough:
 
 
 # --- what is wrong --------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@noun
 class Violation:
     """One broken schema keyword at one place (Acode FR-002..FR-007).
 
@@ -152,7 +155,7 @@ class Violation:
     sensitive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Failure:
     """Why a call got no answer from its tool; every wire format is made from this (contract section 1).
 
@@ -222,7 +225,7 @@ class ContainerMisuse:
 
 
 # --- what was decided -----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@noun
 class CheckedCall:
     """A call that may be sent. Made by `decide.decide` alone.
 
@@ -240,14 +243,14 @@ class CheckedCall:
     would: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Forward:
     """The call may go to its tool."""
 
     checked: CheckedCall
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Reject:
     """The call may not go to its tool."""
 
@@ -258,7 +261,7 @@ Decision = Forward | Reject
 
 
 # --- what came back -------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@noun
 class UpstreamReply:
     """An upstream's answer: the body whole, or a stream where it is large or endless (server-sent events)."""
 
@@ -288,7 +291,7 @@ class UpstreamFault:
     retry_after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class FailedAttempt:
     """One wrong call, as remembered: codes, paths, expectations and JSON types, never a value (contract section 4)."""
 
@@ -296,7 +299,7 @@ class FailedAttempt:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Episode:
     """The failed attempts of one conversation with one tool, oldest first. `count` includes attempts no longer kept.
 
@@ -310,7 +313,7 @@ class Episode:
     repeats: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class FailureRecorded:
     """What recording a failure did. `repeated`: these arguments had been refused before and did not count again."""
 
@@ -318,7 +321,7 @@ class FailureRecorded:
     repeated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Attempt:
     """Where a model stands with a tool: try `number` of `limit` (Acode FR-036, FR-049)."""
 
@@ -326,7 +329,7 @@ class Attempt:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class Delivered:
     """The tool answered; the reply goes back as it is. `failed`: it is an error that the route hands on untouched.
 
@@ -356,7 +359,7 @@ class FeedbackLimits:
     secret_names: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class ToolResult:
     """A failure together with what the retry contract makes of it. Each adapter encodes it in its own format.
 
@@ -386,7 +389,7 @@ class ToolResult:
 Outcome = Delivered | ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@noun
 class HttpReply:
     """An answer of our own, as it goes to the client. Header names in their usual spelling."""
 

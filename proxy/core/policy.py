@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from proxy.core.accepted import Leftover, leftover
 from proxy.core.correction import CorrectionPolicy
 from proxy.core.jsontext import TextLimits
 from proxy.core.model import Container
@@ -143,6 +144,22 @@ class ToolPolicy:
     correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
     answer: AnswerPolicy | None = None
     finalising: bool = False
+    _leftover: Leftover | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a call is judged at once: no container is involved, of which the store would know something, and all
+        code is written."""
+        return self.container is None and self.member_of is None and self.ready
+
+    @property
+    def leftover(self) -> Leftover:
+        """What is left to do or to say where the schema accepts: found out at the first call, or by `prepare`."""
+        found = self._leftover
+        if found is None:
+            found = Leftover((), False) if self.check is None else leftover(self.check.schemas, self.repair.rules)
+            object.__setattr__(self, "_leftover", found)  # worked out twice by two threads it is the same
+        return found
 
     @property
     def ready(self) -> bool:
@@ -156,5 +173,6 @@ class ToolPolicy:
         """Writes that code, which takes milliseconds, for a very large schema a second: for a thread."""
         if self.check is not None:
             self.check.prepare(self.repair.rules)
+            _ = self.leftover
         if self.answer is not None:
             self.answer.check.prepare(frozenset())

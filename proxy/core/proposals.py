@@ -17,6 +17,7 @@ from typing import Final
 
 from proxy.core.jsontext import (
     DEFAULT_LIMITS,
+    FRACTIONS,
     MAX_INTEGER_DIGITS,
     LosslessFloat,
     as_decimal,
@@ -24,6 +25,7 @@ from proxy.core.jsontext import (
     dumps,
     is_integral,
     json_type,
+    number_text,
     parse,
 )
 from proxy.core.model import JsonProblem, JsonValue
@@ -112,7 +114,7 @@ def string_to_boolean(value: JsonValue, site: Site) -> JsonValue:
 
 def integral_float(value: JsonValue, site: Site) -> JsonValue:
     """`3.0` -> 3 where an integer is asked."""
-    if not isinstance(value, LosslessFloat) or "integer" not in site.types or "number" in site.types:
+    if not isinstance(value, FRACTIONS) or "integer" not in site.types or "number" in site.types:
         return NONE
     return integral(as_decimal(value))
 
@@ -121,9 +123,7 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
     """A number's own text; booleans and containers never become strings."""
     if "string" not in site.types or isinstance(value, bool) or _NUMERIC & site.types:
         return NONE
-    if isinstance(value, int):
-        return str(value)
-    return bytes(value).decode("ascii") if isinstance(value, LosslessFloat) else NONE
+    return number_text(value) if isinstance(value, int | float | LosslessFloat) else NONE
 
 
 def yes_no(value: JsonValue, site: Site) -> JsonValue:

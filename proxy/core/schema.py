@@ -55,8 +55,8 @@ class _Place:
 class Schemas:
     """A root schema with the documents it may refer to, by absolute URI. `root` is the node of the root schema,
     `base` the URI relative references start from. Raises SchemaError for an unknown `$schema`; a reference that
-    leads nowhere raises it when it is followed
-    (`check_references` follows them all).
+    leads nowhere raises it when it is followed (`check_references` follows them all). `memos` holds what other files
+    work out once about its nodes, each under its own name: it goes when the schema goes.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Schemas:
         self.own_dialect = isinstance(schema, dict) and "$schema" in schema and published(schema["$schema"]) is None
         self.leads_outside = False
         self.dynamic_anchors: dict[str, set[str]] = {}
-        self.has_references = False
-        self.has_patterns = False
+        self.has_references = self.has_patterns = False
+        self.memos: dict[str, dict[Any, Any]] = {}
         self.declared: set[tuple[str, Pointer]] = set()
         self.reached: set[str] = set()
         self._resources: dict[str, _Place] = {}

@@ -15,28 +15,24 @@ are shown briefly before one is left out, and what is left out is counted (`(+N 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from proxy.core import codes, container
 from proxy.core.codes import ErrorType, Severity
 from proxy.core.graphemes import cut, encodable, escape
-from proxy.core.jsontext import format_pointer
 from proxy.core.marks import marked
-from proxy.core.model import Absent, Failure, FeedbackLimits, Pointer, ToolResult, Violation
+from proxy.core.model import Absent, Failure, FeedbackLimits, ToolResult
 from proxy.core.names import quoted
-from proxy.core.preview import Hider, hider, preview, shown_text
+from proxy.core.preview import preview, shown_text
 from proxy.core.secrets import mask
-
-_SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+from proxy.core.telling import SHOWN, Shown, Telling
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
-_MESSAGE: Final = 320
-_HINT: Final = 320
+_LINE: Final = 320
 _EXPECTED: Final = 240
 # How long a message may be where not all errors fit in full; the longest at which all of them fit is taken.
 _BRIEF: Final = (120, 80, 40)
-_PATH: Final = 120
 _NOTE: Final = 480
 _HISTORY: Final = 10
 # Shares of the room (in tenths) that errors leave to Accepts and Example where they need it.
@@ -55,17 +51,22 @@ _RESENT: Final = (
 )
 
 
-def compose(result: ToolResult, limits: FeedbackLimits | None = None) -> str:
+def compose(result: ToolResult) -> str:
     """The sentence for a failed call: valid Unicode of at most `limits.max_chars` code points (FR-025)."""
-    limits = result.limits if limits is None else limits
+    return sentence(Telling(result))
+
+
+def sentence(telling: Telling) -> str:
+    """The same, of an answer whose texts are known already."""
+    result, limits = telling.result, telling.result.limits
     size = max(limits.max_chars, 0)
     opening, closing = _opening(result, limits), _closing(result)
     room = size - len(opening) - len(closing) - 4
-    accepts = f"Accepts: {_line(result.accepts, size)}" if result.accepts else ""
+    accepts = f"Accepts: {_signature(result.accepts, size)}" if result.accepts else ""
     kind = "Example" if result.example_complete else "Shape"
     example = f"{kind} of valid arguments: {_line(result.example, size)}" if _wants_example(result) else ""
     reserved = min(len(accepts), room * _ACCEPTS_SHARE // 10) + min(len(example), room * _EXAMPLE_SHARE // 10)
-    errors = _errors(result.failure.violations, limits, room - max(reserved, 0))
+    errors = _errors(telling, room - max(reserved, 0))
     room -= len(errors) + 2
     notes = _notes(result, limits, room)
     room -= len(notes) + 2
@@ -85,6 +86,10 @@ def _wants_example(result: ToolResult) -> bool:
 def _line(text: str, size: int) -> str:
     """A text on one line, without credentials, of at most `size` code points."""
     return cut(escape(mask(text, size)), size)
+
+
+# The signatures are those of the operator's schemas: the same few, in every refusal.
+_signature: Final = lru_cache(maxsize=256)(_line)
 
 
 # --- opening and closing --------------------------------------------------------------------------------------------
@@ -120,7 +125,7 @@ def _says_nothing_new(failure: Failure) -> bool:
 
 def _escalation(result: ToolResult, limits: FeedbackLimits) -> str:
     """The seed's escalation message, line for line (Acode, "Escalation Message"), then the original call (FR-043)."""
-    lines = [_line(line, _MESSAGE) for line in result.history]
+    lines = [_line(line, _LINE) for line in result.history]
     if len(lines) > _HISTORY:
         lines = [lines[0], f"... (+{len(lines) - _HISTORY} more)", *lines[1 - _HISTORY :]]
     bound = max(limits.max_chars // 2, 0)
@@ -163,46 +168,25 @@ def remedy(result: ToolResult) -> str:
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
-def aggregate(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
-    """The violations to show and how many are left out: each once, errors first, then by path (Acode FR-031..035)."""
-    seen = {(violation.code.name, violation.path, violation.message): violation for violation in violations}
-    ordered = sorted(seen.values(), key=_order)
-    shown = tuple(ordered[: max(max_errors, 0)])
-    return shown, len(ordered) - len(shown)
-
-
-def _order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str, str]:
-    return (_SEVERITIES[violation.severity], _path_order(violation.path), violation.code.name, violation.message)
-
-
-def _path_order(path: Pointer) -> list[tuple[bool, int, str]]:
-    """Indexes compare as numbers: `/items/2` comes before `/items/10`."""
-    return [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in path]
-
-
-def _errors(violations: tuple[Violation, ...], limits: FeedbackLimits, room: int) -> str:
-    shown, left_out = aggregate(violations, limits.max_errors)
+def _errors(telling: Telling, room: int) -> str:
+    shown, left_out = telling.shown, telling.left_out
     if not shown and not left_out:
         return ""
-    room -= len("Errors:\n") + len(_more(len(violations)))
-    hiders = [hider_of(violation, limits) for violation in shown]
-    full = [_full(violation, hiding, limits) for violation, hiding in zip(shown, hiders, strict=True)]
+    room -= len("Errors:\n") + len(_more(len(telling.result.failure.violations)))
+    full = [_full(violation) for violation in shown]
     if _length(full) > room:
-        full = _fitting(shown, hiders, full, room)
+        full = _fitting(shown, full, room)
     left_out += len(shown) - len(full)
     if left_out:
         full.append(_more(left_out))
     return "\n".join(("Errors:", *full))
 
 
-def _fitting(shown: tuple[Violation, ...], hiders: list[Hider], full: list[str], room: int) -> list[str]:
+def _fitting(shown: tuple[Shown, ...], full: list[str], room: int) -> list[str]:
     """As many errors as fit, in brief; then in full from the first on, as far as the room goes."""
     texts: list[str] = []
     for size in _BRIEF:
-        texts = [
-            _bullet(violation, hidden(violation.message, hiding, size))
-            for violation, hiding in zip(shown, hiders, strict=True)
-        ]
+        texts = [_bullet(violation, cut(violation.message, size)) for violation in shown]
         if _length(texts) <= room:
             break
     while texts and _length(texts) > room:
@@ -223,49 +207,23 @@ def _more(number: int) -> str:
     return f"(+{number} more)"
 
 
-def _full(violation: Violation, hiding: Hider, limits: FeedbackLimits) -> str:
-    lines = [_bullet(violation, told(violation, hiding))]
-    if violation.expected:
-        lines.append(f"  Expected: {hidden(violation.expected, hiding, _EXPECTED)}")
-    actual = actual_of(violation, limits)
-    if actual is not None:
-        lines.append(f"  Actual: {actual}")
-    return "\n".join(lines)
+def _full(shown: Shown) -> str:
+    text = _bullet(shown, told(shown))
+    if shown.violation.expected:
+        text += f"\n  Expected: {cut(shown.expected, _EXPECTED)}"
+    return text if shown.actual is None else f"{text}\n  Actual: {shown.actual}"
 
 
-def _bullet(violation: Violation, text: str) -> str:
+def _bullet(shown: Shown, text: str) -> str:
+    violation = shown.violation
     severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
-    return f"• {shown_path(violation.path) or 'arguments'} ({violation.code}{severity}): {text}"
+    return f"• {shown.path or 'arguments'} ({violation.code.name}{severity}): {text}"
 
 
-def told(violation: Violation, hiding: Hider) -> str:
-    """Message and hint of one violation, without what must not be shown."""
-    message = hidden(violation.message, hiding, _MESSAGE)
-    if not violation.hint:
-        return message
-    return f"{message.rstrip('.')}. {hidden(violation.hint, hiding, _HINT)}"
-
-
-def shown_path(path: Pointer) -> str:
-    """A path as RFC 6901 text on one line, cut short; '' for the root."""
-    return cut(escape(mask(encodable(format_pointer(path[:64])), _PATH)), _PATH)
-
-
-def actual_of(violation: Violation, limits: FeedbackLimits) -> str | None:
-    """What was sent there, as text; None where nothing was."""
-    if isinstance(violation.value, Absent):
-        return None
-    return preview(violation.value, limits, path=violation.path, sensitive=violation.sensitive)
-
-
-def hider_of(violation: Violation, limits: FeedbackLimits) -> Hider:
-    """What takes the value of a violation out of the texts about it, where it must not be shown."""
-    return hider(violation.value, limits, path=violation.path, sensitive=violation.sensitive)
-
-
-def hidden(text: str, hiding: Hider, size: int = _HINT) -> str:
-    """A text about one violation as it may be shown: on one line, cut short."""
-    return cut(escape(hiding.hide(text[:4096])), size)
+def told(shown: Shown) -> str:
+    """Message and hint of one violation."""
+    message = cut(shown.message, SHOWN)
+    return f"{message.rstrip('.')}. {cut(shown.hint, SHOWN)}" if shown.violation.hint else message
 
 
 # --- notes ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from proxy.core.jsontext import JSON_TYPES, json_type
 from proxy.core.model import JsonValue
@@ -36,12 +35,11 @@ _SEVERAL: Final = re.compile(
 )
 
 _ANYTHING: Final = Facts(Site(_ALL, True, None), None)
-_MEMO: WeakKeyDictionary[Schemas, dict[int, Facts]] = WeakKeyDictionary()
 
 
 def facts(node: Node) -> Facts:
     """The facts of a node; the same object each time."""
-    memo = _MEMO.setdefault(node.schemas, {})
+    memo: dict[int, Facts] = node.schemas.memos.setdefault("facts", {})
     return memo.get(id(node)) or _remembered(node, frozenset(), memo)
 
 

@@ -8,11 +8,9 @@ from typing import Final
 
 # Section 3.2: version, trace id, parent id, flags. Version ff and ids of zeros alone are invalid; version 00 ends after
 # the flags, a later one may go on behind another dash.
-_TRACEPARENT: Final = re.compile(
-    r"00-(?P<ids>{ids})|(?!00|ff)[0-9a-f]{{2}}-(?P<later>{ids})(?:-.*)?".format(
-        ids=r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-    )
-)
+_IDS: Final = r"((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})"
+_TRACEPARENT: Final = re.compile(f"00-{_IDS}")
+_OF_A_LATER_VERSION: Final = re.compile(f"(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
 SAMPLED: Final = 0x01
 # The trace id's last 7 bytes are random: whoever goes on with the trace has to say so too (level 2, section 3.2.2.5).
 RANDOM: Final = 0x02
@@ -29,23 +27,21 @@ class Parent:
 
 def read(traceparent: str | None) -> Parent | None:
     """The parent that a header names; None where it is missing or malformed."""
-    ids = _ids(traceparent)
-    if ids is None:
+    found = _found(traceparent) if traceparent else None
+    if found is None:
         return None
-    trace_id, span_id, flags = ids.split("-")
+    trace_id, span_id, flags = found[1].split("-")
     return Parent(trace_id, span_id, int(flags, 16))
 
 
 def read_trace_id(traceparent: str | None) -> str | None:
     """The trace id alone, which is all that most calls need of it."""
-    ids = _ids(traceparent)
-    return None if ids is None else ids[:32]
+    return traceparent[3:35] if traceparent and _found(traceparent) else None
 
 
-def _ids(traceparent: str | None) -> str | None:
-    """What stands behind the version, as far as version 00 goes."""
-    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
-    return None if found is None else found["ids"] or found["later"]
+def _found(traceparent: str) -> re.Match[str] | None:
+    """What stands behind the version, as far as version 00 goes, in the first group."""
+    return _TRACEPARENT.fullmatch(traceparent) or _OF_A_LATER_VERSION.fullmatch(traceparent)
 
 
 def written(trace_id: str, span_id: str, flags: int) -> str:

@@ -20,8 +20,9 @@ def ambiguous(value: JsonValue, path: Pointer) -> JsonProblem | None:
         if not isinstance(value, dict) or not isinstance(step, str):
             return None
         folded = step.casefold()
-        if any(key != step and key.casefold() == folded for key in value):
-            return JsonProblem(f"a member passes for '{step}' where case does not count: leave it out", 1, 1)
+        for key in value:
+            if key != step and key.casefold() == folded:
+                return JsonProblem(f"a member passes for '{step}' where case does not count: leave it out", 1, 1)
         if step not in value:
             return None
         value = value[step]

@@ -99,12 +99,20 @@ def _type(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 
 def type_violation(path: Pointer, value: JsonValue, node: Node) -> Violation:
     """VAL-002 for a value of a type the node does not take."""
-    expected, actual = expectation(node), json_type(value)
-    types = facts(node).site.types
+    actual = json_type(value)
+    memo: dict[tuple[int, str], tuple[str, str, str]] = node.schemas.memos.setdefault("type words", {})
+    words = memo.get((id(node), actual))
+    if words is None:
+        words = memo[id(node), actual] = _type_words(node, actual)
+    return Violation(codes.TYPE_MISMATCH, path, *words, value=value)
+
+
+def _type_words(node: Node, actual: str) -> tuple[str, str, str]:
+    """Message, expectation and hint, of which none depends on the value but for its type."""
+    expected, types = expectation(node), facts(node).site.types
     asked = "number" if "number" in types else next(iter(sorted(types)), "")
     hint = _TYPE_HINTS.get((actual, asked)) or _TYPE_HINTS.get((actual, ""), "")
-    message = f"Type mismatch: expected {expected.split(' (')[0]}, got {actual}"
-    return Violation(codes.TYPE_MISMATCH, path, message, expected, hint, value=value)
+    return f"Type mismatch: expected {expected.split(' (')[0]}, got {actual}", expected, hint
 
 
 def _choice(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:

@@ -36,7 +36,9 @@ class Work:
 
     def look(self, value: JsonValue) -> None:
         """Takes away what it costs to look at a whole value once."""
-        self.spend(self.size(value))
+        self.left -= self.size(value) if isinstance(value, dict | list | str) else 1
+        if self.left < 0:
+            raise TooMuchWorkError
 
     def size(self, value: JsonValue) -> int:
         """Values inside a value, itself included; long text counts for several."""

@@ -49,7 +49,7 @@ class Marks:
 
     def answered(self, call: ToolCall, question: Question, verdict: Verdict | None, parameters: int) -> None:
         """A question has its answer, or will have none. `parameters`: how many would change."""
-        self._record.questions.append(question)
+        self._record.questions = (*self._record.questions, question)
         proposed = question.outcome is Asked.DELIVERED
         if question.layer is Layer.SEMANTIC_RETRY:
             self._event(
@@ -64,13 +64,13 @@ class Marks:
 
     def skipped(self, question: Question) -> None:
         """A question that could not be asked."""
-        self._record.questions.append(question)
+        self._record.questions = (*self._record.questions, question)
 
     def tried(self, call: ToolCall, delivered: bool) -> None:
         """The proposed call has been tried: the last question's outcome is known now."""
         last = self._record.questions[-1]
         if not delivered:
-            self._record.questions[-1] = replace(last, outcome=Asked.REFUSED)
+            self._record.questions = (*self._record.questions[:-1], replace(last, outcome=Asked.REFUSED))
         if last.layer is Layer.VALIDATION_FEEDBACK:
             if delivered:
                 self._event("validation_feedback_success", last.layer, call)
@@ -83,4 +83,4 @@ class Marks:
     def _event(self, name: str, layer: Layer, call: ToolCall, ahead: int = 0, **more: str | int | bool) -> None:
         number = self.count(layer) + ahead
         told = {"capability": call.tool, "step_id": call.call_id, "retry_number": number, **more}
-        self._record.events.append(Event(name, self._now(), told))
+        self._record.events = (*self._record.events, Event(name, self._now(), told))

@@ -35,7 +35,8 @@ class Call:
     @property
     def arguments(self) -> JsonValue:
         """The arguments as a fresh copy; None where the text is no JSON. Numbers with a fraction or an exponent are
-        `jiter.LosslessFloat`s, which keep their digits: `float(number)` makes one to reckon with."""
+        floats, or `jiter.LosslessFloat`s where a float would be written with other digits: `float(number)` makes one
+        to reckon with."""
         value = parse(self.text)
         return None if isinstance(value, JsonProblem) else value
 

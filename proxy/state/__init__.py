@@ -7,23 +7,27 @@ does to an episode is `core.contract.add`, the same for all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.interfaces import Clock, StateStore
-from proxy.state.fallback import FallbackStore, StoreChange
 from proxy.state.memory import MemoryStore
 from proxy.state.settings import RedisSettings, Tls
 
-__all__ = ["MAX_KEYS", "STORES", "RedisSettings", "StoreChange", "Tls", "make_store"]
+if TYPE_CHECKING:
+    from proxy.state.fallback import StoreChange
+
+__all__ = ["MAX_KEYS", "STORES", "RedisSettings", "Tls", "make_store"]
 
 # Keys kept at most in this process (contract section 4): about 60 MB when every one is an episode of typical size.
 MAX_KEYS: Final = 100_000
 
-Changed = Callable[[StoreChange], None]
+Changed = Callable[["StoreChange"], None]
 
 
 def _redis(clock: Clock, max_keys: int, settings: RedisSettings, changed: Changed) -> StateStore:
-    from proxy.state.redis import RedisRemote  # only here: whoever keeps state in memory needs no client library
+    # Only here: whoever keeps state in memory needs no client library, and nothing to fall back to.
+    from proxy.state.fallback import FallbackStore
+    from proxy.state.redis import RedisRemote
 
     return FallbackStore(RedisRemote(settings), clock, max_keys, changed)
 

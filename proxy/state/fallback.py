@@ -52,6 +52,8 @@ class StoreChange:
 class FallbackStore:
     """Implements `StateStore` over a `Remote`. `changed` is told of each transition; `pause` sleeps."""
 
+    shared: Final = True
+
     def __init__(
         self,
         remote: Remote,
@@ -97,6 +99,9 @@ class FallbackStore:
         await self._remote.close()
 
     # --- episodes -----------------------------------------------------------------------------------------------------
+    def is_idle(self) -> bool:
+        return False
+
     def knows(self, key: str) -> bool:
         return self._local.knows(key)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from proxy.core import contract
 from proxy.interfaces import Ahead, Clock, Episode, FailedAttempt, FailureRecorded
@@ -25,41 +25,43 @@ class _Table(Generic[V]):
     def __init__(self, clock: Clock, max_keys: int) -> None:
         self._clock = clock
         self._max_keys = max_keys
-        self._entries: OrderedDict[str, tuple[V, float]] = OrderedDict()
+        self.entries: OrderedDict[str, tuple[V, float]] = OrderedDict()
 
     def get(self, key: str) -> V | None:
-        entry = self._entries.get(key)
+        entry = self.entries.get(key)
         if entry is None:
             return None
         if entry[1] <= self._clock.now():
-            del self._entries[key]
+            del self.entries[key]
             return None
-        self._entries.move_to_end(key)
+        self.entries.move_to_end(key)
         return entry[0]
 
     def put(self, key: str, value: V, ttl: float) -> None:
-        self._entries[key] = (value, self._clock.now() + ttl)
-        self._entries.move_to_end(key)
-        if len(self._entries) > self._max_keys:
-            self._entries.popitem(last=False)
+        self.entries[key] = (value, self._clock.now() + ttl)
+        self.entries.move_to_end(key)
+        if len(self.entries) > self._max_keys:
+            self.entries.popitem(last=False)
 
     def swap(self, key: str, value: V) -> None:
         """A new value for a present key; its time to live runs on."""
-        self._entries[key] = (value, self._entries[key][1])
+        self.entries[key] = (value, self.entries[key][1])
 
     def pop(self, key: str) -> V | None:
         value = self.get(key)
         if value is not None:
-            del self._entries[key]
+            del self.entries[key]
         return value
 
     def items(self) -> list[tuple[str, V]]:
         now = self._clock.now()
-        return [(key, value) for key, (value, expires) in self._entries.items() if expires > now]
+        return [(key, value) for key, (value, expires) in self.entries.items() if expires > now]
 
 
 class MemoryStore:
     """A `StateStore` in this process. `max_keys` bounds episodes, call counts and marks, each for itself."""
+
+    shared: Final = False
 
     def __init__(self, clock: Clock, max_keys: int) -> None:
         self._lock = Lock()
@@ -70,7 +72,12 @@ class MemoryStore:
     async def open(self) -> None:
         """Always ready."""
 
+    def is_idle(self) -> bool:
+        return not self._episodes.entries  # one that has expired counts until it is asked for
+
     def knows(self, key: str) -> bool:
+        if key not in self._episodes.entries:  # as nearly always: a look that nothing can come between
+            return False
         with self._lock:
             return self._episodes.get(key) is not None
 

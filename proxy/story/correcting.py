@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import fields, replace
 from typing import Final
 
-from proxy.core.model import CheckedCall, Delivered, Failure, ToolCall, UpstreamReply
+from proxy.core.model import Delivered, Failure, ToolCall
 from proxy.interfaces import CallRecord, Stumble
 from proxy.story.case import Case, Setback
 from proxy.upstream.stream import close_body
@@ -64,13 +64,3 @@ def _restore(record: CallRecord, before: CallRecord) -> None:
     for entry in fields(record):
         if entry.name not in _KEPT:
             setattr(record, entry.name, getattr(before, entry.name))
-
-
-def remember(case: Case, checked: CheckedCall, reply: UpstreamReply) -> None:
-    """Lets what a tool gave be remembered, for the correction of later calls."""
-    corrector = case.services.corrector
-    if corrector is None or not checked.enforced:
-        return
-    tool = case.lane.tools.get(checked.call.tool)
-    if tool is not None and tool.correction.trajectory:
-        corrector.delivered(checked, reply, tool, case.lane)

@@ -10,17 +10,21 @@ from dataclasses import replace
 from proxy.core import container, contract
 from proxy.core.advice import advise
 from proxy.core.model import CheckedCall, Delivered, Failure, ToolResult, UpstreamReply
+from proxy.core.policy import ToolPolicy
 from proxy.core.wrapping import wrapped
 from proxy.interfaces import Ahead, CallRecord
 from proxy.story.case import Case, Setback
-from proxy.story.correcting import remember
 from proxy.telemetry.record import note_result
 
 
+def heard_of(case: Case) -> bool:
+    """Whether the store has to be asked before the call is judged. A clean call waits for no shared store."""
+    store = case.services.store
+    return (not store.is_idle() and store.knows(case.key)) or contract.asks_first(case.policy)
+
+
 async def refused_before(case: Case) -> ToolResult | None:
-    """The answer that needs no work, because the call was refused before. A clean call waits for no shared store."""
-    if not case.services.store.knows(case.key) and not contract.asks_first(case.policy):
-        return None
+    """The answer that needs no work, because the call was refused before; for a call that was `heard_of`."""
     known = contract.look(case.call, await case.services.store.look(case.key), case.digest, case.policy)
     if known is None or case.report_only:
         return None
@@ -46,11 +50,13 @@ def hand_on(case: Case, checked: CheckedCall, reply: UpstreamReply, failure: Fai
     return Delivered(reply, tuple(case.record.repairs), checked.warnings, failed=True)
 
 
-async def deliver(case: Case, checked: CheckedCall, reply: UpstreamReply, ahead: Ahead | None = None) -> Delivered:
-    """The tool answered: the attempts of this call are over."""
+async def deliver(
+    case: Case, checked: CheckedCall, reply: UpstreamReply, tool: ToolPolicy | None, ahead: Ahead | None = None
+) -> Delivered:
+    """The tool answered: the attempts of this call are over, and a container that was called is expanded. `tool` is the
+    policy of the tool that was called."""
     policy, record, store = case.policy, case.record, case.services.store
-    record.outcome = _as_sent(record) if checked.enforced else "delivered"
-    remember(case, checked, reply)
+    delivered = handed_over(case, checked, reply, tool)
     if reply.status < 300 and not store.knows(case.key):
         record.settling = store.clear_soon(case.key, ahead)
     elif reply.status < 300 and (episode := await store.clear(case.key)) is not None:
@@ -61,10 +67,29 @@ async def deliver(case: Case, checked: CheckedCall, reply: UpstreamReply, ahead:
             await store.mark(
                 container.expansion_key(case.call.conversation, policy.container.name), policy.attempts.ttl
             )
-    if checked.enforced and (tool := case.lane.tools.get(checked.call.tool)) is not None and tool.wrap_success:
-        reply = wrapped(reply)
+    return delivered
+
+
+def leaves_no_trace(case: Case) -> bool:
+    """Whether a delivered call has nothing to tell the store: `handed_over` is then all that `deliver` would do."""
+    store = case.services.store
+    if case.policy is not None and case.policy.container is not None:
+        return False
+    return store.is_idle() or not (store.shared or store.knows(case.key))
+
+
+def handed_over(case: Case, checked: CheckedCall, reply: UpstreamReply, tool: ToolPolicy | None) -> Delivered:
+    """The tool's answer, as it goes to the client."""
+    record = case.record
     if not checked.enforced:
+        record.outcome = "delivered"
         return Delivered(reply, (), checked.warnings)
+    record.outcome = _as_sent(record)
+    if tool is not None:
+        if case.services.corrector is not None and tool.correction.trajectory:  # remembered for later calls' correction
+            case.services.corrector.delivered(checked, reply, tool, case.lane)
+        if tool.wrap_success:
+            reply = wrapped(reply)
     return Delivered(reply, tuple(record.repairs), checked.warnings, corrections=tuple(record.corrections))
 
 

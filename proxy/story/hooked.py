@@ -6,7 +6,9 @@ the arguments stay the client's.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 
 from proxy.core.model import CheckedCall, Decision, Delivered, Failure, Outcome, ToolCall, UpstreamReply
 from proxy.interfaces import Hooks, UpstreamRequest
@@ -39,6 +41,10 @@ async def dressed(
     return Setback(made, "refused") if isinstance(made, Failure) else made
 
 
-async def told_outcome(hooks: Hooks, case: Case, outcome: Outcome | None) -> None:
-    """Tells hooks what became of the call; None where its client has gone."""
-    await hooks.after_outcome(case.call, outcome, case.lane, case.record)
+async def told_outcome(hooks: Hooks, case: Case, run: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Lets the story run, and tells hooks what became of the call; None where its client has gone."""
+    outcome: Outcome | None = None
+    try:
+        return (outcome := await run)
+    finally:
+        await hooks.after_outcome(case.call, outcome, case.lane, case.record)

@@ -20,7 +20,8 @@ from proxy.core import contract
 from proxy.core.codes import INVALID_ARGUMENTS, VIOLATION_CODES
 from proxy.core.model import Episode, FailedAttempt, Failure, Violation
 from proxy.interfaces import StateStore
-from proxy.state import STORES, RedisSettings, StoreChange, make_store
+from proxy.state import STORES, RedisSettings, make_store
+from proxy.state.fallback import StoreChange
 from tests.state.server import Server, pass_time, server
 
 
@@ -282,6 +283,19 @@ async def test_a_process_forgets_a_failure_when_its_time_is_over(store: StateSto
     await store.fail("k", attempt("a"), 60)
     clock.advance(60)
     assert not store.knows("k")
+
+
+async def test_a_store_in_which_an_episode_runs_is_not_idle(store: StateStore) -> None:
+    await store.fail("k", attempt("a"), 60)
+    assert store.is_idle() is False
+
+
+async def test_in_an_idle_store_there_is_nothing_to_know_to_look_for_or_to_end(store: StateStore) -> None:
+    await store.fail("k", attempt("a"), 60)
+    await store.clear("k")
+    assert store.is_idle() is not store.shared
+    if not store.shared:
+        assert (False, None, None) == (store.knows("k"), store.look_ahead("k"), store.clear_soon("k"))
 
 
 async def test_ending_what_nobody_knows_of_ends_nothing(store: StateStore) -> None:

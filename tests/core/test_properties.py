@@ -28,6 +28,7 @@ from proxy.core.model import (
 )
 from proxy.core.policy import RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.repair import repair
+from proxy.core.respell import respell_integers
 from proxy.core.rules import LEVELS, PLUMBING_KEYS, TEXT_RULES, rules_for
 from proxy.core.textrepair import read_document
 from proxy.core.validation import Check, SchemaError, compile_check
@@ -101,6 +102,23 @@ def test_a_call_that_goes_on_is_valid_and_repairing_it_again_changes_nothing(
     again = decided(check, decision.checked.arguments, level)
     assert isinstance(again, Forward)
     assert (decision.checked.arguments, ()) == (again.checked.arguments, again.checked.repairs)
+
+
+@THOROUGH
+@given(sendings(), levels)
+def test_a_value_that_its_schema_accepts_is_left_alone_only_where_there_is_nothing_to_do_or_to_say(
+    sending: tuple[JsonValue, JsonValue], level: str
+) -> None:
+    schema, value = sending
+    text, on = dumps(value), rules(level)
+    check, sent = compiled(schema), parse(text)
+    assume(check.accepts(sent))
+    respelt, made = respell_integers(check, sent, on)
+    decision = decided(check, text, level)
+    assert isinstance(decision, Forward)
+    assert (dumps(respelt) if made else text, made, tuple(notices(check, respelt))) == (
+        decision.checked.arguments, decision.checked.repairs, decision.checked.warnings
+    )  # fmt: skip
 
 
 @THOROUGH

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from proxy.core.jsontext import JSON_TYPES, LosslessFloat
 from proxy.core.model import JsonValue
+from proxy.core.proposals import NONE, Site
+from proxy.core.reach import may_change
 from proxy.core.rules import LEVELS, PLUMBING_KEYS, RULES, TEXT_RULES, rules_for, unknown_switches, value_rules
 from proxy.core.sites import mistaken_switches
 from proxy.core.toolname import trim
@@ -306,6 +311,33 @@ def test_every_rule_tells_what_it_changes_and_on_what_condition() -> None:
     }
     assert {name for name, rule in RULES.items() if rule.kind == "text"} == set(TEXT_RULES)
     assert {"toolCallId", "tool", "sessionId", "chatInput", "action"} == PLUMBING_KEYS
+
+
+TELLING: Final = ["", "true", "yes", "1", "4.0", "null", "[1]", "{'a': 1}", "a,b", "A"]
+VALUES: Final = st.recursive(
+    st.sampled_from([None, True, 0, 1, 7, 2.5, LosslessFloat(b"3.0"), LosslessFloat(b"2.5"), *TELLING]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+        | st.fixed_dictionaries({"description": inner, "type": inner})
+    ),
+    max_leaves=4,
+)
+SITES: Final = st.builds(
+    Site,
+    st.frozensets(st.sampled_from(JSON_TYPES), min_size=1),
+    st.booleans(),
+    st.none() | st.just(("a", "true", 1)),
+    st.booleans(),
+    st.just(frozenset(TEXT_RULES)) | st.just(frozenset[str]()),
+)
+
+
+@given(VALUES, SITES)
+def test_a_rule_that_is_not_asked_would_have_proposed_nothing(value: JsonValue, site: Site) -> None:
+    for rule in [rule for tier in value_rules(RULES) for rule in tier]:
+        if rule.propose is not None and not may_change(rule.name, type(value), site):
+            assert NONE is rule.propose(value, site)
 
 
 def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:

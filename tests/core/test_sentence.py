@@ -29,7 +29,8 @@ from proxy.core.model import (
     Violation,
 )
 from proxy.core.policy import ToolPolicy
-from proxy.core.sentence import aggregate, compose
+from proxy.core.sentence import compose
+from proxy.core.telling import aggregate
 from tests.core.values import SECRETS, results, slow_data
 
 CONVERSATION = Conversation("c-1", Rung.HEADER)

@@ -60,7 +60,7 @@ async def test_nobody_is_asked_about(why: str, path: str, body: bytes, keys: str
     routes = f"  - {{path: /w, upstream: tools, tool: weather, schema: {SCHEMA}, {keys}}}\n"
     async with rig(says(FIXED), replies(OK), routes) as it:
         await it.proxy.post(path, body)
-    assert ([], []) == (it.asked(), it.record.events)
+    assert ([], ()) == (it.asked(), it.record.events)
 
 
 async def test_a_dry_run_asks_nobody() -> None:

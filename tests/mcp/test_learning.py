@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.conversation import feedback, refusal, talk, text
+from proxy.learning import Learner
+from tests.mcp.conversation import Talk, feedback, refusal, talk, text
 from tests.mcp.server import (
     ADD,
     NOW,
@@ -28,6 +29,13 @@ from tests.serving.wire import Seen, tool
 GOOD = call("add", {"a": 1, "b": 1})
 BAD = call("add", {"a": 1})
 LIST = {"jsonrpc": "2.0", "id": "client-7", "method": "tools/list"}
+
+
+def learner_of(client: Talk) -> Learner:
+    """What the proxy remembers of its servers, once a call has been judged."""
+    exchange = client.proxy.serving._mcp._exchange
+    assert exchange is not None
+    return exchange._learner
 
 
 async def test_a_list_is_asked_for_once_and_never_again_per_call() -> None:
@@ -478,7 +486,7 @@ async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_cred
                 )
 
         await asyncio.gather(*map(one, range(100)))
-        learner = client.proxy.serving._mcp._learner
+        learner = learner_of(client)
         listings = {id(known.listing) for known in learner._known.values()}
 
     assert (5, 300) == (len(client.server.listed), len(client.server.calls))
@@ -551,8 +559,8 @@ async def test_a_server_that_does_not_know_a_listed_tool_is_asked_again(told: di
         return (as_events if events else as_json)({"jsonrpc": "2.0", "id": message["id"], **told})
 
     async with talk(McpServer(called=called)) as client:
-        learner = client.proxy.serving._mcp._learner
         await client.send(GOOD)
+        learner = learner_of(client)
         new = len(client.server.listed)
         for key, known in learner._known.items():
             learner._known[key] = replace(known, at=known.at - 60)  # a minute later

@@ -165,7 +165,9 @@ async def _when_the_client_leaves(request: Callable[[], bytes], *, before_the_he
         if not left:  # the tool finishes in peace, and its answer is read to the end
             stage.write((HEAD if before_the_head else b"") + chunk(b"data: {}\n\n") + chunk(b""))
             await asyncio.sleep(0.05)
-            assert {} == proxy.serving._mcp._afterlife._tasks
+            exchange = proxy.serving._mcp._exchange
+            assert exchange is not None
+            assert {} == exchange._afterlife._tasks
             assert not stage.left.is_set()
         return left, calls
 

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from proxy.core.model import Episode, FailedAttempt, FailureRecorded
-from proxy.state import StoreChange
-from proxy.state.fallback import FallbackStore
+from proxy.state.fallback import FallbackStore, StoreChange
 from proxy.state.memory import MemoryStore
 from proxy.state.remote import Missed, Seen, Unreachable
 

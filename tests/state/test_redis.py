@@ -18,7 +18,8 @@ from redis import Redis
 from proxy.app.identity import SystemClock
 from proxy.core.model import Episode, FailedAttempt
 from proxy.interfaces import StateStore
-from proxy.state import RedisSettings, StoreChange, Tls, make_store
+from proxy.state import RedisSettings, Tls, make_store
+from proxy.state.fallback import StoreChange
 from proxy.state.redis import operations
 from proxy.state.redis.client import Connections
 from proxy.state.redis.lane import Lane

@@ -7,7 +7,6 @@ gives all of it at once, so that a dialect only says what it looks for. Places t
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,6 +57,8 @@ def open_body(content_type: str, body: bytes) -> Answer:
     """Opens an error body. Looks at its first 64 KiB; never raises."""
     text = _text(body)
     if "html" in content_type.lower() or text.lstrip()[:9].lower() in ("<!doctype", "<html"):
+        import html  # its table of entities takes a third of a MB, and tools that answer with pages are few
+
         return Answer((html.unescape(_TAG.sub("\n", text))[:_LONGEST_TEXT],), (), prose=False)
     opened = _Opened([], [])
     value = _json(text)

@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.complaints.claim import Claim, Place
 from proxy.core.complaints.wording import json_type_of
-from proxy.core.jsontext import LosslessFloat, json_type
+from proxy.core.jsontext import FRACTIONS, json_type, number_text
 from proxy.core.misplaced import child_at, members
 from proxy.core.model import ABSENT, JsonValue, Pointer
 from proxy.core.names import fold
@@ -249,8 +249,8 @@ def _fits(value: JsonValue, got: str, quoted: JsonValue) -> bool:
 
 
 def _text(value: JsonValue) -> str:
-    if isinstance(value, LosslessFloat):
-        return bytes(value).decode("ascii", "replace")
+    if isinstance(value, FRACTIONS):
+        return number_text(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int) else ""

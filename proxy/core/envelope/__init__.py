@@ -16,21 +16,25 @@ from typing import Final
 
 from proxy.core.envelope import seeds, vendors
 from proxy.core.envelope.headers import failure_headers, prefers_problem
-from proxy.core.envelope.parts import clean
+from proxy.core.envelope.parts import written
 from proxy.core.envelope.tool_result import tool_result
-from proxy.core.jsontext import dumps
 from proxy.core.model import HttpReply, JsonValue, ToolResult
+from proxy.core.telling import Telling
 
 __all__ = ["AUTO", "FORMATS", "Format", "choose", "render"]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One wire format: how to build its body, its version, its media type."""
+    """One wire format: how to make its body of what the answer tells, its version, its media type."""
 
-    build: Callable[[ToolResult], JsonValue]
+    make: Callable[[Telling], JsonValue]
     version: int = 1
     media_type: str = "application/json"
+
+    def build(self, result: ToolResult) -> JsonValue:
+        """The body of the answer to a failed call."""
+        return self.make(Telling(result))
 
 
 FORMATS: Final[dict[str, Format]] = {
@@ -71,4 +75,4 @@ def render(result: ToolResult, format: str, error_status: str, accept: str = "")
     if name == "problem":
         body["status"] = status  # RFC 9457, 3.1.2: the same as the status line
     headers = failure_headers(result, f"{name}/{chosen.version}", chosen.media_type)
-    return HttpReply(status, headers, dumps(clean(body)))
+    return HttpReply(status, headers, written(body))

@@ -6,10 +6,12 @@ from typing import Final
 
 from proxy.core import container
 from proxy.core.codes import ErrorType
-from proxy.core.graphemes import encodable, escape
-from proxy.core.model import Absent, JsonValue, ToolResult, Violation
+from proxy.core.graphemes import cut, encodable, escape
+from proxy.core.jsontext import dumps
+from proxy.core.model import Absent, JsonValue, ToolResult
 from proxy.core.preview import sanitise, shown_text
-from proxy.core.sentence import actual_of, aggregate, hidden, hider_of, original_call, remedy, shown_path, summary
+from proxy.core.sentence import original_call, remedy, summary
+from proxy.core.telling import SHOWN, Shown, Telling
 
 # HPD's `retry_guidance` of a validation error, word for word.
 VALIDATION_GUIDANCE: Final = (
@@ -25,22 +27,20 @@ def text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     return escape(shown_text(value, limit, result.limits))
 
 
-def errors(result: ToolResult) -> list[JsonValue]:
+def errors(telling: Telling) -> list[JsonValue]:
     """The violations in the order of the sentence, at most `max_errors` of them (Acode FR-002..FR-007)."""
-    shown, _ = aggregate(result.failure.violations, result.limits.max_errors)
-    return [_error(violation, result) for violation in shown]
+    return [_error(shown) for shown in telling.shown]
 
 
-def _error(violation: Violation, result: ToolResult) -> JsonValue:
-    limits, hiding = result.limits, hider_of(violation, result.limits)
+def _error(shown: Shown) -> JsonValue:
     return {
-        "code": violation.code.name,
-        "path": shown_path(violation.path),
-        "message": hidden(violation.message, hiding),
-        "severity": violation.severity.value,
-        "expected": hidden(violation.expected, hiding),
-        "actual": actual_of(violation, limits),
-        "hint": hidden(violation.hint, hiding),
+        "code": shown.violation.code.name,
+        "path": shown.path,
+        "message": cut(shown.message, SHOWN),
+        "severity": shown.violation.severity.value,
+        "expected": cut(shown.expected, SHOWN),
+        "actual": shown.actual,
+        "hint": cut(shown.hint, SHOWN),
     }
 
 
@@ -49,36 +49,34 @@ def message(result: ToolResult) -> str:
     return summary(result) if result.escalated else text(result.failure.message, result)
 
 
-def hint(result: ToolResult) -> str:
+def hint(telling: Telling) -> str:
     """The single most useful thing to do: the call's own hint, else the first error's, else the code's remedy."""
+    result = telling.result
     if result.escalated:
         return remedy(result)
-    shown, _ = aggregate(result.failure.violations, 1)
-    own = text(result.failure.hint, result) or next(
-        (hidden(found.hint, hider_of(found, result.limits)) for found in shown), ""
-    )
-    return own or remedy(result)
+    return text(result.failure.hint, result) or telling.first_hint or remedy(result)
 
 
-def guidance(result: ToolResult) -> str:
+def guidance(telling: Telling) -> str:
     """`retry_guidance`: HPD's words where HPD has some."""
+    result = telling.result
     failure = result.failure
     if result.escalated:
         return remedy(result)
     if failure.container is not None:
         return container.guidance(failure.container.container)
     return (
-        VALIDATION_GUIDANCE if failure.code.error_type is ErrorType.VALIDATION and failure.violations else hint(result)
+        VALIDATION_GUIDANCE if failure.code.error_type is ErrorType.VALIDATION and failure.violations else hint(telling)
     )
 
 
-def details(result: ToolResult) -> dict[str, JsonValue]:
+def details(telling: Telling) -> dict[str, JsonValue]:
     """A flat string-to-string map, as GoMind clients decode it (`Details map[string]string`)."""
+    result = telling.result
     flat = {str(key): text(str(value), result) for key, value in result.failure.details.items()}
-    flat.setdefault("hint", hint(result))
-    _, left_out = aggregate(result.failure.violations, result.limits.max_errors)
-    if left_out:
-        flat["more_errors"] = str(left_out)
+    flat.setdefault("hint", hint(telling))
+    if telling.left_out:
+        flat["more_errors"] = str(telling.left_out)
     if result.repeated:
         flat["repeated"] = "true"
     if result.escalated:
@@ -94,8 +92,9 @@ def status(result: ToolResult) -> str:
     return "retry" if result.failure.may_retry else "failed"
 
 
-def container_parts(result: ToolResult) -> dict[str, JsonValue]:
+def container_parts(telling: Telling) -> dict[str, JsonValue]:
     """Exactly HPD's keys of a container error; empty for every other failure."""
+    result = telling.result
     misuse = result.failure.container
     if misuse is None:
         return {}
@@ -104,7 +103,7 @@ def container_parts(result: ToolResult) -> dict[str, JsonValue]:
         "attempted_parameters": sanitise(misuse.attempted, result.limits),
         "available_functions": [function.name for function in misuse.container.functions],
         "error_message": text(result.failure.message, result),
-        "retry_guidance": guidance(result),
+        "retry_guidance": guidance(telling),
     }
 
 
@@ -114,12 +113,19 @@ def sent(result: ToolResult) -> JsonValue:
     return None if isinstance(value, Absent) else sanitise(value, result.limits)
 
 
-def clean(value: JsonValue) -> JsonValue:
-    """`value` with every text in it valid Unicode: header values and names can carry lone surrogates."""
+def written(body: JsonValue) -> bytes:
+    """An answer's body as JSON in UTF-8; a lone surrogate, which header values and names can carry, becomes U+FFFD."""
+    try:
+        return dumps(body)
+    except UnicodeEncodeError:
+        return dumps(_clean(body))
+
+
+def _clean(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
-        return {encodable(key): clean(item) for key, item in value.items()}
+        return {encodable(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [clean(item) for item in value]
+        return [_clean(item) for item in value]
     return value

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from proxy.core.codes import ErrorType
 from proxy.core.envelope import parts
-from proxy.core.model import JsonValue, ToolResult
-from proxy.core.sentence import compose, summary
+from proxy.core.model import JsonValue
+from proxy.core.sentence import sentence, summary
+from proxy.core.telling import Telling
 
 
-def tool_result(result: ToolResult) -> JsonValue:
+def tool_result(telling: Telling) -> JsonValue:
     """A tool message (Acode) that is also a GoMind and Compozy answer, with the errors for machines beside it."""
     return {
         "role": "tool",
-        "tool_call_id": result.call.call_id,
+        "tool_call_id": telling.result.call.call_id,
         "is_error": True,
-        "content": compose(result),
+        "content": sentence(telling),
         "success": False,
-        "error": error(result),
-        "remediation_hint": parts.hint(result),
+        "error": error(telling),
+        "remediation_hint": parts.hint(telling),
         "format_version": 1,
     }
 
 
-def error(result: ToolResult) -> dict[str, JsonValue]:
+def error(telling: Telling) -> dict[str, JsonValue]:
     """The machine part: what happened, error by error, and where the model stands."""
+    result = telling.result
     failure, attempt = result.failure, result.attempt
     found: dict[str, JsonValue] = {
         "error_type": failure.code.error_type.value,
@@ -31,14 +33,14 @@ def error(result: ToolResult) -> dict[str, JsonValue]:
         "message": parts.message(result),
         "category": failure.code.category.value,
         "retryable": failure.may_retry,
-        "errors": parts.errors(result),
-        "retry_guidance": parts.guidance(result),
+        "errors": parts.errors(telling),
+        "retry_guidance": parts.guidance(telling),
         "attempt": attempt.number if attempt else None,
         "max_attempts": attempt.limit if attempt else None,
         "status": parts.status(result),
-        "details": parts.details(result),
+        "details": parts.details(telling),
     }
-    found |= parts.container_parts(result)
+    found |= parts.container_parts(telling)
     if failure.code.error_type is ErrorType.ESCALATION:
         found |= {
             "summary": summary(result),
