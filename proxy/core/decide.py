@@ -14,7 +14,7 @@ from typing import Final
 from proxy.core import codes
 from proxy.core.container import check_container
 from proxy.core.explain import invalid_json, violations
-from proxy.core.jsontext import dumps
+from proxy.core.jsontext import dumps_known
 from proxy.core.mending import mended
 from proxy.core.misplaced import notices, unknown_fields
 from proxy.core.model import (
@@ -99,7 +99,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     found = tuple(_findings(check, repaired, policy))
     if found and any(violation.severity is _ERROR for violation in found):
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
-    text = dumps(repaired.value) if repaired.repairs else document.text
+    text = dumps_known(repaired.value) if repaired.repairs else document.text
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
 
 

@@ -27,6 +27,7 @@ from json.encoder import encode_basestring
 from math import isfinite
 from typing import Final
 
+from orjson import Fragment
 from orjson import dumps as quick_write
 from orjson import loads as quick_read
 
@@ -49,6 +50,7 @@ __all__ = [
     "as_decimal",
     "at_pointer",
     "dumps",
+    "dumps_known",
     "equal",
     "format_pointer",
     "json_type",
@@ -152,6 +154,23 @@ def dumps(value: JsonValue) -> bytes:
     Raises TypeError for a value that is not JSON.
     """
     return _written(value).encode()
+
+
+def dumps_known(value: JsonValue) -> bytes:
+    """`dumps`, a tenth of the price, of a value whose every part was read here or is a plain text, number or container
+    of ours. Of foreign values the quick writer would take more for JSON than it is."""
+    try:
+        written = quick_write(value, _as_read)
+    except TypeError:  # an integer beyond 64 bits, or too deep for this writer
+        return dumps(value)
+    # It writes what is no number as null, without a word.
+    return written if written.find(b"null") < 0 else dumps(value)
+
+
+def _as_read(number: object) -> Fragment:
+    if type(number) is LosslessFloat:
+        return Fragment(bytes(number))
+    raise TypeError
 
 
 def _written(value: JsonValue) -> str:

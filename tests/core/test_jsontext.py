@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.jsontext import (
     LosslessFloat,
@@ -12,6 +14,7 @@ from proxy.core.jsontext import (
     as_decimal,
     at_pointer,
     dumps,
+    dumps_known,
     equal,
     format_pointer,
     json_type,
@@ -131,6 +134,37 @@ def test_limits_can_be_set_lower() -> None:
 )
 def test_values_are_written_compactly_and_in_order(expected: bytes, value: JsonValue) -> None:
     assert expected == dumps(value)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON_VALUES, st.sampled_from([b"1.50", b"1e3", b"-0", b"0.10", b"123456789012345678901234567890"]))
+def test_what_was_read_is_written_alike_by_the_quick_way_and_the_general_one(value: JsonValue, number: bytes) -> None:
+    read = parse(b"[" + dumps(value) + b"," + number + b"]")
+
+    assert not isinstance(read, JsonProblem)
+    assert dumps(read) == dumps_known(read)
+    assert dumps_known(read).endswith(b"," + number + b"]")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_written_in_neither_way(value: float) -> None:
+    for write in (dumps, dumps_known):
+        with pytest.raises(ValueError, match="is not JSON"):
+            write({"depth": [value]})
+
+
+def test_a_text_deeper_than_the_quick_writer_goes_is_written_by_the_general_way() -> None:
+    value: JsonValue = 0
+    for _ in range(300):
+        value = [value]
+
+    assert b"[" * 300 + b"0" + b"]" * 300 == dumps_known(value)
 
 
 def test_what_is_not_json_cannot_be_written() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from proxy.core import container
 from proxy.core.codes import ErrorType
 from proxy.core.graphemes import cut, encodable, escape
-from proxy.core.jsontext import dumps
+from proxy.core.jsontext import dumps_known
 from proxy.core.model import Absent, JsonValue, ToolResult
 from proxy.core.preview import sanitise, shown_text
 from proxy.core.sentence import original_call, remedy, summary
@@ -116,9 +116,9 @@ def sent(result: ToolResult) -> JsonValue:
 def written(body: JsonValue) -> bytes:
     """An answer's body as JSON in UTF-8; a lone surrogate, which header values and names can carry, becomes U+FFFD."""
     try:
-        return dumps(body)
+        return dumps_known(body)
     except UnicodeEncodeError:
-        return dumps(_clean(body))
+        return dumps_known(_clean(body))
 
 
 def _clean(value: JsonValue) -> JsonValue:
