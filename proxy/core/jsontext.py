@@ -122,11 +122,11 @@ def read_number(text: str) -> JsonValue:
     """The number that a text is, in JSON's grammar with JSON's white space around it, as `parse` reads it; None for any
     other text, and for the few numbers that have to be looked at twice (zeros, exponents, a hundred digits)."""
     try:
-        read = quick_read(text)
-        if type(read) is float:
-            written = quick_write(read).decode()
-            if written == text or written == text.strip(_ASCII_SPACE):
-                return read
+        read = float(text)
+        written = quick_write(read).decode()
+        # `float` reads more than JSON's grammar, but what is written of it is none of that.
+        if written == text or written == text.strip(_ASCII_SPACE):
+            return read
     except ValueError:
         return None
     return strict_number(text)
