@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from proxy.app.body import Unread, read_whole
 from proxy.app.http1.answer import SERVER, Answer
-from proxy.app.http1.request import Request
+from proxy.app.http1.request import Request, path_and_query
 from proxy.app.pages import PROBES, Pages
 from proxy.app.question import Page, Question, json_page, unfit
 from proxy.core.jsontext import parse
@@ -46,18 +46,18 @@ class Admin:
         """Answers one request of the operator."""
         if not self._knows_host(request.headers.get("host") or ""):
             return _answer(unfit("this Host is not served here: use an address or a loopback name", 403))
-        path = request.target.partition("?")[0]
+        path, query = path_and_query(request.target)
         if path.startswith("/-/") and not self._may(request):
             answer = _answer(unfit("this path asks for `Authorization: Bearer` and the operator's token", 401))
             answer.headers.append(("WWW-Authenticate", "Bearer"))
             return answer
-        return await self._page(request, path, self._pages)
+        return await self._page(request, path, query, self._pages)
 
     async def probe(self, request: Request) -> Answer:
         """Answers one request of kubelet or Prometheus."""
-        return await self._page(request, request.target.partition("?")[0], self._probes)
+        return await self._page(request, *path_and_query(request.target), self._probes)
 
-    async def _page(self, request: Request, path: str, pages: Pages) -> Answer:
+    async def _page(self, request: Request, path: str, query: str, pages: Pages) -> Answer:
         if request.headers.get("origin") is not None:
             return _answer(unfit("pages in a browser are not served here", 403))
         folder = path[: path.rfind("/") + 1]
@@ -73,8 +73,7 @@ class Admin:
         body = await _body(request) if method == "POST" else {}
         if isinstance(body, Page):
             return _answer(body)
-        rest, query = unquote(path.removeprefix(known)), request.target.partition("?")[2]
-        return _answer(await make(Question(method, path, rest, query, body)))
+        return _answer(await make(Question(method, path, unquote(path.removeprefix(known)), query, body)))
 
     def _may(self, request: Request) -> bool:
         """Whether the request bears the token; compared in constant time."""
@@ -99,6 +98,7 @@ class Admin:
 
 async def _body(request: Request) -> Mapping[str, JsonValue] | Page:
     """The JSON mapping that a POST brings; none at all counts as an empty one."""
+    request.say_continue()
     data = await read_whole(request, MAX_BODY, _BODY_TIME)
     if isinstance(data, Unread):
         return unfit(data.message, data.status or data.code.status)

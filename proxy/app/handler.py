@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from proxy.adapters.ladder import trace_id
 from proxy.app.access import Denied, admit, asked_method, preflight, serves
@@ -28,7 +28,7 @@ from proxy.app.body import (
 from proxy.app.headers import Caller, Hop
 from proxy.app.http1.answer import Answer
 from proxy.app.http1.connection import Connection
-from proxy.app.http1.request import Request
+from proxy.app.http1.request import Request, path_and_query
 from proxy.app.lane import RequestLane, Way
 from proxy.app.mcp import Mcp, Turn
 from proxy.app.replies import cut_short, deliver, faulty, ours, refusal, refused, refused_on
@@ -53,8 +53,6 @@ from proxy.upstream.stream import close_body
 from proxy.upstream.traced import traced
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-# An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
-_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
 _SENT_WHOLE: Final = 1024 * 1024
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
@@ -123,7 +121,8 @@ class Handler:
         if task is not None:
             self._tasks.add(task)
         try:
-            answer = await self._answer(request, record)
+            found = self._answer(request, record)
+            answer = found if isinstance(found, Answer) else await found
         except asyncio.CancelledError:
             if not self._stopping or task is None or request.begun:
                 record.outcome = "client_gone"
@@ -206,15 +205,15 @@ class Handler:
         for observer in self._observers:
             observer.finished(record)
 
-    async def _answer(self, request: Request, record: CallRecord) -> Answer | None:
-        """Finds the route, and whether it may be used now."""
+    def _answer(self, request: Request, record: CallRecord) -> Answer | Coroutine[Any, Any, Answer | None]:
+        """Finds the route, and whether it may be used now: the answer, or the coroutine that makes it."""
         headers = request.headers
         if headers.get("expect") is not None and (unmet := unmet_expectation(request)) is not None:
             return refused(unmet.code, unmet.message, record, headers.get("accept") or "")
         snapshot = self.snapshot
         if self._hosts and not serves(headers.get("host") or "", self._hosts):
             return refused(codes.HOST_NOT_SERVED, "", record, headers.get("accept") or "")
-        path, query = _path_and_query(request.target)
+        path, query = path_and_query(request.target)
         match = snapshot.table.match(request.method, path)
         if request.method == "OPTIONS" and (asked := asked_method(headers)):
             answer = _preflight(snapshot.table.match(asked, path), request, record)
@@ -236,10 +235,10 @@ class Handler:
             raw = RawRequest(request.method, path, query, headers, b"", match.params, client)
             if way.route.websocket and asks_for_websocket(request):
                 own = (*own, *UPGRADE)
-            return await self._relay(request, RequestLane(way, raw, own), snapshot.services, record)
+            return self._relay(request, RequestLane(way, raw, own), snapshot.services, record)
         data = at_hand(request, way.route.max_body)
         raw = RawRequest(request.method, path, query, headers, data or b"", match.params, client)
-        return await self._call(request, RequestLane(way, raw, own), data is not None, snapshot.services, record)
+        return self._call(request, RequestLane(way, raw, own), data is not None, snapshot.services, record)
 
     def _meet(self, connection: Connection) -> Caller:
         """Remembers with a connection who is at its other end."""
@@ -333,14 +332,6 @@ class Handler:
         if record.trace is None:
             return await upstream.relay(request, body)
         return await traced(partial(upstream.relay, body=body), record.trace, self._clock.now)(request)
-
-
-def _path_and_query(target: str) -> tuple[str, str]:
-    """The two parts of a target. A URL inside of it, such as in the query, is no authority of ours."""
-    if not target.startswith("/"):
-        target = _ABSOLUTE.sub("", target, count=1)
-    path, _, query = target.partition("?")
-    return path, query
 
 
 def _pathless(snapshot: Snapshot, method: str, path: str) -> str:

@@ -198,7 +198,11 @@ def request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> 
         names = "\n".join(by_name)
         lasting = by_name.get("connection", _LASTING) == _LASTING
         if lasting and "_" not in names and _SAID_OF_THE_CLIENT not in names:  # nothing to look at name by name
-            return (*[field for field in headers if field[0] not in dropped], *own)
+            crossing: list[tuple[str, str]] = []
+            for field in headers:  # each call comes here: a comprehension would be one more call
+                if field[0] not in dropped:
+                    crossing.append(field)  # noqa: PERF401
+            return (*crossing, *own)
     names = "\n".join([name for name, _ in headers])
     if "connection" in names:
         dropped = dropped | nominated(headers)

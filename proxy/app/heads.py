@@ -55,11 +55,12 @@ MAX_HEAD_FIELDS: Final = 128
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 
 # The methods that HTTP knows (the IANA registry, with those that llhttp takes beside it). Of all others this port takes
-# none, so that no log, no metric and no upstream sees what a client makes up.
+# none, so that no log, no metric and no upstream sees what a client makes up; nor CONNECT, whatever its target: other
+# programs read what follows it as no HTTP any more.
 _METHODS: Final = {
     name.encode(): name
     for name in (
-        "ACL", "BIND", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "M-SEARCH",
+        "ACL", "BIND", "CHECKOUT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "M-SEARCH",
         "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MOVE", "NOTIFY", "OPTIONS", "PATCH", "POST", "PROPFIND",
         "PROPPATCH", "PURGE", "PUT", "QUERY", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "TRACE",
         "UNBIND", "UNLINK", "UNLOCK", "UNSUBSCRIBE",
@@ -121,7 +122,10 @@ def judge(head: bytes, lines: FieldLines) -> Head | Malformed:
     if found is None:
         return _why(head)
     _, *rows, _ = head.split(b"\r\n")
-    pairs = [lines[row] for row in rows]
+    pairs: list[tuple[str, str]] = []
+    known_line, read = lines.get, lines.read
+    for row in rows:  # CPython 3.11 calls a comprehension, and `__missing__`; a loop it only goes round
+        pairs.append(known_line(row) or read(row))  # noqa: PERF401
     index = dict(pairs)
     doubled = _NONE
     if len(index) != len(pairs):  # so each name is looked for in vain only where some stands there twice
@@ -135,11 +139,11 @@ def judge(head: bytes, lines: FieldLines) -> Head | Malformed:
     length = _length(index, minor, doubled) if "content-length" in index or "transfer-encoding" in index else 0
     if isinstance(length, Malformed):
         return length
-    if length and minor and "upgrade" in index and _is(index["upgrade"], "websocket"):
+    if length and minor and "upgrade" in index and is_word(index["upgrade"], "websocket"):
         return _UPGRADE_BODY
     known = _METHODS.get(method)
     if known is None or doubled or len(pairs) > MAX_HEAD_FIELDS or len(head) > MAX_HEAD_FIELD or _HIXIE in index:
-        unfit = _unfit(known, target, rows, index, doubled)
+        unfit = _unfit(method, target, rows, index, doubled)
         if unfit is not None:
             return unfit
     wish = index.get("connection")
@@ -166,7 +170,7 @@ def _length(index: dict[str, str], minor: int, doubled: frozenset[str]) -> int |
             return _OLD_CODING
         if announced is not None:
             return _BOTH
-        return CHUNKED if _is(coding, "chunked") and "transfer-encoding" not in doubled else _CODING
+        return CHUNKED if is_word(coding, "chunked") and "transfer-encoding" not in doubled else _CODING
     if announced is None:
         return 0
     if "content-length" in doubled:
@@ -174,17 +178,17 @@ def _length(index: dict[str, str], minor: int, doubled: frozenset[str]) -> int |
     return int(announced) if _LENGTH.fullmatch(announced) else _BAD_LENGTH
 
 
-def _is(value: str, word: str) -> bool:
+def is_word(value: str, word: str) -> bool:
     """Whether a value is a word in any case. Of ASCII alone: some letters of others become ASCII in lower case."""
     return value.isascii() and value.lower() == word
 
 
 def _unfit(
-    method: str | None, target: bytes, rows: list[bytes], index: dict[str, str], doubled: frozenset[str]
+    method: bytes, target: bytes, rows: list[bytes], index: dict[str, str], doubled: frozenset[str]
 ) -> Malformed | None:
     """What there is against a head that frames its request soundly."""
-    if method is None:
-        return _METHOD
+    if method not in _METHODS:
+        return _CONNECT if method == b"CONNECT" else _METHOD
     if len(target) > MAX_HEAD_FIELD:
         return _LONG_TARGET
     if len(rows) > MAX_HEAD_FIELDS:
@@ -199,8 +203,10 @@ def _unfit(
 
 def _keeps_alive(pairs: list[tuple[str, str]], minor: int) -> bool:
     """What `Connection` says of the connection's end. `close` goes before everything else."""
-    wishes = {wish.strip(" \t").lower() for name, value in pairs if name == "connection" for wish in value.split(",")}
-    return "close" not in wishes and (minor == 1 or "keep-alive" in wishes)
+    wishes = [wish.strip(" \t") for name, value in pairs if name == "connection" for wish in value.split(",")]
+    if any(is_word(wish, "close") for wish in wishes):
+        return False
+    return minor == 1 or any(is_word(wish, "keep-alive") for wish in wishes)
 
 
 def _other_target(method: bytes, target: str, host: str | None) -> Malformed | None:

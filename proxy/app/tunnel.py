@@ -16,6 +16,7 @@ from base64 import b64encode
 from typing import Final, Protocol, cast
 
 from proxy.app.headers import nominated, reply_headers
+from proxy.app.heads import is_word
 from proxy.app.http1.connection import Connection
 from proxy.app.http1.request import Request
 from proxy.core.codes import UPSTREAM_BAD_ANSWER
@@ -56,7 +57,7 @@ def asks_for_websocket(request: Request) -> bool:
     return (
         request.method == "GET"
         and request.version == 1
-        and (headers.get("upgrade") or "").lower() == "websocket"
+        and is_word(headers.get("upgrade") or "", "websocket")
         and "upgrade" in nominated(headers)
         and headers.get("sec-websocket-key") is not None
     )

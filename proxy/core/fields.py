@@ -16,6 +16,8 @@ class Fields(tuple[tuple[str, str], ...]):
         """Fields whose index (name -> first value) whoever read them has made already."""
         made = cls(fields)
         made.by_name = index
+        # A call asks a dozen times: the index itself answers, without a function of ours around it.
+        made.get = index.get  # type: ignore[assignment, method-assign]
         return made
 
     @cached_property

@@ -145,6 +145,7 @@ def test_a_sound_head_says_what_is_asked_and_what_follows_it(made: bytes, expect
         (0, ["upgrade"], False),
         (0, ["keep-alive, close"], False),
         (0, ["keep-alive", "keep-alive"], True),
+        (0, ["\N{KELVIN SIGN}eep-alive"], False),
     ],
 )
 def test_each_version_has_its_own_habit_and_close_goes_before_all(
@@ -189,6 +190,7 @@ def test_each_version_has_its_own_habit_and_close_goes_before_all(
         (head(HOST, line=b"GET / HTTP/1.2"), "Only HTTP/1.1"),
         (head(HOST, line=b"PRI * HTTP/2.0"), "Only HTTP/1.1"),
         (head(HOST, line=b"CONNECT h:443 HTTP/1.1"), "CONNECT"),
+        (head(HOST, line=b"CONNECT / HTTP/1.1"), "CONNECT"),  # what follows is a tunnel's to llhttp
         (head(HOST, line=b"GET h:443 HTTP/1.1"), "neither a path"),
         (head(HOST, line=b"GET * HTTP/1.1"), "neither a path"),
         (head(HOST, line=b"GET ftp://h/ HTTP/1.1"), "neither a path"),
@@ -302,7 +304,7 @@ def test_the_fields_of_a_head_are_the_same_however_many_lines_were_read_before(
 ) -> None:
     remembering = FieldLines()
     for number in range(strangers * 500):  # more than are remembered
-        assert remembering[b"Accept: %d" % number] == ("accept", str(number))
+        assert remembering.read(b"Accept: %d" % number) == ("accept", str(number))
     for rows in heads * 2:
         made = head(*rows, line=b"GET / HTTP/1.0")
         afresh, again = judge(made, FieldLines()), judge(made, remembering)
@@ -318,8 +320,8 @@ def test_what_a_client_keeps_to_itself_is_not_remembered_and_nothing_without_end
     lines = FieldLines()
     said = [b"Authorization: Bearer s", b"Cookie: s", b"X-Api-Key: s", b"Accept: " + b"y" * 300, b"Host: h"]
     for line in said:
-        assert lines[line] == lines[line]
+        assert lines.read(line) == lines.read(line)
     assert [b"Host: h"] == list(lines)
     for number in range(5000):
-        assert lines[b"Content-Length: %d" % number] == ("content-length", str(number))
+        assert lines.read(b"Content-Length: %d" % number) == ("content-length", str(number))
     assert 1024 >= len(lines)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from proxy.app.body import Unread, read_whole
 from proxy.app.http1.answer import Answer, Dates
 from proxy.app.http1.request import Request
-from proxy.app.http1.terms import Handle, Patience
+from proxy.app.http1.terms import Handle, Patience, RefuseHead
 from proxy.app.listener import Listener
 from proxy.core.codes import ErrorCode
 from tests.serving.wire import Seen, read_message
@@ -312,7 +314,75 @@ async def test_half_an_answer_never_looks_like_a_whole_one(target: str) -> None:
             await read_message(reader)
 
 
+async def test_half_an_answer_to_an_old_client_ends_in_a_reset_since_its_end_is_that_of_the_connection() -> None:
+    begun = asyncio.Event()
+
+    async def endless(request: Request) -> None:
+        await request.begin(200, [TYPED]).write(b"abc")
+        begun.set()
+        await asyncio.sleep(10)
+
+    async with listening(endless) as (listener, port), client(port) as (reader, writer):
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        await begun.wait()
+        await listener.shutdown(0.05)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+
+
+async def test_nobody_is_left_waiting_where_not_even_the_refusal_can_be_made() -> None:
+    async def defect(_request: Request) -> Answer:
+        raise LookupError
+
+    def no_answer(_code: ErrorCode, _message: str, _status: int | None = None) -> Answer:
+        raise OSError
+
+    listener = Listener(defect, cast(RefuseHead, no_answer))
+    server = await asyncio.get_running_loop().create_server(listener, "127.0.0.1", 0)
+    async with client(server.sockets[0].getsockname()[1]) as (reader, writer):
+        writer.write(GET)
+        async with asyncio.timeout(2):
+            end = await reader.read()
+    server.close()
+
+    assert (b"", []) == (end, listener.connections)
+
+
 # --- the end ----------------------------------------------------------------------------------------------------------
+async def test_a_client_that_does_not_read_its_last_answer_cannot_keep_the_connection() -> None:
+    async def large(request: Request) -> Answer:
+        assert request.connection.transport is not None
+        request.connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return Answer(200, [TYPED], b"x" * 65_000, closes=True)  # less than what makes a transport wait
+
+    with socket.socket() as unread:
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.setblocking(False)
+        async with listening(large, Patience(send=0.1)) as (listener, port):
+            await asyncio.get_running_loop().sock_connect(unread, ("127.0.0.1", port))
+            await asyncio.get_running_loop().sock_sendall(unread, GET)
+            await asyncio.sleep(0.05)
+            before = len(listener.connections)
+            async with asyncio.timeout(2):
+                while listener.connections:
+                    await asyncio.sleep(0.005)
+
+    assert 1 == before
+
+
+async def test_the_last_answer_arrives_although_more_was_asked_behind_it() -> None:
+    async def last(_request: Request) -> Answer:
+        await asyncio.sleep(0.05)
+        return Answer(200, [TYPED], b"x" * 200_000, closes=True)
+
+    async with listening(last) as (_, port), client(port) as (reader, writer):
+        writer.write(GET * 40_000)  # more than is read ahead
+        await asyncio.sleep(0.1)
+        seen = await read_message(reader)
+
+    assert ("close", 200_000) == (seen.header("connection"), len(seen.body))
+
+
 async def test_shutting_down_closes_idle_connections_and_lets_the_others_answer() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 

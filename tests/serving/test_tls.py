@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import socket
 import ssl
 import stat
 from collections.abc import AsyncIterator
@@ -169,6 +170,19 @@ async def test_a_unix_socket_has_the_permissions_of_the_config_and_knows_no_addr
             assert (0o600, 200) == (mode, seen.status)
 
     assert [None, "203.0.113.7"] == [seen.header("x-forwarded-for") for seen in server.seen]
+
+
+async def test_the_name_that_a_client_gives_its_own_unix_socket_is_no_address_of_it(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as named:
+        named.bind(str(tmp_path / "203.0.113.9, me\r\nX-Evil: 1"))
+        async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=f"unix:{tmp_path / 'in.sock'}"):
+            named.connect(str(tmp_path / "in.sock"))
+            reader, writer = await asyncio.open_unix_connection(sock=named)
+            writer.write(CALL)
+            seen = await read_message(reader)
+            writer.close()
+
+    assert (200, None) == (seen.status, server.seen[0].header("x-forwarded-for"))
 
 
 async def test_trusted_hops_are_believed_and_others_are_not() -> None:

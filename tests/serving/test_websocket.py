@@ -188,6 +188,14 @@ async def test_half_a_handshake_is_an_ordinary_request(taken_out: str) -> None:
     assert "upgrade" not in server.seen[0].names()
 
 
+async def test_a_word_that_only_looks_like_websocket_is_none_with_a_body_or_without() -> None:
+    said = handshake("Content-Length: 5").replace(b": websocket", ": websoc\N{KELVIN SIGN}et".encode()) + b"hello"
+    async with tool(replies(answer("400 No", b""))) as server, proxied(ROUTE, server.url) as proxy:
+        await exchange(proxy.port, said)
+
+    assert (b"hello", True) == (server.seen[0].body, "upgrade" not in server.seen[0].names())
+
+
 async def test_a_page_of_another_origin_gets_no_socket() -> None:
     async with tool(echo) as server, proxied(ROUTE, server.url) as proxy:
         seen = await exchange(proxy.port, handshake("Origin: https://evil.test"))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, cast
@@ -33,6 +34,8 @@ LINGER: Final = 2.0
 MAX_HELD: Final = 64 * 1024
 # How often a client that is not read from is looked after, in seconds.
 _LOOK: Final = 1.0
+# Closing a socket at once resets its connection (SO_LINGER: on, for no time at all).
+_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Connection(asyncio.Protocol):
@@ -41,8 +44,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closes", "_dead", "_drain", "_ending", "_gate", "_idle", "_idle_since", "_late", "_linger", "_loop",
-        "_stalled", "_terms", "_throttled", "_tunnel", "_unheard", "caller", "peer", "request", "scheme", "task",
-        "transport",
+        "_stalled", "_terms", "_throttled", "_tunnel", "_unframed", "_unheard", "caller", "peer", "request", "scheme",
+        "task", "transport",
     )  # fmt: skip
 
     def __init__(self, terms: Terms) -> None:
@@ -58,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._tunnel: Tunnel | None = None
         self._dead = False  # nothing that still arrives means anything
         self._closes = False  # the answer under way is the last
+        self._unframed = False  # and its end is that of the connection
         self._ending = False  # so is whichever comes next: the listener shuts down
         self._throttled = False
         self._drain: asyncio.Future[None] | None = None  # set while the client does not read
@@ -73,7 +77,8 @@ class Connection(asyncio.Protocol):
         """A client has connected."""
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.peer = str(peer[0]) if isinstance(peer, (tuple, list)) else str(peer or "")
+        # A unix socket's other end is no address: its client may have given it any name, with a line end in it.
+        self.peer = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         plain = transport.get_extra_info("socket")
         if plain is not None:
@@ -104,16 +109,23 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Ends the connection behind what is still to be sent."""
+        """Ends the connection behind what is still to be sent, which a client that does not read it cannot put off."""
         self._dead = True
-        if self.transport is not None:
-            self.transport.close()
+        if self.transport is None:
+            return
+        if self._stalled is None and self.transport.get_write_buffer_size():
+            self._stalled = self._loop.call_later(self._terms.patience.send, self.abort)
+        self.transport.close()
 
     def abort(self) -> None:
         """Ends the connection at once, so that nobody takes what was sent for a whole answer."""
         self._dead = True
-        if self.transport is not None:
-            self.transport.abort()
+        if self.transport is None:
+            return
+        plain = self.transport.get_extra_info("socket")
+        if self._unframed and plain is not None:  # nothing else tells its reader that this is not the end
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
 
     # --- what arrives -------------------------------------------------------------------------------------------------
     def data_received(self, data: bytes) -> None:
@@ -222,20 +234,28 @@ class Connection(asyncio.Protocol):
     # --- answering ----------------------------------------------------------------------------------------------------
     async def _serve(self, request: Request) -> None:
         """One request to its end."""
+        written = False
         try:
             answer = await self._terms.handle(request)
+            written = True
             if answer is not None:
                 self._answer(request, answer)
             if self._drain is not None:
                 await self.drained()
         except asyncio.CancelledError:  # the client has gone, or the listener ends
+            if request.begun and not written and self._tunnel is None:  # half an answer, as below
+                self.abort()
             self.close()
             raise
         except Exception:  # noqa: BLE001 - no handler of ours lets one out; this is the last net
             if request.begun:  # half an answer is out, or its client has gone: the end must not look clean
                 self.abort()
                 return
-            self._answer(request, self._terms.refuse(INTERNAL_ERROR, ""))
+            try:
+                self._answer(request, self._terms.refuse(INTERNAL_ERROR, ""))
+            except BaseException:  # not even that can be said: nobody waits for it
+                self.abort()
+                raise
         self._over()
 
     def _answer(self, request: Request, answer: Answer) -> None:
@@ -255,7 +275,7 @@ class Connection(asyncio.Protocol):
         keep_alive = request.keep_alive and not (closes or unframed)
         dates = self._terms.dates
         head = begun(status, headers, length, request.method, request.version, dates, keep_alive=keep_alive)
-        self._closes = not keep_alive
+        self._closes, self._unframed = not keep_alive, unframed
         self.write(head)
         request.begun = True
         return Stream(self, length, chunked=length is None and not bodiless and not unframed, bodiless=bodiless)
@@ -275,13 +295,13 @@ class Connection(asyncio.Protocol):
 
     def _over(self) -> None:
         """The answer is out: it is the next request's turn, or this was the last one."""
-        unread, gate = self._gate.in_body, self._gate
+        unread, gate, last = self._gate.in_body, self._gate, self._closes or self._ending
         self.request = self.task = None
         if self.transport is None:
             return
-        if self._tunnel is None and (self._dead or unread):
+        if self._tunnel is None and (self._dead or unread or (last and gate.held)):
             self._half_close()
-        elif self._closes or self._ending or self._tunnel is not None:
+        elif last:
             self.close()
         else:
             self._idle_since = self._loop.time()
@@ -311,8 +331,8 @@ class Connection(asyncio.Protocol):
         self._stalled = self._loop.call_later(self._terms.patience.send, self.abort)
 
     def resume_writing(self) -> None:
-        """The client reads."""
-        if self._stalled is not None:
+        """The client reads. What is left when the connection ends has to go in the same time."""
+        if self._stalled is not None and not (self.transport is not None and self.transport.is_closing()):
             self._stalled.cancel()
             self._stalled = None
         if self._drain is not None:

@@ -22,15 +22,16 @@ _LONGEST: Final = 256
 
 
 class FieldLines(dict[bytes, tuple[str, str]]):
-    """Answers `lines[line]` for each line that is a field (`heads.FIELD`, without its line end), known or not."""
+    """Lines that are known: each is a field (`heads.FIELD`, without its line end). `read` is for those that are not."""
 
     __slots__ = ()
 
-    def __missing__(self, line: bytes) -> tuple[str, str]:
+    def read(self, line: bytes) -> tuple[str, str]:
         """Reads a line. What is no UTF-8 is kept byte by byte (surrogateescape): it goes on as it came."""
-        name, _, value = line.partition(b":")
-        pair = (name.decode().lower(), value.strip(b" \t").decode("utf-8", "surrogateescape"))
-        if pair[0] in _REPEATED and len(line) <= _LONGEST:
+        name, _, value = line.decode("utf-8", "surrogateescape").partition(":")
+        name = name.lower()
+        pair = (name, value.strip(" \t"))
+        if name in _REPEATED and len(line) <= _LONGEST:
             if len(self) >= _MOST:  # all at once: who comes again is read again, once
                 self.clear()
             self[line] = pair

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from proxy.app.heads import CHUNKED, Head
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from proxy.app.http1.stream import Stream
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+# An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 class UploadBrokenError(Exception):
@@ -71,6 +75,14 @@ class Upload:
             self._waiter.set_result(None)
 
 
+def path_and_query(target: str) -> tuple[str, str]:
+    """The two parts of a target. A URL inside of it, such as in the query, is no authority of ours."""
+    if not target.startswith("/"):
+        target = _ABSOLUTE.sub("", target, count=1)
+    path, _, query = target.partition("?")
+    return path, query
+
+
 class Request:
     """A request on its connection.
 
@@ -105,7 +117,8 @@ class Request:
     def say_continue(self) -> None:
         """Tells a client that waits to send its body (RFC 9110 section 10.1.1). An interim answer begins nothing."""
         if self.version and self.headers.get("expect") is not None:
-            self.connection.write(_CONTINUE)
+            with suppress(ConnectionResetError):  # the client has gone, and its cancellation is on the way
+                self.connection.write(_CONTINUE)
 
     def begin(
         self, status: int, headers: Sequence[tuple[str, str]], length: int | None = None, *, closes: bool = False

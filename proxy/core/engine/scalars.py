@@ -95,7 +95,11 @@ def _limit(comparison: str, edge: str) -> Condition:
         if node.draft is Draft.D4 and node.get("exclusiveM" + edge) is True:
             operator = comparison.rstrip("=")
         bound = Bound(limit)
+        near = program.constant("near", bound.near)
         exact = f"{program.constant('bound', bound)}.compare({v}) {operator} 0"
+        # What `compare` does with a float that is not the limit's own, without calling it.
+        apart = f"{v} > {near}" if operator in (">=", ">") else f"not {v} > {near}"
+        exact = f"({apart} if {t} is float and {v} != {near} else {exact})"
         # For an int, b <= v is ceil(b) <= v, and b < v is floor(b) < v; and the other way round for v <= b and v < b.
         upward = operator in (">=", "<")
         whole = bound.ceiling if upward else bound.floor

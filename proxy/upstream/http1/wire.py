@@ -30,7 +30,10 @@ def request_head(method: str, target: str, authority: str, headers: Headers, len
     """
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise Broken(UNSENDABLE)
-    lines = [f"{name}: {value}" for name, value in headers if name not in OF_THE_SENDER]
+    lines: list[str] = []
+    for name, value in headers:  # each call comes here: CPython 3.11 calls a comprehension, a loop it only goes round
+        if name not in OF_THE_SENDER:
+            lines.append(f"{name}: {value}")
     if len(lines) < len(headers):
         authority = next((value for name, value in headers if name == "host"), authority)
     if length == CHUNKED:
