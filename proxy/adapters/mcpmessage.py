@@ -103,10 +103,15 @@ def glimpse(request: RawRequest) -> Message | None:
     value = parse(request.body)
     if isinstance(value, JsonProblem):
         try:
-            value = json.loads(request.body)
+            # No id is what has more than one spelling, or none in JSON at all: NaN, 1e999.
+            value = json.loads(request.body, parse_float=_nothing, parse_constant=_nothing)
         except (ValueError, RecursionError):
             return None
     return _message(value, request) if isinstance(value, dict) else None
+
+
+def _nothing(_text: str) -> None:
+    return None
 
 
 def _message(value: dict[str, JsonValue], request: RawRequest) -> Message:

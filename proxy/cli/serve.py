@@ -84,6 +84,13 @@ def listen_address(text: str) -> Address:
 def run(args: argparse.Namespace) -> int:
     """Serves until a signal; gives the exit code."""
     gc.disable()  # all that the start makes stays; to look at it again and again takes a twentieth of it
+    try:
+        return _run(args)
+    finally:
+        gc.enable()  # the process may go on with something else
+
+
+def _run(args: argparse.Namespace) -> int:
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
@@ -130,7 +137,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as kept:
         path = made_mcp_config(args.mcp, kept) if args.mcp is not None else made_config(args, kept)
         written = {"openapi": None, "mcp": None, "upstream": None, "path": path, "unwritten": True}
-        return EXIT_CONFIG if path is None else run(argparse.Namespace(**{**vars(args), **written}))
+        return EXIT_CONFIG if path is None else _run(argparse.Namespace(**{**vars(args), **written}))
 
 
 def _fast_loop() -> Any:

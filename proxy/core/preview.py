@@ -261,7 +261,7 @@ def _sanitised_array(
 
 def _sanitised_number(value: JsonValue) -> JsonValue:
     text = _number(value)
-    if isinstance(value, float) and not -1e308 < value < 1e308:
+    if isinstance(value, float) and not isfinite(value):
         return text
     return value if isinstance(value, int | float | LosslessFloat) and len(text) <= _LONGEST_NUMBER else text
 

@@ -22,7 +22,8 @@ _LISTED: Final[frozenset[str]] = frozenset()
 _ALL: Final = frozenset(JSON_TYPES)
 _CONTAINERS: Final = frozenset({"array", "object"})
 
-# rule -> the Python types of the values it may change, and the JSON types of which one has to be legal there.
+# rule -> the Python types of the values it may change, and the JSON types of which one has to be legal there
+# (_ALL: whatever is).
 _REACH: Final[Mapping[str, tuple[tuple[type, ...], frozenset[str]]]] = {
     "string_to_integer": ((str,), frozenset({"integer"})),
     "string_to_number": ((str,), frozenset({"number"})),
@@ -54,6 +55,8 @@ def may_change(rule: str, kind: type, site: Site) -> bool:
     """Whether a rule can propose anything for a value of this Python type at this place. Where this is False its
     function gives `NONE` (tests/core/test_rules.py holds the two together)."""
     values, types = _REACH[rule]
+    if types is _ALL:  # also where no type is legal at all
+        return issubclass(kind, values)
     legal = not types.isdisjoint(site.types) if types else site.choices is not None
     return legal and issubclass(kind, values)
 

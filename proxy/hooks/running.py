@@ -104,7 +104,7 @@ class HookChain:
         """The request with the headers that hooks want."""
         for hook in self._at["before_forward"]:
             call = _shown(checked.call, lane, record, checked.arguments)
-            outgoing = Outgoing(request.upstream, request.method, request.target, request.headers)
+            outgoing = Outgoing(request.upstream, request.method, request.target, tuple(request.headers))
             said = await self._ask(hook, "before_forward", record, call, outgoing)
             headers = said if said is None or said is FAILED else _headers(request.headers, said)
             if isinstance(headers, str):
@@ -156,11 +156,12 @@ async def _quiet(answer: Any) -> Any:
 
 
 # --- what hooks are shown ---------------------------------------------------------------------------------------------
+# Headers are shown as a plain tuple: the index that `Fields` keep beside it could be written to.
 def _shown(call: ToolCall, lane: Lane, record: CallRecord, text: bytes | None = None) -> Call:
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     return Call(
         record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
-        call.conversation.key, lane.headers, sent if text is None else text,
+        call.conversation.key, tuple(lane.headers), sent if text is None else text,
     )  # fmt: skip
 
 

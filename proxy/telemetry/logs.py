@@ -106,10 +106,12 @@ class Log:
         return f"{self._rendered(None, level, {**fields, 'timestamp': stamp, 'level': level, 'message': message})}\n"
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
-        """Writes one line about the proxy itself."""
+        """Writes one line about the proxy itself. It comes up in the midst of calls and of draining, so for it holds
+        what holds in `told`: where it cannot be written, that is all that is lost."""
         self.settle()
         if LEVELS[level] >= self._least:
-            getattr(self._logger, level)(message, **fields)
+            with suppress(OSError, ValueError):
+                getattr(self._logger, level)(message, **fields)
 
     def formatter_failed(self, tool: str, error: Exception) -> None:
         """Writes down that a tool's own formatter failed; not the exception's words, which may quote a value."""

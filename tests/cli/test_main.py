@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixtur
     ],
 )
 def test_words_that_cannot_stand_together_are_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == main(words.split())
+    assert (2, True) == (main(words.split()), gc.isenabled())
     assert said in capsys.readouterr().err
 
 

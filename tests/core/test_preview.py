@@ -78,6 +78,12 @@ def test_a_small_clean_value_stays_as_it_is() -> None:
     assert value == sanitise(value)
 
 
+@pytest.mark.parametrize("number", ["1e308", "1e+308", "-1.7976931348623157e308", "5e-324", "-0.0"])
+def test_a_number_near_the_end_of_the_doubles_stays_a_number_however_it_is_written(number: str) -> None:
+    value = parse(number.encode())
+    assert value == sanitise(value)
+
+
 def test_a_sanitised_value_is_masked_and_shortened() -> None:
     value = {"password": "hunter2", "note": "n" * 200, "list": list(range(100)), "deep": [[[[[["x"]]]]]]}
     assert {

@@ -102,6 +102,11 @@ async def _changes_what_it_is_shown(call: Call) -> Any:
     return None
 
 
+async def _rewrites_the_headers(call: Call) -> Any:
+    """Writes into the index of the headers, of which others read what the request says of itself."""
+    vars(call.headers)["by_name"] = {"content-type": "text/plain"}
+
+
 class _Shifting(dict[str, Any]):
     """A mapping that says something else each time it is read."""
 
@@ -131,7 +136,7 @@ WAYS: Final[dict[str, Callable[[Call], Awaitable[Any]]]] = {
     way.__name__.lstrip("_"): way
     for way in (
         _sleeps, _holds_on, _raises, _exits, _cancels, _says_nonsense, _hands_over_a_checked_call,
-        _changes_what_it_is_shown, _shifts, _changes_later, _answers_what_is_no_json,
+        _changes_what_it_is_shown, _rewrites_the_headers, _shifts, _changes_later, _answers_what_is_no_json,
     )
 }  # fmt: skip
 

@@ -263,6 +263,15 @@ async def test_a_body_that_two_parsers_could_read_differently_goes_no_further(bo
     )
 
 
+@pytest.mark.parametrize("id", [b"NaN", b"-Infinity", b"1e999", b"1.50"])
+async def test_an_unreadable_message_whose_id_is_no_plain_number_is_answered_under_null(id: bytes) -> None:  # noqa: A002
+    body = b'{"jsonrpc":"2.0","id":' + id + b',"method":"tools/call","method":"tools/call","params":{"name":"add"}}'
+    async with talk() as client:
+        seen = await client.send(body)
+
+    assert (400, None, []) == (seen.status, json.loads(seen.body)["id"], client.server.calls)
+
+
 async def test_a_call_without_an_id_is_judged_and_refused_by_http() -> None:
     message = call("add", {"a": "x"})
     del message["id"]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.serving.proxied import RELAY, WEATHER, proxied
+from tests.serving.wire import exchange
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/startupz"])
@@ -56,6 +57,22 @@ async def test_an_unknown_path_is_404_and_says_which_there_are() -> None:
         seen = await proxy.ask_admin("/metric")
 
     assert (404, True) == (seen.status, "/metrics" in json.loads(seen.body)["paths"])
+
+
+async def test_a_path_may_come_with_the_address_before_it_and_is_asked_for_the_token_all_the_same() -> None:
+    admin = "{listen: 127.0.0.1:0, token: a-token-long-enough}"
+    async with proxied(WEATHER, admin=admin) as proxy:
+        seen = [await proxy.ask_admin(f"http://127.0.0.1{path}") for path in ("/livez?x", "/-/routes")]
+
+    assert [200, 401] == [one.status for one in seen]
+
+
+async def test_a_client_that_waits_with_its_body_is_told_to_send_it() -> None:
+    head = b"POST /-/validate HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    async with proxied(WEATHER) as proxy:
+        seen = await exchange(proxy.admin, head)
+
+    assert "HTTP/1.1 100 Continue" == seen.start
 
 
 async def test_pages_are_read_with_get_alone() -> None:

@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from proxy.core.codes import TYPE_MISMATCH
 from proxy.core.correction import Asked, Layer
 from proxy.core.model import Repair, Rung, Violation
-from proxy.interfaces import CallRecord, Question, Trace
+from proxy.interfaces import CallRecord, HookFailure, Question, Trace
 from proxy.telemetry.batch import Batch
 from proxy.telemetry.kinds import key_of
 from proxy.telemetry.lines import Stamps
@@ -167,3 +168,18 @@ async def test_a_log_that_cannot_be_written_fails_no_call() -> None:
     await asyncio.sleep(0)
 
     assert stream.closed
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here: it is Linux' disk without room")
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_disk_without_room_fails_neither_calls_nor_what_the_proxy_does_beside_them(style: str) -> None:
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115, PTH123 - as the interpreter opens stderr: by lines
+    log = make_log(full, style, "info", lambda: WALL)
+    log.finished(record())
+    log.event("draining", inflight=1)
+    log.defect("r", ValueError())
+    log.hook_failed(HookFailure("audit", "before_decision", "timeout"), None)
+    log.formatter_failed("weather", ValueError())
+
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
