@@ -47,7 +47,7 @@ def _below(steps: list[str], root: list[str]) -> list[str] | None:
 
 
 def _steps(path: str) -> list[str]:
-    """The steps of a path, `.` and `..` resolved, so that `/root/../etc` is not taken to lie below `/root`."""
+    """The steps of a path, `.` and `..` resolved, so that `/base/../etc` is not taken to lie below `/base`."""
     steps: list[str] = []
     for step in re.split(r"[\\/]+", path.removeprefix("file://")):
         if step == "..":

@@ -208,11 +208,11 @@ def test_masking_a_megabyte_looks_at_its_beginning_only() -> None:
 @pytest.mark.parametrize(
     ("shown", "text"),
     [
-        ("src/a.py", "/work/repo/src/a.py"),
-        (".", "/work/repo/"),
+        ("src/a.py", "/srv/repo/src/a.py"),
+        (".", "/srv/repo/"),
         ("…/secret/x.txt", "/home/alice/secret/x.txt"),
-        ("…/etc/passwd", "/work/repo/../../etc/passwd"),
-        ("…/repository/a.py", "/work/repository/a.py"),
+        ("…/etc/passwd", "/srv/repo/../../etc/passwd"),
+        ("…/repository/a.py", "/srv/repository/a.py"),
         ("…/My Documents/x y.txt", "/home/alice/My Documents/x y.txt"),
         ("…/alice/x.txt", r"C:\Users\alice\x.txt"),
         ("…/share/x.txt", r"\\server\share\x.txt"),
@@ -228,7 +228,7 @@ def test_masking_a_megabyte_looks_at_its_beginning_only() -> None:
     ],
 )
 def test_an_absolute_path_is_shown_below_a_root_or_by_its_last_steps(shown: str, text: str) -> None:
-    assert shown == shorten_paths(text, ("/work/repo",))
+    assert shown == shorten_paths(text, ("/srv/repo",))
 
 
 def test_a_windows_root_compares_without_case() -> None:

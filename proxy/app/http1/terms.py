@@ -53,7 +53,8 @@ class Patience:
 
 @dataclass(slots=True)
 class Terms:
-    """What all connections of a listener share. `open` are those that are open."""
+    """What all connections of a listener share. `open` are those there are; `emptied` is done once none is left, where
+    somebody waits for that."""
 
     handle: Handle
     refuse: RefuseHead
