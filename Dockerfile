@@ -12,6 +12,7 @@ FROM ${PYTHON} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE requirements.lock config.example.yaml ./
 COPY schemas schemas
+COPY docs docs
 COPY proxy proxy
 # The lock holds versions down; what to install is said by the package itself, so that no build tool comes along.
 RUN python -m venv /build && \

@@ -6,7 +6,14 @@
 # make docs         writes the pages that are made from the code
 # make bench        this proxy beside its peers (docs/performance.md)
 # make reliability  a soak with faults (docs/reliability.md)
+# make evaluate     what repairs and a model's corrections are worth: ENDPOINT=http://.../v1 MODEL=name (docs/correction.md)
+# make soak         attacks and healthy calls side by side for ten minutes
+# make attack       the fuzzers, each with a seed and a bound
 # make corpora      replays collections of real calls, kept beside the repository
+# make pictures     takes the README's pictures of the console
+# make vendor       fetches the libraries of the console's pages, with npm
+# make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/kubernetes-tried.md)
+# make release      the image for several architectures and the signed chart, sent to a registry (docs/release.md)
 # make lock         pins what is installed
 # make clean        removes everything that was made here
 #
@@ -20,7 +27,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fmt lint types bench corpora reliability docs lock clean
+.PHONY: help run test fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -77,12 +84,47 @@ SOAK ?= 600
 reliability: $(VENV)/test.stamp
 	$(BIN)/python -m tests.reliability --seconds $(SOAK)
 
+# The share of calls that arrives right without repairs, with them, and with corrections by a model of yours. More
+# options: make evaluate EVALUATE='--file mine.jsonl --key-env MODEL_KEY'
+evaluate: $(VENV)/run.stamp
+	@$(BIN)/python -m proxy evaluate $(if $(ENDPOINT),--endpoint $(ENDPOINT)) $(if $(MODEL),--model $(MODEL)) $(EVALUATE)
+
+# Ten minutes in which every attack that was ever found runs beside healthy calls: none may be late, memory stays flat.
+soak: $(VENV)/test.stamp
+	$(BIN)/python -m tests.attacks.soak --seconds $(SOAK)
+
+# The fuzzers: HTTP beside node, Go and nginx where they are installed, JSON, verdicts beside two other engines, MCP,
+# upstream answers, second meanings of what was repaired.
+SEED ?= 1
+SCALE ?= 1
+
+attack: $(VENV)/test.stamp
+	$(BIN)/python -m tests.attacks --seed $(SEED) --scale $(SCALE)
+
 # The pages that are made from the code.
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.defaults
 	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair
 	$(BIN)/python -m tests.docs.chart_values
+
+pictures: $(VENV)/test.stamp
+	$(BIN)/python -m tests.console.pictures
+
+vendor: $(VENV)/python.stamp
+	$(BIN)/python .ci/vendor.py
+
+# A real Kubernetes, built once (20 minutes) and cached outside of the repository. Needs root, Go and buildah; says what it
+# lacks otherwise.
+cluster: $(VENV)/test.stamp
+	@bash .ci/cluster >/dev/null && bash .ci/helm >/dev/null
+	$(BIN)/python -m tests.cluster
+
+# Sends the image and the signed chart to a registry: make release REGISTRY=registry.example.com/tools KEY=release@example.com
+# DRY_RUN=1 signs the chart and prints the rest.
+release:
+	@bash .ci/helm >/dev/null
+	@bash .ci/release
 
 # Pins what is installed now. Run it in a fresh .venv after changing the dependencies of pyproject.toml.
 lock: $(VENV)/test.stamp

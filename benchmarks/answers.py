@@ -9,16 +9,18 @@ cannot be timed reliably. Figures are the best of several rounds, in microsecond
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 from collections.abc import Callable
 from time import monotonic, perf_counter
 from typing import Any
 
-from proxy.core import codes, contract
-from proxy.core.envelope import FORMATS, render
-from proxy.core.model import Attempt, Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
-from proxy.core.sentence import compose
-from proxy.core.telling import aggregate
+from proxy.core.contract import attempts as contract
+from proxy.core.envelope import FORMATS, render_failure
+from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.view import select_violations
+from proxy.core.model import codes
+from proxy.core.model.values import Attempt, Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.state import make_store
 
 CALL = ToolCall("write_file", Document(b"{}", {}), "call_1", Conversation("c-1", Rung.HEADER))
@@ -72,7 +74,7 @@ def show(what: str, figure: float, unit: str, bound: str) -> None:
 async def look_ups(keys: int) -> tuple[float, float]:
     """Microseconds of one look-up and one failure with so many keys in the store."""
     store = make_store("memory", WallClock(), 100_000)
-    attempt = contract.remember(refusal(3, "uft8").failure, "digest")
+    attempt = contract.make_failed_attempt(refusal(3, "uft8").failure, "digest")
     for number in range(keys):
         await store.fail(f"key {number}", attempt, 1800)
     figures = []
@@ -100,7 +102,7 @@ def largest_history() -> int:
     for number in range(100):
         broken = Violation(codes.TYPE_MISMATCH, ("𝓀" * 1000, str(number)), "", "", value=1)
         failure = Failure(codes.INVALID_ARGUMENTS, "", (broken,) * 5)
-        attempt = contract.remember(failure, contract.digest(b"%d" % number, "f"))
+        attempt = contract.make_failed_attempt(failure, contract.hash_arguments(b"%d" % number, "f"))
         recorded = contract.add(recorded.episode if recorded else None, attempt)
     return size_of(recorded.episode if recorded else None, set())
 
@@ -109,14 +111,20 @@ def main() -> None:
     """Prints every figure."""
     ten, long = refusal(10, "uft8"), refusal(10, "x" * 1_000_000)
     nested = refusal(10, [{"a": [{"b": "y" * 500}] * 50}] * 50)
-    show("sentence, 10 errors", best(lambda: compose(ten), 200), "us", "< 1000 (NFR-001)")
-    show("sentence, 10 errors quoting 1 MB strings", best(lambda: compose(long), 50), "us", "< 1000")
-    show("sentence, 10 errors quoting large containers", best(lambda: compose(nested), 50), "us", "< 1000")
+    show("sentence, 10 errors", best(lambda: write_sentence(ten), 200), "us", "< 1000 (NFR-001)")
+    show("sentence, 10 errors quoting 1 MB strings", best(lambda: write_sentence(long), 50), "us", "< 1000")
+    show("sentence, 10 errors quoting large containers", best(lambda: write_sentence(nested), 50), "us", "< 1000")
     for name in FORMATS:
-        show(f"whole answer as {name}, 10 errors", best(lambda name=name: render(ten, name, "ok"), 100), "us", "")  # type: ignore[misc]
-    show("aggregation, 10 errors", best(lambda: aggregate(ten.failure.violations, 10), 2000), "us", "< 100 (NFR-002)")
+        whole = functools.partial(render_failure, ten, name, "ok")
+        show(f"whole answer as {name}, 10 errors", best(whole, 100), "us", "")
+    show(
+        "aggregation, 10 errors",
+        best(lambda: select_violations(ten.failure.violations, 10), 2000),
+        "us",
+        "< 100 (NFR-002)",
+    )
     hundred = refusal(100, "uft8").failure.violations
-    show("aggregation, 100 errors", best(lambda: aggregate(hundred, 10), 200), "us", "")
+    show("aggregation, 100 errors", best(lambda: select_violations(hundred, 10), 200), "us", "")
     for keys in (1, 1_000, 100_000):
         looked, failed = asyncio.run(look_ups(keys))
         show(f"look-up with {keys} keys", looked, "us", "flat (NFR-003)")

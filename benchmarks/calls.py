@@ -7,7 +7,9 @@ is a clean call with a text of 16 KB, as a tool that writes files gets it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 TOOL_PATH: Final = "/tools/forecast"
@@ -88,8 +90,11 @@ def write_schema(folder: Path) -> Path:
     return path
 
 
-def write_config(folder: Path, name: str, routes: int, upstream: int, listen: int) -> Path:
-    """A config of this proxy with everything on and so many routes; the tool is called through the last one."""
+def write_config(
+    folder: Path, name: str, routes: int, upstream: int, listen: int, settings: Mapping[str, Any] = MappingProxyType({})
+) -> Path:
+    """A config of this proxy with everything on, so many routes, and further `settings`; the tool is called through the
+    last route."""
     tools = {
         "forecast": {"schema": SCHEMA},
         **{
@@ -105,6 +110,7 @@ def write_config(folder: Path, name: str, routes: int, upstream: int, listen: in
         "upstreams": {"bench": {"url": f"http://127.0.0.1:{upstream}", "pool": {"idle": "60s"}}},
         "tools": tools,
         "routes": paths,
+        **settings,
     }
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(config))

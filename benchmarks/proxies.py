@@ -26,7 +26,8 @@ from typing import Final
 
 from benchmarks import load, machine
 from benchmarks.calls import BODIES, write_schema
-from benchmarks.peers.cast import CAST, HUNDRED, TIMED, Command, Missing, Stage, bare_upstream, packages
+from benchmarks.peers.cast import CAST, HUNDRED, TIMED, Command, Missing, Stage, bare_upstream
+from benchmarks.peers.installing import install
 from benchmarks.peers.running import NotServingError, Player, ask, running, wait_ready
 from benchmarks.report import Figure, Found, show
 
@@ -74,9 +75,8 @@ class Bench:
 
     def _command(self, name: str, port: int) -> Command | Missing:
         options = self._options
-        npm = options.cache / "node"
         return {**CAST, **TIMED}[name](
-            Stage(port, self._upstream, self._schema, self._folder, npm, options.python, options.mitmdump)
+            Stage(port, self._upstream, self._schema, self._folder, options.cache, options.python, options.mitmdump)
         )
 
     def _enter(self, name: str, stack: ExitStack) -> None:
@@ -103,8 +103,10 @@ class Bench:
 
     def _round(self, number: int) -> None:
         acts = [act for act in ACTS if self._options.acts is None or f"{act[0]}/{act[1]}" in self._options.acts]
+        # Whoever comes behind a hungry peer finds a warmer machine: the order is turned round in every other round.
+        players = self._players[::-1] if number % 2 else self._players
         for body, connections in acts:
-            for player in self._players:
+            for player in players:
                 figure = self._turn(player, body, connections)
                 self.found.turns.setdefault((player.name, body, connections), []).append(figure)
             print(f"round {number + 1}/{self._options.rounds}: {body}, {connections} done", file=sys.stderr)
@@ -159,17 +161,6 @@ def _used(pid: int | None) -> float:
     return 0.0 if pid is None else machine.cpu_seconds(pid)
 
 
-def install(cache: Path) -> None:
-    """Fetches npm's peers into the cache folder."""
-    npm = shutil.which("npm")
-    if npm is None:
-        print("npm is not installed: its peers are left out")
-        return
-    subprocess.run(
-        [npm, "install", "--no-fund", "--no-audit", "--prefix", str(cache / "node"), *packages()], check=True
-    )
-
-
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -180,9 +171,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=lambda text: text.split(","), help=f"peers, of: {', '.join(CAST)}")
     parser.add_argument("--acts", type=lambda text: text.split(","), help="such as clean/32,refused/32")
     parser.add_argument(
-        "--cache", type=Path, default=Path.home() / ".cache" / "toolcall-proxy-bench", help="npm's peers"
+        "--cache", type=Path, default=Path.home() / ".cache" / "toolcall-proxy-bench", help="where peers are"
     )
-    parser.add_argument("--install", action="store_true", help="fetch npm's peers into the cache folder first")
+    parser.add_argument("--install", action="store_true", help="fetch peers into the cache folder first")
     parser.add_argument(
         "--python", default=sys.executable, help="an interpreter that has Starlette, httpx and the like"
     )

@@ -26,14 +26,14 @@ from multiprocessing.connection import Connection as Pipe
 
 import aiohttp
 
-from proxy.app.identity import SystemClock, SystemPacing
-from proxy.core.guard import GuardPolicy
-from proxy.core.model import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
-from proxy.core.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
+from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 from proxy.interfaces import CallRecord, Services, UpstreamRequest
+from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state.memory import MemoryStore
 from proxy.upstream import UpstreamSettings
-from proxy.upstream.guarded import Guarded
+from proxy.upstream.guarded import UpstreamGuard
 from proxy.upstream.http1 import Http1Upstream
 from proxy.upstream.resending import send_with_backoff
 
@@ -112,7 +112,7 @@ async def ours(url: str, body: bytes) -> AsyncIterator[Call]:
 @contextlib.asynccontextmanager
 async def ours_resending(url: str, body: bytes) -> AsyncIterator[Call]:
     """The same as every checked call takes it: behind the guard, with the rules of resends."""
-    guarded = Guarded(Http1Upstream(UpstreamSettings("bare", url)), "bare", GuardPolicy(), time.monotonic)
+    guarded = UpstreamGuard(Http1Upstream(UpstreamSettings("bare", url)), "bare", GuardPolicy(), time.monotonic)
     clock = SystemClock()
     services = Services(MemoryStore(clock, max_keys=1), clock, {"bare": guarded}, SystemPacing())
     request = UpstreamRequest("bare", "POST", "/tools/weather", HEADERS, body, 30.0)

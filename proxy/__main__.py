@@ -1,7 +1,7 @@
-"""`toolcall-proxy` = `python -m proxy`: finds the verb and runs it.
+"""`toolcall-proxy`, or `python -m proxy`: finds the verb and runs it.
 
-Exit codes: 0 all well, 1 a finding (the call would be refused, the check found a mistake to report), 2 a usage or
-configuration error, 130 ended by Ctrl-C.
+Exit codes: 0 success, 1 a finding (the call would be refused, the check found a mistake), 2 a usage or configuration
+error, 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,10 +17,31 @@ from proxy import __version__
 from proxy.cli.helptext import HelpText
 
 EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 
 # The verbs in the order a newcomer needs them; each is a file of the same name under cli/.
-VERBS: Final = ("demo", "import", "check", "serve", "drain", "validate", "replay", "explain", "guidance", "export")
+VERBS: Final = (
+    "demo",
+    "import",
+    "check",
+    "serve",
+    "stdio",
+    "calls",
+    "drain",
+    "inject",
+    "validate",
+    "replay",
+    "diff",
+    "explain",
+    "guidance",
+    "export",
+    "evaluate",
+    "schema",
+    "completion",
+)
+
+# Verbs that take the command of an MCP server after `--`.
+TAKE_A_COMMAND: Final = ("serve", "stdio")
 
 EPILOG: Final = """\
 first steps:
@@ -34,7 +55,7 @@ help on one verb: toolcall-proxy VERB --help
 """
 
 
-def parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """The argument parser with the given verbs registered."""
     top = argparse.ArgumentParser(
         prog="toolcall-proxy",
@@ -51,33 +72,42 @@ def parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
 
 
 def _file(verb: str) -> Any:
-    """The module of a verb. A verb that is a word of Python has an underscore behind it (PEP 8)."""
+    """The module of a verb. A verb that is a Python keyword has an underscore after it (PEP 8)."""
     return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
 def _no_verb(word: str) -> str:
     """What to write instead of a word that is no verb."""
-    from proxy.config.mistakes import remark
+    from proxy.config.mistakes import suggest_remark
 
-    return f"there is no verb {word!r}{remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
+    return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
+
+
+def _split_command(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Our own arguments, and the command after `--`; None where there is none, or the verb takes none."""
+    if words[0] not in TAKE_A_COMMAND or "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line (default: the process's own) and gives its exit code. Raises SystemExit on wrong usage."""
+    """Runs one command line (by default the process's own); gives its exit code. Raises SystemExit on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
-    top = parser(asked)
+    top = make_parser(asked)
     if not words:
         top.print_help(sys.stderr)
         raise SystemExit(EXIT_USAGE)
     if asked is VERBS and not words[0].startswith("-"):
         top.error(_no_verb(words[0]))
-    args = top.parse_args(words)
+    words, command = _split_command(words)
+    args = top.parse_args(words, argparse.Namespace(command=command))
     try:
         return int(_file(args.verb).run(args))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output (such as head) has seen enough
+    except BrokenPipeError:  # the reader of our output, such as head, has closed it
         sys.stderr.close()
         return 0
 

@@ -1,9 +1,9 @@
-"""Tool-specific formatters: an operator's own lines in what a model reads about one tool (Acode 007.b, "extensible").
+"""Tool-specific formatters: an operator's own lines in the text that a model reads about one tool (Acode 007.b).
 
 A formatter is a Python callable `(Failure) -> Iterable[str]`, installed as an entry point of the group
-`toolcall_proxy.formatters` under the name of its tool (`*`: every tool). It adds lines to the sentence; it cannot
-change the decision, the errors or the format. What it gives is bounded and masked like any other text, and an
-exception of its own is reported and otherwise ignored: a broken formatter never costs an answer.
+`toolcall_proxy.formatters` under the name of its tool (`*` for every tool). It adds lines to the text; it cannot change
+the decision, the errors or the format. Its lines are bounded and masked like any other text. An exception from it is
+reported and otherwise ignored: a broken formatter never costs an answer.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from proxy.core.model import Failure
+from proxy.core.model.values import Failure
 
 Formatter = Callable[[Failure], Iterable[str]]
 
 GROUP: Final = "toolcall_proxy.formatters"
 
-# A few words of advice, not a page: the sentence as a whole is bounded anyway.
+# The most lines of one formatter: advice, not a page. The whole text is bounded as well.
 _MAX_LINES: Final = 5
 _MAX_LINE: Final = 300
 
 
 class Formatters:
-    """The formatters by tool name. `report` is told of each one that fails: the tool's name and the exception."""
+    """The formatters by tool name. `report` receives the tool's name and the exception of each failure."""
 
     def __init__(self, formatters: Mapping[str, Formatter], report: Callable[[str, Exception], None]) -> None:
         self._formatters = dict(formatters)
@@ -36,7 +36,7 @@ class Formatters:
 
     @classmethod
     def installed(cls, report: Callable[[str, Exception], None]) -> Formatters:
-        """Loads every installed entry point of `GROUP`; one that cannot be loaded is reported and left out."""
+        """Loads every installed entry point of `GROUP`; reports and skips those that cannot be loaded."""
         if not _any_installed():
             return cls({}, report)
         from importlib.metadata import entry_points
@@ -50,7 +50,7 @@ class Formatters:
         return cls(found, report)
 
     def lines(self, tool: str, failure: Failure) -> tuple[str, ...]:
-        """The extra lines for a failed call of `tool`, at most five of 300 characters; () where there are none."""
+        """The extra lines for a failed call of `tool`: at most five of 300 characters, often none."""
         formatter = self._formatters.get(tool) or self._formatters.get("*")
         if formatter is None:
             return ()
@@ -62,16 +62,15 @@ class Formatters:
 
 
 def _own(failure: Failure) -> Failure:
-    """A formatter's own copy: nothing stands guard over a failure at run time, and what one writes into it is no part
-    of the answer."""
+    """A copy of the failure for formatters: what they write into it does not reach the answer."""
     return replace(failure, violations=tuple(replace(violation) for violation in failure.violations))
 
 
 def _any_installed() -> bool:
-    """Whether some package may declare a formatter: the name of the group stands in its list of entry points.
+    """Whether some package may declare a formatter: the group's name occurs in its list of entry points.
 
-    Python's own reader of that list brings along a parser of e-mail and of archives: 2 MB, and a tenth of a start. So
-    it is only asked where it may find something, or where packages come from what is no folder.
+    Python's own reader of these lists imports parsers of e-mail and of archives: 2 MB, and a tenth of the start. So it
+    runs only where it may find something, or where packages come from somewhere other than a folder.
     """
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True

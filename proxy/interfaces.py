@@ -1,6 +1,6 @@
-"""What the story needs from the outside world, as Protocols (floor 1). One contract suite each, under tests/contract.
+"""What a call needs from the outside world, as Protocols. One contract suite each, under tests/contract.
 
-Nothing here knows how it is done: `state/`, `upstream/` and `telemetry/` implement these, `app.py` wires them.
+Nothing here knows how it is done: `state/`, `upstream/` and `telemetry/` implement these, `server/` wires them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.core.backoff import Denied, Reason
-from proxy.core.correction import Asked, Layer
-from proxy.core.model import (
+from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
+from proxy.core.contract.listed_tools import LearnedTools
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.fields import SentNames
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import (
     CheckedCall,
     Decision,
     Delivered,
@@ -25,15 +29,17 @@ from proxy.core.model import (
     Repair,
     Rung,
     ToolCall,
+    ToolResult,
     UpstreamFault,
     UpstreamReply,
     Violation,
 )
+from proxy.core.tool_errors.backoff import Reason, ResendDenied
 
 __all__ = [
-    "Ahead",
     "CallRecord",
     "Clock",
+    "Ending",
     "Episode",
     "Event",
     "FailedAttempt",
@@ -45,8 +51,6 @@ __all__ = [
     "Upstream",
     "UpstreamRequest",
 ]
-from proxy.core.noun import noun
-from proxy.core.policy import ToolPolicy
 
 
 class Clock(Protocol):
@@ -73,13 +77,15 @@ class Pacing(Protocol):
 
 
 # --- upstream -------------------------------------------------------------------------------------------------------
-@noun
+@value_class
 class UpstreamRequest:
     """How a checked call or a passthrough request goes out: everything but the arguments.
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
-    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's.
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `sent_names` are the
+    names of the client's headers in its own spelling, which go out in place of the lower-case ones. `is_from_root`:
+    the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615).
     """
 
     upstream: str
@@ -90,6 +96,8 @@ class UpstreamRequest:
     timeout: float
     resend: bool = False
     silence: float | None = None
+    sent_names: SentNames = field(default=(), repr=False)
+    is_from_root: bool = False
 
 
 class Upstream(Protocol):
@@ -115,14 +123,19 @@ class GuardedUpstream(Upstream, Protocol):
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
 
+    async def guard(
+        self, request: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[UpstreamReply | UpstreamFault]]
+    ) -> UpstreamReply | UpstreamFault:
+        """Lets somebody else send what is not a call, unless the guard refuses it."""
+
 
 # --- state ----------------------------------------------------------------------------------------------------------
-# An episode (or that there is none) that becomes known while other things go on. It never fails.
-Ahead = Future[Episode | None]
+# What an ended episode was, where only the shared store can tell. It never fails.
+Ending = Future[Episode | None]
 
 
 class StateStore(Protocol):
-    """Remembers episodes and call counts. Each method is atomic; keys expire `ttl` seconds after their last change.
+    """Remembers episodes and counts. Each method is atomic; keys expire `ttl` seconds after their last change.
 
     No method raises: a store shared by several replicas goes on with what this process knows when it is out of reach.
     """
@@ -130,55 +143,43 @@ class StateStore(Protocol):
     async def open(self) -> None:
         """Gets ready before the first call. A store out of reach does not hold up the start."""
 
-    @property
-    def shared(self) -> bool:
-        """Whether episodes may begin and end in other processes too. If not, `knows` tells all there is to tell."""
-
     def is_idle(self) -> bool:
-        """Whether no episode runs at all: then there is nothing to know, to look for or to clear, whatever the key.
-        Asks nobody; never true of a shared store."""
+        """Whether nothing at all is remembered, here or in a shared store, so that no key need be looked up."""
 
-    def knows(self, key: str) -> bool:
-        """Whether this process has heard of a running episode of the key. Asks nobody, so it costs a call nothing.
+    async def look(self, key: str, if_known: bool = False) -> Episode | None:
+        """The running episode of an attempt key, or None.
 
-        In one process alone this is exact. A shared store's may also be over (`look` tells), and one begun elsewhere
-        may not have been heard of yet.
+        `if_known`: only a key of which this process has counted or seen an attempt is worth waiting for a shared store,
+        so that a clean call waits for nothing. Other keys, and those of ended episodes, give None at once; what other
+        processes began becomes known here soon after.
         """
 
-    async def look(self, key: str) -> Episode | None:
-        """The running episode of an attempt key, or None."""
-
     async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
-        """Adds a failed attempt, unless its digest is already in the episode."""
+        """Adds a failed call to the episode, by the rules of `core.contract.attempts.add`."""
 
-    async def clear(self, key: str) -> Episode | None:
-        """Ends the episode (the call was delivered); gives what it was, or None."""
+    async def clear(self, key: str, forget: bool = False) -> Episode | Ending | None:
+        """Ends the episode (the call was delivered); gives what it was, or None. How often the refused arguments failed
+        is remembered on until the episode's time is over, unless the store is to `forget` that as well.
 
-    def look_ahead(self, key: str) -> Ahead | None:
-        """Begins to find out whether an episode runs, while the tool works: if one does, `knows` tells so from then on.
-        None where `knows` tells already all there is to tell."""
-
-    def clear_soon(self, key: str, ahead: Ahead | None = None) -> Ahead | None:
-        """Ends an episode that this process does not know of, without making the answer wait: the future tells what it
-        was. `ahead` is what `look_ahead` gave for this call. None where there is nothing to end."""
-
-    async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
-        """Takes one of `limit` slots of a call cap; gives the slots now used, or None when all are."""
-
-    async def release(self, key: str) -> None:
-        """Gives a slot back (the call was not delivered)."""
-
-    async def taken(self, key: str) -> int:
-        """How many slots of a call cap are used now. Looking takes none and prolongs nothing."""
-
-    async def mark(self, key: str, ttl: float) -> None:
-        """Remembers a fact by its key, such as "this conversation has expanded this container"."""
-
-    async def marked(self, key: str) -> bool:
-        """Whether the fact is remembered. Looking does not prolong it."""
+        While a shared store has not told yet whether other processes began one, it gives a future instead: the
+        answer to the client need not wait for it.
+        """
 
     async def episodes(self) -> Sequence[tuple[str, Episode]]:
         """All running episodes, for the operator."""
+
+    async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
+        """Counts one more under a key, such as a call under its cap; gives the count, or None at the limit."""
+
+    async def release(self, key: str) -> None:
+        """Counts one less (the call was not delivered)."""
+
+    async def taken(self, key: str, enough: int | None = None) -> int:
+        """The count of a key. Looking counts nothing and prolongs nothing.
+
+        `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
+        knows is the answer.
+        """
 
     async def close(self) -> None:
         """Releases what the store holds."""
@@ -237,18 +238,24 @@ class HookFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One question to the model endpoint. `independent`: no earlier result of the conversation was known."""
+class CorrectionQuestion:
+    """One question to the model endpoint. `independent`: no earlier result of the conversation was known. `budget`
+    names the one that was used up, where the question was not asked because of it; tokens are the endpoint's count.
+    `format`: how the endpoint was held to the form of its answer."""
 
     layer: Layer
     outcome: Asked
     seconds: float = 0.0
     independent: bool = True
+    budget: BudgetKind | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    format: AnswerFormat = AnswerFormat.TEXT
 
 
 @dataclass(slots=True)
 class CallRecord:
-    """Everything telemetry may know of one request, filled while the story runs; no argument value is ever in it.
+    """Everything telemetry may know of one request, filled while the call runs.
 
     Times in seconds on the monotonic clock. `stages` maps a stage name (read, decide, upstream, answer) to its length.
     """
@@ -263,7 +270,7 @@ class CallRecord:
     stages: dict[str, float] = field(default_factory=dict)
     mode: str = "enforce"
     schema_id: str = ""
-    outcome: str = ""  # one of the values of the metric label `outcome` (telemetry/catalogue.py)
+    outcome: str = ""  # one of the values of the metric label `outcome` (telemetry/metric_table.py)
     code: str = ""
     status: int = 0
     repairs: Sequence[Repair] = ()
@@ -282,7 +289,7 @@ class CallRecord:
     upstream_error: str = ""
     upstream_seconds: float = 0.0
     resends: Sequence[Reason] = ()  # why the call was sent again, each time
-    resend_denied: Denied | None = None  # why it was not sent once more although it might have been
+    resend_denied: ResendDenied | None = None  # why it was not sent once more although it might have been
     trace_id: str = ""
     trace: Trace | None = None  # where spans are made
     request_bytes: int = 0
@@ -292,9 +299,15 @@ class CallRecord:
     answer: str = ""  # what the check of the tool's answer said: one of the values of the metric's label
     answer_violations: Sequence[Violation] = ()
     events: Sequence[Event] = ()
-    questions: Sequence[Question] = ()  # to the model endpoint, by layers 3 and 4
+    questions: Sequence[CorrectionQuestion] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
-    settling: Ahead | None = None  # tells `corrected_after` when the answer is already on its way
+    settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
+    # What observers describe, count and record: the call, its policy, what may be sent, and the answer of ours. These
+    # hold values, which no observer shows unless the operator asks for it.
+    call: ToolCall | None = field(default=None, repr=False)
+    policy: ToolPolicy | None = field(default=None, repr=False)
+    checked: CheckedCall | None = field(default=None, repr=False)
+    result: ToolResult | None = field(default=None, repr=False)
 
 
 class Observer(Protocol):
@@ -304,8 +317,22 @@ class Observer(Protocol):
         """Takes one finished record. Must not raise."""
 
 
+class SecondJudge(Protocol):
+    """Another validator's word on calls that the generated code has accepted (`second_judge` in the config)."""
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether each call waits for the answer (`confirm`); else some are asked about beside the call (`sample`)."""
+
+    def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
+        """Asks about some of the calls, and does not wait for the answer."""
+
+    async def confirm(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> Failure | None:
+        """Why a call should not be sent, or None."""
+
+
 # --- one call -------------------------------------------------------------------------------------------------------
-class Lane(Protocol):
+class CallRoute(Protocol):
     """The route of a call: which tools it knows, and how a checked call goes out."""
 
     @property
@@ -325,27 +352,38 @@ class Lane(Protocol):
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:
         """What is sent for a checked call; None where the proxy itself answers with the checked arguments."""
 
+    def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
+        """What a tool that answered with success says against the arguments (MCP `isError`); None where it does not, or
+        where the answer is still a stream."""
+
 
 class Hooks(Protocol):
     """The operator's own code around a call (docs/hooks.md). No method raises, whatever a hook does; each is bounded
     in time. A Failure ends the call."""
 
     async def before_decision(
-        self, call: ToolCall, lane: Lane, record: CallRecord
+        self, call: ToolCall, call_route: CallRoute, record: CallRecord
     ) -> ToolCall | UpstreamReply | Failure:
         """The call to judge, which may have other arguments than it came with; or the answer in its place."""
 
     async def after_decision(
-        self, call: ToolCall, decision: Decision, lane: Lane, record: CallRecord
+        self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
     ) -> Failure | None:
         """Is told what was decided."""
 
     async def before_forward(
-        self, checked: CheckedCall, request: UpstreamRequest, lane: Lane, record: CallRecord
+        self, checked: CheckedCall, request: UpstreamRequest, call_route: CallRoute, record: CallRecord
     ) -> UpstreamRequest | Failure:
         """The request to send: the same but for its headers."""
 
-    async def after_outcome(self, call: ToolCall, outcome: Outcome | None, lane: Lane, record: CallRecord) -> None:
+    async def after_answer(
+        self, checked: CheckedCall, reply: UpstreamReply, call_route: CallRoute, record: CallRecord
+    ) -> UpstreamReply | Failure:
+        """The answer to hand on: the tool's own, or another one in its place."""
+
+    async def after_outcome(
+        self, call: ToolCall, outcome: Outcome | None, call_route: CallRoute, record: CallRecord
+    ) -> None:
         """Is told what became of the call; None where its client has gone."""
 
 
@@ -356,7 +394,7 @@ class Stumble:
     call: ToolCall
     failure: Failure
     policy: ToolPolicy
-    lane: Lane
+    call_route: CallRoute
     record: CallRecord
 
 
@@ -371,13 +409,30 @@ class Corrector(Protocol):
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
-    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, lane: Lane) -> None:
+    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
         """Is told of a call that was delivered, to remember what it gave where the policy wants that."""
+
+
+class JudgesElsewhere(Protocol):
+    """Reads and judges in child processes what would keep other calls waiting (call/elsewhere.py)."""
+
+    async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:
+        """A text that can be read at little cost, or why it cannot be read now."""
+
+    async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
+        """What `decide` says of a call, however long that takes within its bounds."""
+
+    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
+        """The places of refused arguments that a correction may change."""
+
+    async def examine(self, tools: LearnedTools, name: str) -> None:
+        """Finds out what a listed tool's schema costs before it is compiled in this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter."""
+    """The outside world, wired by the app: `upstreams` by name, `extra_lines` of a tool's own formatter; `escalated` is
+    told of each escalation once, and waits for nothing."""
 
     store: StateStore
     clock: Clock
@@ -386,3 +441,6 @@ class Services:
     extra_lines: Callable[[str, Failure], tuple[str, ...]] = lambda tool, failure: ()  # noqa: ARG005
     corrector: Corrector | None = None
     hooks: Hooks | None = None
+    elsewhere: JudgesElsewhere | None = None
+    second_judge: SecondJudge | None = None
+    escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core import codes
-from proxy.core.model import Failure, Violation
+from proxy.core.model import codes
+from proxy.core.model.values import Failure, Violation
 from proxy.formatters import GROUP, Formatter, Formatters
 
 FAILURE = Failure(codes.INVALID_ARGUMENTS, "broken")

@@ -18,6 +18,10 @@ from typing import Final
 from benchmarks.calls import ANSWER, write_config
 
 HERE: Final = Path(__file__).parent
+# The last commit that was served by a listener of our own: what serving with aiohttp costs and buys is told beside it.
+PARENT_COMMIT: Final = "e4201ef"
+# Interpreters that this proxy is measured on beside the one that runs the benchmark.
+INTERPRETERS: Final = ("python3.11", "python3.12", "python3.13", "python3.14")
 _PACKAGES: Final = {
     "undici": ("undici", "ajv"),
     "fastify": ("fastify", "@fastify/http-proxy", "ajv"),
@@ -28,24 +32,25 @@ _PACKAGES: Final = {
 @dataclass(frozen=True)
 class Stage:
     """Where a peer plays: its port, the upstream's port, the tool's schema, a folder for files, and where the packages
-    of npm and of Python are (`npm` holds node_modules, `python` is an interpreter, `mitmdump` a command)."""
+    of npm and of Python are (`cache` is what installing.py fills, `python` an interpreter, `mitmdump` a command)."""
 
     port: int
     upstream: int
     schema: Path
     folder: Path
-    npm: Path
+    cache: Path
     python: str = sys.executable
     mitmdump: str = "mitmdump"
 
 
 @dataclass(frozen=True)
 class Command:
-    """How a peer is started. `validates` tells whom ours is compared with."""
+    """How a peer is started, and in which folder. `validates` tells whom ours is compared with."""
 
     words: list[str]
     environ: Mapping[str, str] = field(default_factory=dict)
     validates: bool = True
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,44 @@ class Missing:
 Cue = Callable[[Stage], Command | Missing]
 
 
-def _ours(routes: int) -> Cue:
+def _ours(routes: int, **settings: str) -> Cue:
     def cue(stage: Stage) -> Command:
-        config = write_config(stage.folder, f"ours-{routes}", routes, stage.upstream, stage.port)
+        name = "-".join(("ours", str(routes), *settings.values()))
+        config = write_config(stage.folder, name, routes, stage.upstream, stage.port, settings)
         return Command([sys.executable, "-m", "proxy", "serve", str(config)])
 
     return cue
+
+
+def _parent(stage: Stage) -> Command | Missing:
+    tree, python = parent_tree(stage.cache), environment(stage.cache, "parent")
+    if not tree.is_dir() or not python.exists():
+        return Missing(f"{tree} or its packages are not there (--install makes them, where git knows {PARENT_COMMIT})")
+    config = write_config(stage.folder, "parent", 10, stage.upstream, stage.port)
+    return Command([str(python), "-m", "proxy", "serve", str(config)], {"PYTHONPATH": str(tree)}, False, tree)
+
+
+def _on(interpreter: str) -> Cue:
+    def cue(stage: Stage) -> Command | Missing:
+        python = environment(stage.cache, interpreter)
+        if interpreter == "python{}.{}".format(*sys.version_info):
+            return Missing("it is the interpreter of `ours`")
+        if not python.exists():
+            return Missing(f"{python} is not there (--install makes it, where {interpreter} is)")
+        config = write_config(stage.folder, f"ours-{interpreter}", 10, stage.upstream, stage.port)
+        return Command([str(python), "-m", "proxy", "serve", str(config)], validates=False)
+
+    return cue
+
+
+def parent_tree(cache: Path) -> Path:
+    """Where the files of PARENT_COMMIT are."""
+    return cache / f"tree-{PARENT_COMMIT}"
+
+
+def environment(cache: Path, name: str) -> Path:
+    """The interpreter of a virtual environment in the cache."""
+    return cache / f"env-{name}" / "bin" / "python"
 
 
 def _nginx(stage: Stage) -> Command | Missing:
@@ -103,7 +140,7 @@ def bare_upstream(folder: Path, port: int) -> Command:
 
 def _node(script: str, packages: str) -> Cue:
     def cue(stage: Stage) -> Command | Missing:
-        node, modules = shutil.which("node"), stage.npm / "node_modules"
+        node, modules = shutil.which("node"), stage.cache / "node" / "node_modules"
         if node is None:
             return Missing("node is not installed")
         if wanting := [name for name in _PACKAGES[packages] if not (modules / name).is_dir()]:
@@ -115,7 +152,7 @@ def _node(script: str, packages: str) -> Cue:
 
 
 def _prism(stage: Stage) -> Command | Missing:
-    found = stage.npm / "node_modules" / ".bin" / "prism"
+    found = stage.cache / "node" / "node_modules" / ".bin" / "prism"
     if not found.exists():
         return Missing(f"{found} is not there (--install fetches it)")
     description, upstream = str(stage.schema.parent / "openapi.json"), f"http://127.0.0.1:{stage.upstream}"
@@ -155,24 +192,34 @@ def _mitmproxy(stage: Stage) -> Command | Missing:
 
 OURS: Final = "ours"
 MANY: Final = "ours with 10000 routes"
+PARENT: Final = f"ours at {PARENT_COMMIT}"
+PLAIN: Final = "aiohttp (no checks)"
+LEAN: Final = "aiohttp low level + check"
 NGINX: Final = "nginx (no checks)"
 NODE: Final = "node undici + AJV"
 CAST: Final[dict[str, Cue]] = {
     OURS: _ours(10),
     MANY: _ours(10_000),
+    PARENT: _parent,
     NGINX: _nginx,
-    "aiohttp (no checks)": _python("aiohttp_plain.py", "aiohttp", validates=False),
+    PLAIN: _python("aiohttp_plain.py", "aiohttp", validates=False),
+    LEAN: _python("aiohttp_lean.py", "aiohttp", validates=False),
     NODE: _node("undici_ajv.cjs", "undici"),
     "fastify + AJV": _node("fastify_ajv.cjs", "fastify"),
     "Prism": _prism,
     "mitmproxy + jsonschema": _mitmproxy,
     "Starlette + httpx": _python("starlette_httpx.py", "starlette", "uvicorn", "httpx", "fastjsonschema"),
+    **{f"ours on {interpreter}": _on(interpreter) for interpreter in INTERPRETERS},
 }
 
 
 # Started and timed, but not loaded.
 HUNDRED: Final = "ours with 100 routes"
 TIMED: Final[dict[str, Cue]] = {HUNDRED: _ours(100)}
+# Counted instruction by instruction, but not loaded.
+COUNTED: Final[dict[str, Cue]] = {
+    f"{OURS}, second judge {setting}": _ours(10, second_judge=setting) for setting in ("off", "always")
+}
 
 
 def packages() -> list[str]:

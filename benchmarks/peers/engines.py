@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.schemas import CASES, bodies
-from proxy.core.decide import decide
-from proxy.core.jsontext import parse
-from proxy.core.mending import mended
-from proxy.core.model import Conversation, Decision, Document, Reject, Rung, ToolCall
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.repair import repair
-from proxy.core.rules import rules_for
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
+from proxy.core.decide import decide, prepare
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import Conversation, Decision, Document, Reject, Rung, ToolCall
+from proxy.core.repair.engine import repair
+from proxy.core.repair.fast_repair import repair_quickly
+from proxy.core.rules.rules import select_rules
 
 Runner = Callable[[bytes], object]
 Runners = dict[str, Runner]
@@ -43,8 +43,8 @@ def _parse(schema: Any) -> Runners:
 
 def _ours(schema: Any) -> Runners:
     check = compile_check(schema)
-    policy = RepairPolicy(rules_for("standard", {}))
-    check.prepare(policy.rules)
+    policy = RepairPolicy(select_rules("standard", {}))
+    prepare(ToolPolicy("bench", check, "bench", repair=policy))
 
     def judge(body: bytes) -> object:
         return check.accepts(parse(body))
@@ -55,14 +55,14 @@ def _ours(schema: Any) -> Runners:
 
     def mend(body: bytes) -> object:
         value = parse(body)
-        return check.accepts(value) or mended(check, value, policy) or repair(check, value, policy)
+        return check.accepts(value) or repair_quickly(check, value, policy) or repair(check, value, policy)
 
     return {"valid": judge, "damaged": mend, "4 errors": report}
 
 
 def _decided(schema: Any) -> Runners:
-    policy = ToolPolicy("tool", compile_check(schema), "bench", repair=RepairPolicy(rules_for("standard", {})))
-    policy.prepare()
+    policy = ToolPolicy("tool", compile_check(schema), "bench", repair=RepairPolicy(select_rules("standard", {})))
+    prepare(policy)
     conversation = Conversation("bench", Rung.HEADER)
     return _same(lambda body: decide(ToolCall("tool", Document(body, parse(body)), "call", conversation), policy))
 

@@ -40,12 +40,13 @@ class Player:
 @contextlib.contextmanager
 def running(command: Command, core: int | None, log: Path) -> Iterator[Process]:
     """A process on one core; what it says goes to a file, as a log does."""
-    environ = {**os.environ, **command.environ, "PYTHONPATH": str(ROOT)}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), **command.environ}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles everything
     pin = machine.pinned(core)
     with log.open("wb") as out:
         process = subprocess.Popen(
             command.words,
+            cwd=command.folder,
             stdout=out,
             stderr=out,
             env=environ,

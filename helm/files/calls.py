@@ -1,14 +1,61 @@
-"""What `helm test` runs in the cluster: sends the calls of CALLS (JSON) to TARGET and compares the answers.
+"""What `helm test` runs in the cluster: waits for the released config, sends calls and compares the answers.
 
-Each call is {path, status} and maybe body, code (of the error in the answer) and headers. Prints a line for each; exit
-code 1 where an answer is another than was asked for. Python's standard library alone.
+First every pod that the name in PODS leads to has to serve the config mounted at CONFIG, within WAIT seconds: kubelet
+brings a change into a pod late, and calls before that would judge the config of yesterday. Then the calls of CALLS
+(JSON) go to TARGET; each is {path, status} and maybe body, code (of the error in the answer) and headers. Prints a line
+for each; exit code 1 where an answer is another than was asked for. Python's standard library, and the proxy's command.
 """
 
 import json
 import os
+import re
+import socket
+import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+
+SERVED = re.compile(r'^toolproxy_config_info\{.*files_hash="([0-9a-f]*)"', re.MULTILINE)
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the cluster's own, whatever HTTP_PROXY says
+
+
+def read_released():
+    """The hash of the released config, as the proxy itself works it out."""
+    command = [sys.executable, "-m", "proxy", "check", "--config-only", "--digest", os.environ["CONFIG"]]
+    return subprocess.check_output(command, text=True).strip()  # noqa: S603 - our own command line
+
+
+def find_behind(released):
+    """The pods that serve another config, or do not answer, by their address; 'no pod' where the name has none."""
+    host, _, port = os.environ["PODS"].rpartition(":")
+    try:
+        found = sorted({entry[4][0] for entry in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)})
+    except OSError:
+        found = []
+    behind = [] if found else ["no pod"]
+    for address in found:
+        try:
+            url = f"http://[{address}]:{port}/metrics" if ":" in address else f"http://{address}:{port}/metrics"
+            with OPENER.open(url, timeout=5) as answer:
+                served = set(SERVED.findall(answer.read().decode()))
+        except (OSError, ValueError):
+            served = set()
+        if served != {released}:
+            behind.append(address)
+    return behind
+
+
+def await_config():
+    """Waits until all pods serve the released config; gives whether they do."""
+    released, until = read_released(), time.monotonic() + float(os.environ["WAIT"])
+    while behind := find_behind(released):
+        if time.monotonic() > until:
+            print("WRONG config: not served yet by", ", ".join(behind), "(released:", released + ")")
+            return False
+        time.sleep(1)
+    print("ok   config", released)
+    return True
 
 
 def send(target, call):
@@ -16,9 +63,8 @@ def send(target, call):
     body = json.dumps(call.get("body", {})).encode()
     headers = {"Content-Type": "application/json", **call.get("headers", {})}
     request = urllib.request.Request(target + call["path"], body, headers, method="POST")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the cluster's own, whatever HTTP_PROXY says
     try:
-        with opener.open(request, timeout=30) as answer:
+        with OPENER.open(request, timeout=30) as answer:
             return answer.status, ""
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read()
@@ -29,8 +75,8 @@ def send(target, call):
 
 
 def main():
-    """Sends all calls; gives the exit code."""
-    wrong = 0
+    """Waits, sends all calls; gives the exit code."""
+    wrong = 0 if "PODS" not in os.environ or await_config() else 1
     for call in json.loads(os.environ["CALLS"]):
         status, code = send(os.environ["TARGET"], call)
         right = status == call["status"] and code == call.get("code", code)

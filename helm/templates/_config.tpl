@@ -6,7 +6,7 @@ into a Secret: what looks like one fails here instead of standing in a ConfigMap
 {{/* The sections that a running proxy takes over (docs/operations.md, "Reload"); a change of any other rolls the
 pods. Of `telemetry`, `log.level` is one too. */}}
 {{- define "toolcall-proxy.live" -}}
-routes tools defaults documents guidance correction upstreams drain reload
+routes tools defaults documents guidance correction on_escalation upstreams drain reload second_judge record
 {{- end }}
 
 {{/* The whole config into a dictionary: (list CHART DICT) -> DICT.config */}}
@@ -19,6 +19,7 @@ routes tools defaults documents guidance correction upstreams drain reload
 {{- include "toolcall-proxy.noSecrets" $config -}}
 {{- include "toolcall-proxy.off" $config -}}
 {{- include "toolcall-proxy.exact" (list "config" $config false) -}}
+{{- include "toolcall-proxy.flat" (list $config $values.schemas false) -}}
 {{- $grace := dict -}}
 {{- include "toolcall-proxy.grace" (list $chart $grace) -}}
 {{- $listen := dict "host" $values.bindAddress "port" (int $values.ports.calls) -}}
@@ -27,7 +28,7 @@ routes tools defaults documents guidance correction upstreams drain reload
 {{- $_ := set $config "version" 1 -}}
 {{- $_ := set $config "listen" (merge $listen ($config.listen | default dict)) -}}
 {{- $_ := set $config "admin" (merge $admin ($config.admin | default dict)) -}}
-{{- $_ := set $config "drain" (dict "serve" (printf "%ds" $grace.drain) "finish" (printf "%ds" $grace.call)) -}}
+{{- $_ := set $config "drain" (dict "serve" (printf "%ds" $grace.drain) "finish" (printf "%ds" $grace.call) "stay_ready" true) -}}
 {{- if $values.reload.enabled -}}
   {{- $_ := set $config "reload" (dict "interval" $values.reload.interval) -}}
 {{- else -}}
@@ -67,7 +68,7 @@ is not of the proxy's making (schemas, settings of hooks) is left alone.
 {{- define "toolcall-proxy.off" -}}
 {{- if kindIs "map" . -}}
   {{- range $key, $inner := . -}}
-    {{- if and (kindIs "bool" $inner) (not $inner) (has $key (list "repair" "level" "auto_expand" "traces")) -}}
+    {{- if and (kindIs "bool" $inner) (not $inner) (has $key (list "repair" "level" "auto_expand" "traces" "second_judge" "leaked_markup" "mcp")) -}}
       {{- $_ := set $ $key "off" -}}
     {{- else if not (has $key (list "schema" "settings" "rules" "body")) -}}
       {{- include "toolcall-proxy.off" $inner -}}
@@ -75,6 +76,33 @@ is not of the proxy's making (schemas, settings of hooks) is left alone.
   {{- end -}}
 {{- else if kindIs "slice" . -}}
   {{- range . }}{{ include "toolcall-proxy.off" . }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+The keys of a ConfigMap have no folders, and a mount that gave them some would change the pod with each new file. So the
+files of `schemas` lie beside the config, and `schemas/NAME` in it becomes NAME: (list CONFIG SCHEMAS WHETHER-IN-A-SCHEMA).
+In a schema, only a `$ref` names a file; a `const` that looks like one is left alone.
+*/}}
+{{- define "toolcall-proxy.flat" -}}
+{{- $inside := index . 0 -}}
+{{- $schemas := index . 1 -}}
+{{- $within := index . 2 -}}
+{{- if kindIs "map" $inside -}}
+  {{- range $key, $inner := $inside -}}
+    {{- if kindIs "string" $inner -}}
+      {{- $name := regexReplaceAll "#.*$" (trimPrefix "schemas/" $inner) "" -}}
+      {{- $names := or (not $within) (eq $key "$ref") -}}
+      {{- if and $names (hasPrefix "schemas/" $inner) (hasKey $schemas $name) -}}
+        {{- $_ := set $inside $key (trimPrefix "schemas/" $inner) -}}
+      {{- end -}}
+    {{- else if not (has $key (list "settings" "rules" "body")) -}}
+      {{- $described := and (has $key (list "schema" "response_schema" "overlay")) (not (hasKey (kindIs "map" $inner | ternary $inner dict) "openapi")) -}}
+      {{- include "toolcall-proxy.flat" (list $inner $schemas (or $within $described)) -}}
+    {{- end -}}
+  {{- end -}}
+{{- else if kindIs "slice" $inside -}}
+  {{- range $inside }}{{ include "toolcall-proxy.flat" (list . $schemas $within) }}{{ end -}}
 {{- end -}}
 {{- end }}
 

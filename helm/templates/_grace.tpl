@@ -9,7 +9,9 @@ How a pod ends without losing a call, as arithmetic that fails with its numbers 
   L  drain.longestCallSeconds   the longest that one call may take
   S  drain.toolSleepSeconds     the tool's preStop; at least D + 2, for hooks do not start at the same moment
   T  terminationGracePeriodSeconds   at least S + L + 5; without a tool D + L + 10: after D + L the proxy gives
-                                     what hangs another 5 s, and then closes its connections
+                                     what hangs another 5 s, and then closes its connections. Where none is
+                                     written, at least drain.leastGraceSeconds: a longer timeout in the config
+                                     then changes nothing of the pod, and a pod that is done ends at once anyway
 */}}
 
 {{/* A time of the config in whole seconds, rounded up; 0 where it is a reference (${NAME}) or nothing. */}}
@@ -92,7 +94,7 @@ nothing; 0 and nowhere without a config.
 {{- $wait := $gateway | ternary $drain $sleep | int -}}
 {{- $end := $gateway | ternary 10 5 | int -}}
 {{- $least := int (add $wait $call $end) -}}
-{{- $period := $chart.Values.terminationGracePeriodSeconds | default $least | int -}}
+{{- $period := $chart.Values.terminationGracePeriodSeconds | default (max $least $chart.Values.drain.leastGraceSeconds) | int -}}
 {{- if lt $period $least -}}
   {{- $first := $gateway | ternary (printf "the proxy goes on taking calls for %d s (drain.seconds)" $drain) (printf "the tool's preStop sleeps %d s (drain.toolSleepSeconds)" $sleep) -}}
   {{- $second := printf "the longest call takes %d s (%s)" $call (empty $chart.Values.drain.longestCallSeconds | ternary (printf "config.%s" ($longest.where | default "upstreams")) "drain.longestCallSeconds") -}}

@@ -32,6 +32,8 @@ Beside them: toolcall-proxy.podLabels, .podAnnotations (_config.tpl), .toolLifec
   {{- end }}
   command: [python, -m, proxy]
   args: [serve, /etc/toolcall-proxy/config.yaml]
+  # Why it ended (a config that it cannot take) is in the pod's status: kubectl describe.
+  terminationMessagePolicy: FallbackToLogsOnError
   {{- with $values.extraEnv }}
   env:
     {{- toYaml . | nindent 4 }}
@@ -74,11 +76,11 @@ Beside them: toolcall-proxy.podLabels, .podAnnotations (_config.tpl), .toolLifec
 
 {{/*
 The command of the sidecar's preStop hook. All hooks of a pod run at once, when it is to end; the native sidecar's own
-SIGTERM comes after the tool has ended. A gateway and an ordinary container get theirs at once, and drain on it.
+SIGTERM comes after the tool has ended. With `--with-tools` it returns when the tool is gone already: in a Job. A gateway and an ordinary container get theirs at once, and drain on it.
 */}}
 {{- define "toolcall-proxy.drainCommand" -}}
 {{- $values := .Values -}}
-{{- $command := list "python" "-m" "proxy" "drain" "--admin" (printf "127.0.0.1:%d" (int $values.ports.admin)) -}}
+{{- $command := list "python" "-m" "proxy" "drain" "--with-tools" "--admin" (printf "127.0.0.1:%d" (int $values.ports.admin)) -}}
 {{- if $values.existingConfigMap -}}
   {{- $command = concat $command (list "--seconds" (toString $values.drain.seconds)) -}}
 {{- end -}}
@@ -93,7 +95,10 @@ SIGTERM comes after the tool has ended. A gateway and an ordinary container get 
 {{- toJson $command -}}
 {{- end }}
 
-{{/* A list of volumes. One folder: kubelet exchanges all of it at once, so no file is newer than another. */}}
+{{/*
+A list of volumes. One folder: kubelet exchanges all of it at once, so no file is newer than another. Files are not listed
+by name: a further schema would change the pod, and so roll it.
+*/}}
 {{- define "toolcall-proxy.volumes" -}}
 {{- $found := dict -}}
 {{- include "toolcall-proxy.find" (list . $found) -}}
@@ -109,11 +114,6 @@ SIGTERM comes after the tool has ended. A gateway and an ordinary container get 
       {{- else }}
       - configMap:
           name: {{ include "toolcall-proxy.fullname" $chart }}
-          items:
-            - { key: config.yaml, path: config.yaml }
-            {{- range $name, $_ := $values.schemas }}
-            - { key: {{ $name | quote }}, path: {{ printf "schemas/%s" $name | quote }} }
-            {{- end }}
       {{- end }}
       {{- range $values.schemaConfigMaps }}
       - configMap:

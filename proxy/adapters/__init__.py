@@ -1,7 +1,7 @@
-"""`ADAPTERS`: the wire protocols a route can speak, by the name the config uses. A new one is one file and one line.
+"""`ADAPTERS`: the wire protocols that a route can speak, by their names in the config. A new one is a file and a line.
 
-All are pure: they see a whole request, never a socket. `base.py` says what an adapter is, `ladder.py` finds the
-conversation a request belongs to.
+All are pure: they see a whole request, never a socket. `base.py` defines the interface, `ladder.py` finds the
+conversation of a request.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Final
 
 from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import DispatchAdapter
+from proxy.adapters.http_operation import HttpOperationAdapter
 from proxy.adapters.mcp import McpAdapter
 from proxy.adapters.plain import PlainAdapter
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {
-    adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter(), McpAdapter())
+    adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter(), HttpOperationAdapter(), McpAdapter())
 }  # fmt: skip

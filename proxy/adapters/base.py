@@ -1,7 +1,7 @@
-"""What a protocol adapter is: it turns requests into calls, and answers into what its client can read. Pure.
+"""The interface of protocol adapters: they turn requests into calls, and answers into what the client can read. Pure.
 
-An adapter knows one wire protocol and nothing of schemas, attempts or the network. `tests/contract/test_adapters.py`
-runs the same suite over every entry of `ADAPTERS`.
+An adapter knows one wire protocol, and nothing about schemas, attempts or the network.
+`tests/contract/test_adapters.py` runs the same suite over every entry of `ADAPTERS`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from proxy.core.jsontext import TextLimits
-from proxy.core.model import (
+from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.envelope import Detail
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.values import (
     CheckedCall,
     Failure,
     HttpReply,
@@ -24,8 +26,8 @@ from proxy.core.model import (
 
 @dataclass(frozen=True, slots=True)
 class ConversationSource:
-    """One rung of the conversation ladder: `kind` header, body, trace, session or address; `name` a header name or
-    a JSON Pointer where the kind needs one (contract section 4)."""
+    """One rung of the conversation ladder (contract section 4). `kind` is header, body, trace, session or address;
+    `name` is a header name or a JSON Pointer, for the kinds that need one."""
 
     kind: Literal["header", "meta", "body", "trace", "session", "address"]
     name: str = ""
@@ -39,7 +41,7 @@ DEFAULT_LADDER: tuple[ConversationSource, ...] = (
 )
 
 
-# The same for MCP: clients tell their conversations in `_meta`, each under a key of its own.
+# The ladder of MCP routes: clients name their conversations in `_meta`, each under its own key.
 MCP_LADDER: tuple[ConversationSource, ...] = (
     ConversationSource("header", "x-conversation-id"),
     ConversationSource("meta", "vscode.conversationId"),
@@ -55,10 +57,10 @@ MCP_LADDER: tuple[ConversationSource, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """Where a route's requests hold the call. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.
+    """The places of a call within a route's requests. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.
 
-    `arguments_pointer` is None where the whole body is the arguments. `text_repairs` names the classes of text
-    repair the route allows; `text` bounds what is read.
+    `arguments_pointer` is None where the whole body is the arguments. `text_repairs` names the kinds of text repair
+    that the route allows; `text` limits what is read. `operation` is set where the request is the call.
     """
 
     tool: str | None = None
@@ -70,6 +72,12 @@ class CallShape:
     ladder: tuple[ConversationSource, ...] = DEFAULT_LADDER
     text: TextLimits = field(default_factory=TextLimits)
     text_repairs: frozenset[str] = frozenset()
+    operation: HttpOperation | None = None
+
+    @property
+    def looks_into_body(self) -> bool:
+        """Whether the conversation or the id of a call may stand in the body."""
+        return self.call_id_pointer is not None or any(source.kind in ("body", "meta") for source in self.ladder)
 
 
 class Adapter(Protocol):
@@ -78,10 +86,10 @@ class Adapter(Protocol):
     name: str
 
     def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
-        """The call in a request, or why there is none. `fresh_id` names the call if the client did not."""
+        """The call in a request, or why there is none. `fresh_id` names a call that the client did not name."""
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
-        """The body to send upstream: the client's own bytes when nothing was repaired."""
+        """The body to send upstream: the client's own bytes unless something was repaired."""
 
     def encode(
         self,
@@ -90,6 +98,8 @@ class Adapter(Protocol):
         error_status: str,
         accept: str = "",
         request: RawRequest | None = None,
+        detail: Detail = "compact",
     ) -> HttpReply:
         """A failure as this protocol's clients read it (`envelope` is a format name or 'auto', contract section 1).
-        `accept` is the request's Accept header, `request` what is answered, as far as it was read."""
+        `accept` is the request's Accept header, `request` what is answered, as far as it was read; `detail` says how
+        much the part for machines holds."""

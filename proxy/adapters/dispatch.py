@@ -1,13 +1,13 @@
 """The dispatch adapter: one route, many tools. The body holds the tool's name and its arguments, each at a pointer.
 
-`{"tool": "weather", "arguments": {...}}` with `/tool` and `/arguments`, or OpenAI's shape with `/function/name` and
-`/function/arguments`, where the arguments are a JSON text inside a string (`arguments_encoding: json_string`): that
-text is decoded, judged, and put back as a string.
+Examples are `{"tool": "weather", "arguments": {...}}` with `/tool` and `/arguments`, and OpenAI's shape with
+`/function/name` and `/function/arguments`. There the arguments are JSON text in a string (`arguments_encoding:
+json_string`); the text is decoded, checked, and put back as a string.
 
-What goes on is the client's own body. A repair changes the bytes of the arguments (and of a trimmed tool name) and
-nothing else: they are spliced into the body, and every other member keeps its text. Where the route's `upstream_path`
-holds `{tool}` the upstream serves one tool per path and gets the arguments alone; that is the app's affair, since it
-needs no knowledge of the shape.
+The client's own body goes upstream. A repair changes only the bytes of the arguments (and of a trimmed tool name): the
+new bytes are spliced into the body, and every other member keeps its text. Where the route's `upstream_path` contains
+`{tool}`, the upstream has one path per tool and gets the arguments alone; `server/` does that, since it needs no
+knowledge of the shape.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from __future__ import annotations
 from proxy.adapters.base import CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
-from proxy.core.envelope import render
-from proxy.core.jsonspan import span_at, spliced
-from proxy.core.jsontext import at_pointer, dumps, parse
-from proxy.core.model import (
+from proxy.core.envelope import Detail, render_failure
+from proxy.core.json.case_duplicates import find_case_duplicate
+from proxy.core.json.jsonspan import find_span, replace_value
+from proxy.core.json.jsontext import dumps, find_at_pointer, parse
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import (
     ABSENT,
     Absent,
     CheckedCall,
@@ -33,8 +35,6 @@ from proxy.core.model import (
     ToolCall,
     ToolResult,
 )
-from proxy.core.textrepair import read_document
-from proxy.core.twins import ambiguous
 
 _NO_BODY = JsonProblem("the body is empty, but must name a tool", 1, 1)
 
@@ -45,7 +45,7 @@ class DispatchAdapter:
     name = "dispatch"
 
     def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
-        """The call in a body. A body that cannot be read, or names no tool, is a call of the tool ''."""
+        """The call in a body. A body that is unreadable, or names no tool, is a call of the tool ''."""
         body = _read(request.body, shape) if request.body.strip() else _NO_BODY
         if isinstance(body, JsonProblem):
             call_id = find_call_id(request, None, ABSENT, fresh_id)
@@ -60,20 +60,20 @@ class DispatchAdapter:
         )
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
-        """The client's body, with repaired arguments and a repaired tool name in their places."""
+        """The client's body with repaired arguments and a repaired tool name."""
         if not checked.enforced:
             return request.body
         if not checked.repairs and _names(request.body, shape, checked.call.tool):
             return request.body
         body = read_document(request.body, shape.text, shape.text_repairs)
-        if isinstance(body, JsonProblem):  # decode has read it before
+        if isinstance(body, JsonProblem):  # unreachable: `decode` has read the body already
             raise AssertionError("a checked call came from a body that cannot be read")
         text = body.text
         if shape.tool_pointer is not None:
-            text = spliced(text, shape.tool_pointer, dumps(checked.call.tool))
+            text = replace_value(text, shape.tool_pointer, dumps(checked.call.tool))
         if not checked.repairs:
             return text
-        return spliced(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
+        return replace_value(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
 
     def encode(
         self,
@@ -82,17 +82,18 @@ class DispatchAdapter:
         error_status: str,
         accept: str = "",
         request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
+        detail: Detail = "compact",
     ) -> HttpReply:
         """A failure in the route's envelope."""
-        return render(result, envelope, error_status, accept)
+        return render_failure(result, envelope, error_status, accept, detail)
 
 
 def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
-    """A body that everybody reads alike where its call stands."""
+    """Reads a body; refuses one that parsers could read differently where its call stands."""
     body = read_document(text, shape.text, shape.text_repairs)
     if isinstance(body, Document):
         for pointer in (shape.tool_pointer or (), shape.arguments_pointer or ()):
-            if (problem := ambiguous(body.value, pointer)) is not None:
+            if (problem := find_case_duplicate(body.value, pointer)) is not None:
                 return problem
     return body
 
@@ -105,7 +106,7 @@ def _tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
 
 
 def _arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
-    """The arguments as a document of their own: their exact bytes within the body, or the text inside a string."""
+    """The arguments as a document: their exact bytes within the body, or the text within a string."""
     pointer = shape.arguments_pointer or ()
     value = _at(body.value, pointer)
     if value is ABSENT:
@@ -115,28 +116,28 @@ def _arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
         if isinstance(inner, JsonProblem):
             return inner
         return Document(inner.text, inner.value, (*body.repairs, *inner.repairs))
-    start, end = span_at(body.text, pointer)
+    start, end = find_span(body.text, pointer)
     return Document(body.text[start:end], value, body.repairs)
 
 
 def _at(value: JsonValue, path: Pointer) -> JsonValue:
     try:
-        return at_pointer(value, path)
+        return find_at_pointer(value, path)
     except LookupError:
         return ABSENT
 
 
 def _names(body: bytes, shape: CallShape, tool: str) -> bool:
-    """Whether the body already calls `tool` by its name."""
+    """Whether the body already names `tool`."""
     if shape.tool_pointer is None:
         return True
-    start, end = span_at(body, shape.tool_pointer)
+    start, end = find_span(body, shape.tool_pointer)
     name = body[start:end]
     return name == dumps(tool) or bool(parse(name) == tool)
 
 
 def _encoded(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
-    """Arguments as the body holds them: as they are, or as a string where the client sent a string."""
+    """The arguments as the body holds them: as JSON, or as a string where the client sent a string."""
     sent = _at(body, shape.arguments_pointer or ())
     if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):
         return dumps(arguments.decode())

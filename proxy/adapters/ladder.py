@@ -1,28 +1,29 @@
-"""Which conversation a request belongs to, and what its call is named (contract section 4).
+"""Finds the conversation of a request and the id of its call (contract section 4).
 
-The ladder is the route's ordered list of places to look; the first that holds something wins. The last resort is a
-hash of credentials, user agent and address, on the rung `ADDRESS`, where nothing is ever blocked because several
-users may share it. Keys are hashed: neither a session id nor a credential is ever stored as it came.
+The ladder is the route's ordered list of places to look; the first that holds something wins. The last resort is a hash
+of credentials, user agent and address, on the rung `ADDRESS`, which several users may share. Keys are hashed: neither a
+session id nor a credential is ever stored as it came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Final
 
 from proxy.adapters.base import ConversationSource
-from proxy.core import tracecontext
-from proxy.core.jsontext import at_pointer, parse, parse_pointer
-from proxy.core.model import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
+from proxy.core.json.jsontext import find_at_pointer, parse, parse_pointer
+from proxy.core.model import tracecontext
+from proxy.core.model.values import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
-# A call id goes back in answers and logs, so it has to be short and printable.
-_LONGEST_CALL_ID: Final = 200
-_CALL_ID_HEADER: Final = "x-tool-call-id"
+# A call id goes back in answers and logs, so it has to be printable; a longer one goes back as its hash.
+_LONGEST_CALL_ID: Final = 1024
+CALL_ID_HEADER: Final = "x-tool-call-id"
 
 Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 
-# The trace id of a `traceparent` header, or None where it is missing or malformed.
+# Reads the trace id of a `traceparent` header; None where it is missing or malformed.
 trace_id: Final = tracecontext.read_trace_id
 
 
@@ -56,29 +57,34 @@ _FINDERS: Final[dict[str, tuple[Rung, Finder]]] = {
     "address": (Rung.ADDRESS, _address),
 }
 
+_TRACE: Final = Rung.TRACE
 _LAST_RESORT: Final = ConversationSource("address")
 
 
 def find_conversation(
     request: RawRequest, ladder: tuple[ConversationSource, ...], body: JsonValue = ABSENT
 ) -> Conversation:
-    """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read."""
-    for source in ladder:
+    """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read.
+
+    A trace may be new with every request; the conversation by the rungs below stands beside it (`otherwise`).
+    """
+    for index, source in enumerate(ladder):
         rung, find = _FINDERS[source.kind]
         found = find(request, source.name, body)
         if found:
-            return Conversation(f"{source.kind}\n{source.name}\n{found}", rung, True)
-    return named_conversation(_LAST_RESORT, _address(request, "", body))
+            below = find_conversation(request, ladder[index + 1 :], body) if rung is _TRACE else None
+            return Conversation(f"{source.kind}\n{source.name}\n{found}", rung, True, below)
+    return make_conversation(_LAST_RESORT, _address(request, "", body))
 
 
-def named_conversation(source: ConversationSource, name: str) -> Conversation:
+def make_conversation(source: ConversationSource, name: str) -> Conversation:
     """The conversation of requests that hold `name` at this place of the ladder."""
     return Conversation(f"{source.kind}\n{source.name}\n{name}", _FINDERS[source.kind][0], True)
 
 
 def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
-    """The first text that the request holds at one of the places (kind of a source, name), '' where it holds none.
-    `_meta` is looked for where the body has it, or its `params` (MCP)."""
+    """The first text at one of the places (kind of source, name), or ''. `_meta` is read from the body, or from its
+    `params` (MCP)."""
     body: JsonValue = ABSENT
     for kind, name in places:
         if kind != "header" and body is ABSENT:
@@ -94,19 +100,21 @@ def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
 
 
 def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, fresh_id: str) -> str:
-    """The client's own name of the call: from its header or its body, else `fresh_id`."""
-    found = request.header(_CALL_ID_HEADER)
+    """The client's own id of the call, from its header or body; otherwise `fresh_id`."""
+    found = request.header(CALL_ID_HEADER)
     if found is None and pointer is not None:
         found = _text_at(body, pointer)
-    if found is None or not 0 < len(found) <= _LONGEST_CALL_ID:
+    if not found or not (found.isascii() and found.isprintable() and " " not in found):
         return fresh_id
-    return found if found.isascii() and found.isprintable() and " " not in found else fresh_id
+    if len(found) > _LONGEST_CALL_ID:
+        return "sha256-" + sha256(found.encode()).hexdigest()
+    return found
 
 
 def _text_at(body: JsonValue, path: Pointer) -> str | None:
-    """The text or integer at a place of the body, as text; None for anything else."""
+    """The text or integer at a place of the body, as text; None for other values."""
     try:
-        found = at_pointer(body, path)
+        found = find_at_pointer(body, path)
     except (LookupError, ValueError):
         return None
     if isinstance(found, int) and not isinstance(found, bool):

@@ -1,31 +1,33 @@
-"""The MCP adapter: Streamable HTTP in both of its eras. Of all that flows by, only `tools/call` is a call. Pure.
+"""The MCP adapter: Streamable HTTP in both of its eras. Only `tools/call` is a call; other messages pass. Pure.
 
-    decode    a POST whose message is `tools/call` becomes a call; everything else passes as it is
-    rewrite   the client's own bytes; what was repaired is spliced in, and nothing else moves
-    encode    a failed call is HTTP 200 with `isError: true`: a 4xx ends the whole run in three agent frameworks, and a
-              JSON-RPC error hides our text from the model in two (specification 2025-11-25, "Error Handling")
+    decode    turns a POST with `tools/call` into a call, and lets everything else pass as it is
+    rewrite   keeps the client's own bytes, with repairs spliced in
+    encode    writes a failed call as HTTP 200 with `isError: true`: a 4xx ends the whole run in three agent frameworks,
+              and a JSON-RPC error hides our text from the model in two (specification 2025-11-25, "Error Handling")
 
-What is no answer to a call (credentials, origins, a body that cannot be read) is told as HTTP tells it, with a JSON-RPC
-error as its body. A batch that calls a tool is refused as a whole: servers run every element of one, so an array must
-not be a way around the check, and no revision since 2025-06-18 has batches.
+Failures that concern no call (credentials, origins, an unreadable body) get an HTTP status with a JSON-RPC error as
+body. A batch that calls a tool is refused whole: servers run every element of a batch, so an array must not bypass the
+check, and no revision since 2025-06-18 has batches.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from proxy.adapters.base import CallShape
-from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.adapters.mcpheaders import disagreement
-from proxy.adapters.mcpmessage import SESSION_HEADER, Batch, Message, glimpse, is_bare, read_message
-from proxy.core import codes
-from proxy.core.envelope import FORMATS
-from proxy.core.envelope.headers import failure_headers
-from proxy.core.envelope.parts import message, written
-from proxy.core.jsonspan import span_at, spliced
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import (
+from proxy.adapters.ladder import CALL_ID_HEADER, find_call_id, find_conversation
+from proxy.adapters.mcpheaders import find_disagreement
+from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, guess_message, is_bare, read_message
+from proxy.core.envelope import FORMATS, Detail
+from proxy.core.envelope.headers import make_failure_headers
+from proxy.core.envelope.parts import write_body, write_message
+from proxy.core.envelope.view import FailureView
+from proxy.core.json.jsonspan import find_span, replace_value
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.json.textrepair import read_document
+from proxy.core.model import codes
+from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
     Conversation,
@@ -41,17 +43,17 @@ from proxy.core.model import (
     ToolCall,
     ToolResult,
 )
-from proxy.core.textrepair import read_document
 
 _ARGUMENTS: Final = ("params", "arguments")
 _NAME: Final = ("params", "name")
-# `arguments` may be left out where the tool needs none: that is a clean call and not an empty one.
+# `arguments` may be missing where the tool needs none; such a call is clean, not empty.
 _NO_ARGUMENTS: Final = Document(b"{}", {})
 
-# What is refused before it is a call -> JSON-RPC's code (JSON-RPC 2.0 section 5.1; MCP 2026-07-28, "Error Codes").
+# Failures before a call exists -> JSON-RPC's code (JSON-RPC 2.0 section 5.1; MCP 2026-07-28, "Error Codes").
 _RPC_CODES: Final = {codes.BAD_REQUEST: -32600, codes.HEADER_MISMATCH: -32020}
 _PARSE_ERROR: Final = -32700
 _INTERNAL_ERROR: Final = -32603
+_INVALID_PARAMS: Final = -32602
 # These are told by HTTP even where a call can be named: they are about who asks, not about the call.
 _ABOUT_THE_CLIENT: Final = frozenset(
     {codes.TOKEN_REQUIRED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
@@ -71,13 +73,13 @@ class McpAdapter:
         match read_message(request, shape.text):
             case JsonProblem() as problem:
                 return _unreadable(request, shape, problem, fresh_id)
-            case Batch(may_pass):
+            case MessageBatch(may_pass):
                 return Passthrough() if may_pass else Failure(codes.BAD_REQUEST, _BATCH)
             case found:
                 return decode_message(found, request, shape, fresh_id)
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
-        """The client's body, with repaired arguments and a repaired tool name in their places."""
+        """The client's body with repaired arguments and a repaired tool name."""
         if not checked.enforced:
             return request.body
         made = _with_arguments(_with_name(request.body, checked.call.tool), checked.arguments)
@@ -90,40 +92,46 @@ class McpAdapter:
         error_status: str,  # noqa: ARG002 - and its own rules for statuses
         accept: str = "",
         request: RawRequest | None = None,
+        detail: Detail = "compact",
     ) -> HttpReply:
-        """A failed call as a result that says so; what is no call as an HTTP error."""
-        asked = glimpse(request) if request is not None and not is_bare(request) else None
-        headers = failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
+        """Encodes a failed call as an MCP result, and any other failed request as an HTTP error."""
+        asked = guess_message(request) if request is not None and not is_bare(request) else None
+        headers = make_failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
         if asked is None or not asked.is_call or asked.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
             return _refusal(result, asked, request, headers)
-        answer = result_message(asked, FORMATS["mcp"].build(result))
-        return sent_back(answer, asked, request, accept, headers)
+        if asked.param("task") is not ABSENT and not asked.modern:  # the SDKs read a task or an error here
+            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _read_by_model(result)}
+            return write_answer({"jsonrpc": "2.0", "id": asked.id, "error": error}, asked, request, accept, headers)
+        answer = make_result_message(asked, FORMATS["mcp"].build(result, detail))
+        return write_answer(answer, asked, request, accept, headers)
 
 
 def decode_message(
     found: Message, request: RawRequest, shape: CallShape, fresh_id: str
 ) -> ToolCall | Passthrough | Failure:
     """What a readable message asks for."""
-    if wrong := disagreement(request, found):
+    if wrong := find_disagreement(request, found):
         return Failure(codes.HEADER_MISMATCH, wrong)
     if not found.is_call:
         return Passthrough()
     name, arguments = found.param("name"), found.param("arguments")
+    call_id = find_call_id(request, ("id",), {"id": found.id}, fresh_id)
     named = ToolCall(
         name if isinstance(name, str) else "",
         _NO_ARGUMENTS,
-        find_call_id(request, ("id",), {"id": found.id}, fresh_id),
+        call_id,
         _conversation(found, request, shape),
+        resend_id=_resend_id(found, request, call_id),
     )
     if arguments is ABSENT:
         return named
-    start, end = span_at(request.body, _ARGUMENTS)
+    start, end = find_span(request.body, _ARGUMENTS)
     return replace(named, arguments=_arguments(request.body[start:end], arguments, shape))
 
 
 def _arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
-    """The arguments with their bytes. JSON in a string is the repair rule's affair (`parse_json_string`), unless its
-    text has to be mended first."""
+    """The arguments with their bytes. The rule `parse_json_string` handles JSON within a string, unless its text has to
+    be repaired first."""
     if isinstance(value, str) and shape.text_repairs:
         inner = read_document(value.encode("utf-8", "surrogatepass"), shape.text, shape.text_repairs)
         if isinstance(inner, Document) and inner.repairs and isinstance(inner.value, dict):
@@ -133,17 +141,27 @@ def _arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
 
 def _unreadable(request: RawRequest, shape: CallShape, problem: JsonProblem, fresh_id: str) -> ToolCall | Failure:
     """A body that two parsers could read differently goes no further; its model hears of it where a call is named."""
-    seen = glimpse(request)
+    seen = guess_message(request)
     if seen is None or not seen.is_call or seen.id is ABSENT:
         return Failure(codes.BAD_REQUEST, f"The body is no JSON-RPC message: {problem.reason}.")
     name = seen.param("name")
     call_id = find_call_id(request, ("id",), {"id": seen.id}, fresh_id)
-    conversation = _conversation(seen, request, shape)
-    return ToolCall(name if isinstance(name, str) else "", problem, call_id, conversation, request.body)
+    conversation, resend_id = _conversation(seen, request, shape), _resend_id(seen, request, call_id)
+    named = name if isinstance(name, str) else ""
+    return ToolCall(named, problem, call_id, conversation, request.body, resend_id=resend_id)
+
+
+def _resend_id(found: Message, request: RawRequest, call_id: str) -> str | None:
+    """What makes a message a resend: the client's own call id, else the id within its session. Without a session
+    nothing does: a client that begins anew for each call counts its ids anew."""
+    if request.header(CALL_ID_HEADER) is not None:
+        return None
+    session = "" if found.modern else request.header(SESSION_HEADER)
+    return f"{session}\n{call_id}" if session else ""
 
 
 def _conversation(found: Message, request: RawRequest, shape: CallShape) -> Conversation:
-    """The conversation of a message. A trace may be told in `_meta`; a session id means nothing since 2026-07-28."""
+    """The conversation of a message. `_meta` may hold a trace; session ids have no meaning since 2026-07-28."""
     headers = request.headers
     if found.modern:
         headers = tuple(field for field in headers if field[0] != SESSION_HEADER)
@@ -155,37 +173,43 @@ def _conversation(found: Message, request: RawRequest, shape: CallShape) -> Conv
 
 
 def _with_name(text: bytes, tool: str) -> bytes:
-    """The body, calling `tool`."""
+    """The body with another tool name."""
     try:
-        start, end = span_at(text, _NAME)
+        start, end = find_span(text, _NAME)
     except LookupError:
         return text
     return text if parse(text[start:end]) == tool else text[:start] + dumps(tool) + text[end:]
 
 
 def _with_arguments(text: bytes, arguments: bytes) -> bytes:
-    """The body with these arguments; as it is where it had none and needs none."""
+    """The body with these arguments, or unchanged where it has none and needs none."""
     try:
-        span_at(text, _ARGUMENTS)
+        find_span(text, _ARGUMENTS)
     except LookupError:
         if arguments == _NO_ARGUMENTS.text:
             return text
-    return spliced(text, _ARGUMENTS, arguments)
+    return replace_value(text, _ARGUMENTS, arguments)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-def result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def make_result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. What had no id that can be
     repeated is answered under null (JSON-RPC 2.0 section 5)."""
     told = {"resultType": "complete", **result} if asked.modern else result
     return {"jsonrpc": "2.0", "id": None if asked.id is ABSENT else asked.id, "result": told}
 
 
-def sent_back(
+def _read_by_model(result: ToolResult) -> str:
+    """The text of a refusal."""
+    built: Any = FORMATS["mcp"].build(result)
+    return str(built["content"][0]["text"])
+
+
+def write_answer(
     answer: dict[str, JsonValue], asked: Message, request: RawRequest | None, accept: str, headers: Headers = ()
 ) -> HttpReply:
-    """An answer of ours: as JSON unless the client takes only events. Old clients get their own session id back."""
-    body = written(answer)
+    """Our own answer: JSON, or an event for clients that accept nothing else. Old clients get their session id back."""
+    body = write_body(answer)
     session = request.header(SESSION_HEADER) if request is not None and not asked.modern else None
     if session is not None:
         headers = (*headers, ("Mcp-Session-Id", session))
@@ -201,12 +225,12 @@ def _takes_json(accept: str) -> bool:
 
 
 def _refusal(result: ToolResult, asked: Message | None, request: RawRequest | None, headers: Headers) -> HttpReply:
-    """What is no call's answer: HTTP's status, and a JSON-RPC error under the id where there is one."""
+    """An answer to something that is not a call: an HTTP status, and a JSON-RPC error with the id if there is one."""
     failure = result.failure
     code = _RPC_CODES.get(failure.code, _INTERNAL_ERROR)
     if failure.code is codes.BAD_REQUEST and request is not None and isinstance(parse(request.body), JsonProblem):
         code = _PARSE_ERROR
-    error = {"code": code, "message": message(result)}
+    error = {"code": code, "message": write_message(FailureView(result, "full"))}
     named = asked.id if asked is not None and asked.id is not ABSENT else None
     body = {"jsonrpc": "2.0", "id": named, "error": error}
-    return HttpReply(failure.http_status, headers, written(body))
+    return HttpReply(failure.http_status, headers, write_body(body))

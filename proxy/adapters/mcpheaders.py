@@ -1,7 +1,7 @@
-"""Headers that repeat what a message says (MCP 2026-07-28, "Request Metadata"): held against it, kept true. Pure.
+"""Headers that repeat parts of a message (MCP 2026-07-28, "Request Metadata"): compared with it, and kept equal. Pure.
 
-Load balancers route by `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` without reading the body; so whoever does read it has
-to refuse headers that say otherwise, and whoever changes it has to change them with it.
+Load balancers route by `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` without reading the body. So a reader of the body has
+to refuse headers that contradict it, and whoever changes the body has to change them with it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.adapters.mcpmessage import VERSION_HEADER, VERSION_META, Message
-from proxy.core.jsontext import LosslessFloat, as_decimal, at_pointer, number_text, parse
-from proxy.core.model import ABSENT, Headers, JsonProblem, JsonValue, Pointer, RawRequest
+from proxy.core.json.jsontext import LosslessFloat, find_at_pointer, make_decimal, parse, write_number
+from proxy.core.model.values import ABSENT, Headers, JsonProblem, JsonValue, Pointer, RawRequest
 
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
@@ -22,26 +22,26 @@ PARAM_PREFIX: Final = "mcp-param-"
 
 _REPEATING: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
 
-# Which member of `params` the header `Mcp-Name` repeats.
+# The member of `params` that the header `Mcp-Name` repeats.
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-# RFC 9110 section 5.6.2: what a header's name may be.
+# RFC 9110 section 5.6.2: the grammar of header names.
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-# "Value Encoding": what goes plainly; everything else, and what looks encoded, goes as base64.
+# "Value Encoding": these values are sent plainly; all others, and any that look encoded, are sent as base64.
 _PLAIN: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
 _CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-# A chain of properties deeper than this is no parameter that anybody routes by.
+# Deeper chains of properties are ignored, because nobody routes by them.
 _DEEPEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A parameter that a header repeats: where it stands in the arguments, and the header's name in lower case."""
+    """A parameter that a header repeats: its place in the arguments, and the header's name in lower case."""
 
     path: Pointer
     header: str
 
 
-def mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
+def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
     """The parameters that a tool's inputSchema marks with `x-mcp-header`; only those reached by `properties` alone
     count ("Schema Extension")."""
     return tuple(_mirrors(schema, ()))
@@ -59,10 +59,10 @@ def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
             yield from _mirrors(inner, (*path, name))
 
 
-def disagreement(request: RawRequest, message: Message) -> str:
+def find_disagreement(request: RawRequest, message: Message) -> str:
     """What a header says otherwise than the message, in words; '' where they agree or only one of them speaks.
 
-    A header that is missing is for the upstream to miss: it refuses that itself, and says what it knows.
+    A missing header is left to the upstream, which refuses it itself and names what it misses.
     """
     if not message.modern:
         return ""
@@ -70,7 +70,7 @@ def disagreement(request: RawRequest, message: Message) -> str:
     pairs = (
         ("MCP-Protocol-Version", request.header(VERSION_HEADER), message.meta.get(VERSION_META)),
         ("Mcp-Method", request.header(METHOD_HEADER), message.method),
-        ("Mcp-Name", decoded(request.header(NAME_HEADER)), named),
+        ("Mcp-Name", decode_value(request.header(NAME_HEADER)), named),
     )
     for name, header, body in pairs:
         if header is not None and isinstance(body, str) and header != body:
@@ -79,7 +79,7 @@ def disagreement(request: RawRequest, message: Message) -> str:
 
 
 def _said_twice(request: RawRequest) -> str:
-    """Which of these headers is there twice: whoever reads the other one would read something else."""
+    """The header of these that appears twice: two readers could take different values."""
     seen: set[str] = set()
     for name, _ in request.headers:
         if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
@@ -88,44 +88,54 @@ def _said_twice(request: RawRequest) -> str:
     return ""
 
 
-def wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
+def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
     """Which `Mcp-Param-*` header says otherwise than the arguments as they were sent; '' where none does."""
     arguments = _opened(arguments)
     for mirror in wanted:
         sent = request.header(mirror.header)
-        if sent is not None and not _says(decoded(sent), _at(arguments, mirror.path)):
+        if sent is not None and not _says(decode_value(sent), _at(arguments, mirror.path)):
             return f"Header mismatch: {mirror.header} does not match the body"
     return ""
 
 
-def kept_true(headers: Headers, tool: str, wanted: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
+def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
     """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
     ours = {mirror.header for mirror in wanted}
-    kept = [(name, encoded(tool) if name == NAME_HEADER else value) for name, value in headers if name not in ours]
+    kept = [(name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers if name not in ours]
     told = ((mirror.header, _text(_at(arguments, mirror.path))) for mirror in wanted)
-    return (*kept, *((name, encoded(text)) for name, text in told if text is not None))
+    return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
 
 
-def encoded(text: str) -> str:
+def make_headers(message: Message, wanted: tuple[Mirror, ...]) -> Headers:
+    """The headers that a request of the revisions without sessions has to carry beside its message."""
+    if not message.modern:
+        return ()
+    named = message.param(_NAMED.get(message.method, ""))
+    said = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
+    name = ((NAME_HEADER, encode_value(named)),) if isinstance(named, str) else ()
+    return update_headers((*said, *name), named if isinstance(named, str) else "", wanted, message.param("arguments"))
+
+
+def encode_value(text: str) -> str:
     """A value as a header may carry it."""
     if _PLAIN.fullmatch(text) and not _CODED.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
-def decoded(header: str | None) -> str | None:
+def decode_value(header: str | None) -> str | None:
     """What a header's value stands for; itself where its base64 is broken, so that it matches nothing."""
     found = _CODED.fullmatch(header) if header is not None else None
     if found is None:
         return header
     try:
         return base64.b64decode(found[1], validate=True).decode()
-    except ValueError:  # no base64, no ASCII, no UTF-8
+    except ValueError:  # not base64, ASCII or UTF-8
         return header
 
 
 def _opened(arguments: JsonValue) -> JsonValue:
-    """Arguments that came as JSON in a string are looked into: that they will be repaired must not hide a lie."""
+    """Parses arguments that came as JSON in a string: a later repair must not hide a contradiction."""
     if not isinstance(arguments, str):
         return arguments
     value = parse(arguments.encode("utf-8", "surrogatepass"))
@@ -134,17 +144,17 @@ def _opened(arguments: JsonValue) -> JsonValue:
 
 def _at(arguments: JsonValue, path: Pointer) -> JsonValue:
     try:
-        return at_pointer(arguments, path)
+        return find_at_pointer(arguments, path)
     except LookupError:
         return ABSENT
 
 
 def _text(value: JsonValue) -> str | None:
-    """A value as the specification writes it ("Type conversion"); None where no header belongs to it."""
+    """A value in the specification's spelling ("Type conversion"); None where it has no header."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float | LosslessFloat):
-        return number_text(value)
+        return write_number(value)
     return value if isinstance(value, str) else None
 
 
@@ -154,4 +164,4 @@ def _says(header: str | None, value: JsonValue) -> bool:
         return text is not None and header is not None
     number = parse(header.encode("utf-8", "surrogatepass"))
     numeric = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
-    return numeric and isinstance(number, int | float | LosslessFloat) and as_decimal(number) == as_decimal(value)
+    return numeric and isinstance(number, int | float | LosslessFloat) and make_decimal(number) == make_decimal(value)

@@ -1,8 +1,7 @@
-"""Asking an MCP server which tools it has, and reading what it answers (specification, "Listing Tools"). Pure.
+"""Asks an MCP server for its tools and reads the answers (specification, "Listing Tools"). Pure.
 
-The list is asked for as the client would ask: with its credentials, in its session and in its revision, so that the
-answer is the one that counts for it. Answers come as JSON or as server-sent events; both are read here, also those that
-were asked for by the client itself and merely flow by.
+The request repeats the client's credentials, session and revision, so the list is the one that this client would get.
+Answers come as JSON or as server-sent events; both are read here, also in answers to the client's own requests.
 """
 
 from __future__ import annotations
@@ -14,43 +13,53 @@ from typing import Final
 
 from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX
 from proxy.adapters.mcpmessage import LIST, VERSION_META, Message
-from proxy.core.jsontext import TextLimits, dumps, parse
-from proxy.core.learned import ListedTool, Listing
-from proxy.core.model import ABSENT, JsonValue, RawRequest
+from proxy.core.contract.listed_schema import Unparsed
+from proxy.core.contract.listed_tools import ListedTool, Listing
+from proxy.core.json.frames import join_frame, split_frame
+from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.values import ABSENT, JsonValue, RawRequest
 
-# Bytes of one list, all its pages together: a thousand tools with large schemas.
+# The most bytes of one list, all pages together: room for a thousand tools with large schemas.
 MAX_LIST: Final = 16 * 1024 * 1024
-# Pages: a server that always names a next one has to end somewhere.
+# The most pages of one list, because a server could always name a next one.
 MAX_PAGES: Final = 200
+# Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
+MAX_TOOLS: Final = 10_000
+MAX_SCHEMA: Final = 256 * 1024
+# In place of the length of a schema: there is none, or it was not kept.
+_NONE: Final = -1
+_TOO_LARGE: Final = -2
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
 _DESCRIPTION: Final = 2000
-# The longest time for which a server's word on its list counts, in milliseconds: a day.
+# The longest validity of a list that a server may declare, in milliseconds: a day.
 _LONGEST_TTL: Final = 86_400_000
 
-# What of a client's request does not belong to a request of ours.
+# Headers of the client's request that do not belong in a request of ours.
 _DROPPED: Final = frozenset(
     [METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "content-type", "idempotency-key", "last-event-id",
      "range", "x-tool-call-id"]
 )  # fmt: skip
 _ACCEPT: Final = "application/json, text/event-stream"
-# `_meta` that a request must carry since 2026-07-28, and what says who asks; nothing else of the client's goes along.
+# The `_meta` keys that a request must carry since 2026-07-28 or that name the client; only these are copied.
 _META_PREFIX: Final = "io.modelcontextprotocol/"
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list. `cursor` leads to the next one, None at the end; `ttl` in seconds, None: not said."""
+class ToolsPage:
+    """One page of a list. `cursor` leads to the next one, None at the end; `ttl` in seconds, None: not said. `digest`
+    tells pages apart that were read from different bytes."""
 
     tools: tuple[ListedTool, ...]
     cursor: str | None
     ttl: float | None
+    digest: bytes = b""
 
 
-def asking(
+def make_list_request(
     client: RawRequest, message: Message, cursor: str | None, request_id: str, key_header: str = ""
 ) -> RawRequest:
-    """The request for a page of the list, made out of a client's own. `request_id` is a text that no client uses.
-    `key_header` bears the key of the client's call: whoever has seen it with this request would not run the call."""
+    """Builds the request for a page of the list from a client's request. `request_id` is an id that no client uses.
+    `key_header` names the idempotency key of the client's call: a server that saw it here would not run the call."""
     params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
     if message.modern:
         meta = {key: value for key, value in message.meta.items() if key.startswith(_META_PREFIX)}
@@ -70,10 +79,10 @@ def asking(
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-def answered(content_type: str, body: bytes, request_id: JsonValue) -> dict[str, JsonValue] | None:
+def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[str, JsonValue] | None:
     """The JSON-RPC answer to a request, in a body of either kind; None where it is not (or not yet) there."""
     if content_type.partition(";")[0].strip().lower() == "text/event-stream":
-        candidates: Iterable[bytes] = events(body)
+        candidates: Iterable[bytes] = read_events(body)
     else:
         candidates = (body,)
     for text in candidates:
@@ -87,7 +96,7 @@ def _same(left: JsonValue, right: JsonValue) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def events(body: bytes) -> Iterator[bytes]:
+def read_events(body: bytes) -> Iterator[bytes]:
     """The data of every complete server-sent event (WHATWG HTML, "Interpreting an event stream")."""
     whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     for block in whole.split(b"\n\n")[:-1]:
@@ -96,15 +105,15 @@ def events(body: bytes) -> Iterator[bytes]:
             yield b"\n".join(lines)
 
 
-def read_page(answer: dict[str, JsonValue]) -> Page | None:
-    """A page of the list in a JSON-RPC answer; None where it is an error or no list."""
+def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
+    """The page of the list in a JSON-RPC answer; None for an error or anything else."""
     result = answer.get("result")
     tools = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(tools, list):
         return None
     cursor, ttl = result.get("nextCursor"), result.get("ttlMs")
     listed = (_tool(entry) for entry in tools)
-    return Page(
+    return ToolsPage(
         tuple(tool for tool in listed if tool is not None),
         cursor if isinstance(cursor, str) else None,
         min(ttl, _LONGEST_TTL) / 1000 if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None,
@@ -123,24 +132,87 @@ def _tool(entry: JsonValue) -> ListedTool | None:
         entry.get("inputSchema", ABSENT),
         entry.get("outputSchema", ABSENT),
         hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
+        destructive=hints.get("destructiveHint") is True,
     )
 
 
-def listing_of(pages: Iterable[Page], size: int) -> Listing:
+def make_listing(pages: Iterable[ToolsPage], size: int) -> Listing:
     """All pages together; of two tools with one name the first counts."""
     tools: dict[str, ListedTool] = {}
     for page in pages:
         for tool in page.tools:
             if tool.name not in tools:
-                tools[tool.name] = replace(tool, digest=_digest(tool))
+                tools[tool.name] = tool if tool.digest else replace(tool, digest=_digest(tool))
     names = "\n".join(f"{tool.digest} {tool.name}" for tool in tools.values())
     return Listing(tools, hashlib.sha256(names.encode("utf-8", "surrogatepass")).hexdigest(), size)
 
 
 def _digest(tool: ListedTool) -> str:
-    parts = [tool.name, tool.description, _shown(tool.schema), _shown(tool.output), tool.idempotent]
+    parts = [tool.name, tool.description, _shown(tool.schema), _shown(tool.output), tool.idempotent, tool.destructive]
     return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
 
 
 def _shown(schema: JsonValue) -> JsonValue:
     return None if schema is ABSENT else [schema]
+
+
+# --- large answers, read in a child process ---------------------------------------------------------------------------
+def make_reading_job(content_type: str, body: bytes, request_id: JsonValue) -> bytes:
+    """What `pack_page` takes."""
+    return join_frame([content_type, request_id], body)
+
+
+def pack_page(payload: bytes) -> bytes:
+    """Reads a large answer; gives what `unpack_page` takes: names and digests, and each schema as text."""
+    (content_type, request_id), body = split_frame(payload)
+    answer = find_answer(content_type, body, request_id)
+    if answer is None:
+        return join_frame(None)
+    page = read_page(answer)
+    if page is None:
+        error = answer.get("error")
+        return join_frame({"error": {"code": error.get("code")}} if isinstance(error, dict) else {})
+    if len(page.tools) > MAX_TOOLS:
+        return join_frame(None)
+    texts: list[bytes] = []
+    told = [
+        [tool.name, tool.description, tool.idempotent, tool.destructive, _digest(tool), *_texts(tool, texts)]
+        for tool in page.tools
+    ]
+    ttl = None if page.ttl is None else int(page.ttl * 1000)
+    return join_frame({"cursor": page.cursor, "ttl": ttl, "tools": told}, b"".join(texts))
+
+
+def _texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
+    """The lengths of a tool's two schemas, whose texts are added; below zero for one that is absent, or too large."""
+    for schema in (tool.schema, tool.output):
+        text = b"" if schema is ABSENT else dumps(schema)
+        if schema is ABSENT or len(text) > MAX_SCHEMA:
+            yield _NONE if schema is ABSENT else _TOO_LARGE
+        else:
+            texts.append(text)
+            yield len(text)
+
+
+def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
+    """The page that a child has read, the answer that held none, or None where there was no answer."""
+    head, texts = split_frame(result)
+    if not isinstance(head, dict) or "tools" not in head:
+        return head if isinstance(head, dict) else None
+    tools: list[ListedTool] = []
+    at = 0
+    for name, description, idempotent, destructive, digest, *lengths in head["tools"]:
+        schemas: list[JsonValue] = []
+        for length in lengths:
+            schemas.append(_unpacked(texts, at, length))
+            at += max(length, 0)
+        tools.append(ListedTool(name, description, schemas[0], schemas[1], idempotent, digest, destructive))
+    return ToolsPage(tuple(tools), head["cursor"], None if head["ttl"] is None else head["ttl"] / 1000)
+
+
+def _unpacked(texts: bytes, at: int, length: int) -> JsonValue:
+    if length == _NONE:
+        return ABSENT
+    if length == _TOO_LARGE:
+        return Unparsed(b"", f"it is longer than {MAX_SCHEMA} bytes")
+    return Unparsed(texts[at : at + length])

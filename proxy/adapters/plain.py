@@ -1,11 +1,13 @@
-"""The plain adapter: one route, one tool (or `/tools/{tool}`), and the whole body is the arguments."""
+"""The plain adapter: one route serves one tool (or `/tools/{tool}`), and the whole body is the arguments."""
 
 from __future__ import annotations
 
 from proxy.adapters.base import CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.core.envelope import render
-from proxy.core.model import (
+from proxy.core.envelope import Detail, render_failure
+from proxy.core.json.known_text import UnreadDocument
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
     Document,
@@ -17,9 +19,8 @@ from proxy.core.model import (
     ToolCall,
     ToolResult,
 )
-from proxy.core.textrepair import read_document
 
-# No body at all; whether that may stand for `{}` is for `decide` to say (repair.md section 1).
+# No body at all; `decide` knows whether it may stand for `{}` (repair.md section 1).
 NO_ARGUMENTS = Document(b"", None)
 
 
@@ -29,20 +30,26 @@ class PlainAdapter:
     name = "plain"
 
     def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
-        """The call in a request. Unreadable arguments are part of the call: `decide` refuses them with their place."""
+        """The call in a request. Unreadable arguments are part of the call: `decide` refuses them, and says where."""
         body = request.body
         arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else NO_ARGUMENTS
-        value, unread = (ABSENT, body) if isinstance(arguments, JsonProblem) else (arguments.value, b"")
+        value, unread = ABSENT, b""
+        if isinstance(arguments, JsonProblem):
+            unread = body
+        elif type(arguments) is not UnreadDocument or shape.looks_into_body:
+            value = arguments.value
         return ToolCall(
             shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", ""),
             arguments,
             find_call_id(request, shape.call_id_pointer, value, fresh_id),
             find_conversation(request, shape.ladder, value),
             unread,
+            request.params,
+            request.query,
         )
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
-        """The body to send: the arguments, which are the client's own bytes when nothing was repaired."""
+        """The body to send: the arguments, in the client's own bytes unless something was repaired."""
         return checked.arguments if checked.enforced else request.body
 
     def encode(
@@ -52,6 +59,7 @@ class PlainAdapter:
         error_status: str,
         accept: str = "",
         request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
+        detail: Detail = "compact",
     ) -> HttpReply:
         """A failure in the route's envelope."""
-        return render(result, envelope, error_status, accept)
+        return render_failure(result, envelope, error_status, accept, detail)

@@ -1,4 +1,4 @@
-"""`toolcall-proxy check CONFIG`: every mistake of a config on a line of its own, or what it serves."""
+"""`toolcall-proxy check CONFIG` prints every mistake of a config on its own line, or a summary of what it serves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.cli.helptext import HelpText
-from proxy.cli.import_ import header
+from proxy.cli.import_ import read_header
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -30,7 +31,15 @@ and the modules of hooks are imported.
 
 With --live the sources of an import (docs/import.md) are asked, and what has changed there since is told, tool by tool.
 
-exit codes: 0 the config can be served, 1 a source has changed (--live), 2 it cannot be served, or a source not asked
+With --config-only nothing has to be there but the config and the files beside it: what ${NAME} and ${file:...} stand
+for, certificates elsewhere and the modules of hooks may be missing. A pipeline checks so, and a chart before a release.
+With --digest the hash over those files is printed; a running proxy shows it as files_hash of toolproxy_config_info.
+
+With --second-opinion the examples and defaults of each tool's schema, and values made from it, are judged by jsonschema
+or fastjsonschema as well (docs/engine.md); a value on which they differ is printed with the keyword's place.
+
+exit codes: 0 the config can be served, 1 a source has changed (--live) or the judges differ (--second-opinion), 2 it
+cannot be served, or a source not asked
 """
 
 
@@ -47,14 +56,25 @@ def register(subparsers: Any) -> None:
     config = parser.add_mutually_exclusive_group(required=True)
     config.add_argument("path", nargs="?", metavar="CONFIG", help="the config file, such as config.yaml")
     config.add_argument("-c", "--config", metavar="FILE", help="the same, by name")
+    parser.add_argument(
+        "--config-only",
+        action="store_true",
+        help="judge the config alone: variables, secrets, modules of hooks and files outside its folder may be missing",
+    )
+    parser.add_argument("--digest", action="store_true", help="print the config's hash alone, over its files")
     parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
+    parser.add_argument(
+        "--second-opinion",
+        action="store_true",
+        help="judge examples of every tool by jsonschema or fastjsonschema too, and list the differences",
+    )
     parser.add_argument(
         "--live", action="store_true", help="compare what was imported with its sources as they are now"
     )
     parser.add_argument(
         "--header",
         metavar="'NAME: VALUE'",
-        type=header,
+        type=read_header,
         action="append",
         default=[],
         help="for --live: send this header",
@@ -62,30 +82,53 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks the config that `args` names. Mistakes go to stderr, the summary to stdout; gives the exit code."""
+    """Checks the config of `args`. Prints mistakes to stderr and the summary to stdout; gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
     path = args.path or args.config
     try:
-        loaded = load(path, os.environ)
-        if loaded.config.hooks and (mistakes := _hooks(loaded)):
+        loaded = load(path, os.environ, config_only=args.config_only)
+        if loaded.config.hooks and not args.config_only and (mistakes := _hooks(loaded)):
             raise ConfigError(mistakes)
     except ConfigError as error:
         for mistake in error.mistakes:
-            print(mistake, file=sys.stderr)
+            print(_place_from_here(mistake, path), file=sys.stderr)
         count = len(error.mistakes)
         print(f"{path}: {count} mistake{'s' * (count != 1)}; nothing would be served", file=sys.stderr)
         return EXIT_MISTAKES
-    if not args.quiet:
-        print("\n".join(summary(loaded, path)))
-    return _live(Path(path).parent, args) if args.live else 0
+    if args.digest:
+        print(loaded.files_digest)
+    elif not args.quiet:
+        print("\n".join(summarize(loaded, path)))
+    differs = _second_opinion(loaded, args) if args.second_opinion else 0
+    return max(differs, _live(Path(path).parent, args) if args.live else 0)
+
+
+def _place_from_here(mistake: Mistake, path: str) -> Mistake:
+    """A mistake whose file is named as seen from the shell, so that editors can jump to it. Other files than the config
+    are named from its folder."""
+    if mistake.file == path or Path(mistake.file).is_absolute():
+        return mistake
+    return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
+
+
+def _second_opinion(loaded: Loaded, args: argparse.Namespace) -> int:
+    """Both judges on examples of every tool."""
+    from proxy.cli.second_opinion import compare_judges
+
+    lines = compare_judges(loaded)
+    for line in lines:
+        print(f"second opinion: {line}")
+    if not lines and not args.quiet:
+        print("second opinion: no difference")
+    return EXIT_DRIFT if lines else 0
 
 
 def _live(folder: Path, args: argparse.Namespace) -> int:
-    """Asks the sources and says what has changed."""
+    """Asks the sources of imported tools, and prints what has changed."""
     from proxy.importing.harvest import ImportProblem
-    from proxy.importing.live import look_live, told
+    from proxy.importing.live import describe_drift, look_live
 
     try:
         drifts = asyncio.run(look_live(folder, tuple(args.header)))
@@ -94,30 +137,37 @@ def _live(folder: Path, args: argparse.Namespace) -> int:
         return EXIT_MISTAKES
     for found in drifts:
         if found.is_found or not args.quiet:
-            print("\n".join(told(found)))
+            print("\n".join(describe_drift(found)))
     return EXIT_DRIFT if any(found.is_found for found in drifts) else 0
 
 
 def _hooks(loaded: Loaded) -> list[Mistake]:
-    """What is wrong with the hooks; only a config that has some imports what serves."""
-    from proxy.app import check_hooks
+    """The mistakes of the hooks; imports the serving code only where there are hooks."""
+    from proxy.server import check_hooks
 
     return check_hooks(loaded)
 
 
-def summary(loaded: Loaded, name: str) -> list[str]:
+def summarize(loaded: Loaded, name: str) -> list[str]:
     """What a config serves, in lines: routes with their tools and where they lead, then what is worth knowing."""
     from proxy.routing import build_routes
 
     table = build_routes(loaded.config)
     tools = {tool for route in table.routes for tool in route.tools}
     lines = [f"{name}: ok, {_count(len(table.routes), 'route')}, {_count(len(tools), 'tool')}"]
-    width = max(len(route.path) for route in table.routes)
+    width = max((len(route.path) for route in table.routes), default=0)
     for route in table.routes:
         judged = "what its server lists" if route.learn is not None else ", ".join(route.tools) or "anything"
         methods = ",".join(sorted(route.methods))
         lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_goal(route)}")
+    lines += [
+        f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
+        for left in loaded.config.left_out
+    ]
     lines += [f"note: {note}" for note in loaded.config.notes]
+    if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
+        hint = "`query: refuse` takes none"
+        lines.append(f"note: query strings reach the tool unjudged on {', '.join(unjudged)} ({hint})")
     return lines
 
 

@@ -1,4 +1,5 @@
-"""`demo`: the bundled sample tools and the proxy in front of them, on the example config, with calls to paste."""
+"""`demo` runs the bundled sample tools, a script in place of a model, and the proxy in front of them, on the example
+config, with calls to paste."""
 
 from __future__ import annotations
 
@@ -7,17 +8,18 @@ import asyncio
 import os
 import shlex
 import signal
-import socket
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from proxy.cli.console_link import find_free, make_link, open_console
 from proxy.cli.helptext import HelpText
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address
+    from proxy.samples.model import ScriptedModel
     from proxy.samples.server import SampleServer
 
 A = TypeVar("A", bound="Address")
@@ -25,8 +27,9 @@ A = TypeVar("A", bound="Address")
 EXAMPLE: Final = "config.example.yaml"
 
 EPILOG: Final = """\
-The tools listen on 127.0.0.1:9101, the proxy and its admin port where the example config says (8080 and 9090). A port
-that is taken is replaced by a free one; the calls that are printed always have the right one.
+The tools listen on 127.0.0.1:9101, a script in place of a model on 9102, the proxy and its admin port where the example
+config says (8080 and 9090). A port that is taken is replaced by a free one; the calls that are printed always have the
+right one.
 
 examples:
   toolcall-proxy demo
@@ -36,21 +39,21 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One call to paste: what it shows, and the request."""
+    """One call to paste: what it shows, and its request."""
 
     shows: str
     path: str
     body: str | None = None
 
     def curl(self, url: str) -> str:
-        """The command line, with the full URL."""
+        """The call as a curl command with the full URL."""
         if self.body is None:
             return f"curl -s {url}{self.path}"
         quoted = shlex.quote(self.body)
         return f"curl -s {url}{self.path} -H 'Content-Type: application/json' -d {quoted}"
 
 
-# One for each route of the example config (tests/cli/test_demo.py runs them all).
+# One per route of the example config (tests/cli/test_demo.py runs them all).
 SAMPLES: Final = (
     Sample("a clean call goes on byte for byte", "/tools/weather", '{"lat": 48.85, "lon": 2.35}'),
     Sample("numbers in quotes are repaired", "/tools/weather", '{"lat": "48.85", "lon": "2.35"}'),
@@ -77,6 +80,16 @@ SAMPLES: Final = (
         r'{"id": "call_2", "function": {"name": "weather", "arguments": "{\"lat\": \"48.85\", \"lon\": 2.35}"}}',
     ),
     Sample("a check alone, nothing is sent", "/validate/weather", '{"lat": "48.85", "lon": "2.35"}'),
+    Sample(
+        "layer 3: a model is asked what no rule can know (here a script answers, that knows this call by heart)",
+        "/corrected/currency",
+        '{"amount": "five", "from": "USD", "to": "EUR"}',
+    ),
+    Sample(
+        "layer 4: the same where the tool itself refuses, with what the user wants",
+        "/corrected/currency",
+        '{"amount": 5, "from": "USD", "to": "Euro"}',
+    ),
     Sample("relayed: how many calls have reached each tool", "/status"),
 )
 
@@ -98,11 +111,12 @@ def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM and gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.samples.server import running
+    from proxy.samples.server import run_server
 
-    with running(_tools()) as tools:
+    with run_server(_tools()) as tools, run_server(_model()) as model:
+        urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
         try:
-            loaded = load(args.config or example_config(), {**os.environ, "SAMPLE_TOOLS_URL": tools.url})
+            loaded = load(args.config or find_example_config(), {**os.environ, **urls})
         except ConfigError as error:
             print(error, file=sys.stderr)
             return 2
@@ -110,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def example_config() -> Path:
+def find_example_config() -> Path:
     """The example config: in the package where it was installed, else at the top of the repository."""
     package = Path(__file__).parent.parent
     installed = package / "bundled" / EXAMPLE
@@ -118,7 +132,7 @@ def example_config() -> Path:
 
 
 def _tools() -> SampleServer:
-    """The sample tools' server at its usual port, or at a free one."""
+    """Starts the sample tools at their usual port, or at a free one."""
     from proxy.samples.server import DEFAULT_PORT, SampleServer
 
     try:
@@ -129,15 +143,28 @@ def _tools() -> SampleServer:
         return server
 
 
+def _model() -> ScriptedModel:
+    """Starts the scripted model endpoint at its usual port, or at a free one."""
+    from proxy.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
+
+    try:
+        return ScriptedModel(DEFAULT_MODEL_PORT)
+    except OSError:
+        server = ScriptedModel(0)
+        _say_taken(DEFAULT_MODEL_PORT, "scripted model listens", server.server_port)
+        return server
+
+
 async def _serve(loaded: Loaded, tools_url: str) -> None:
-    from proxy.app import Serving
+    from proxy.server import Serving
 
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    serving = await Serving.start(_on_free_ports(loaded))
+    loaded = _on_free_ports(loaded)
+    serving = await Serving.start(loaded)
     try:
-        print(_welcome(serving.url, serving.admin_url, tools_url), flush=True)
+        print(_welcome(serving.url, make_link(serving.admin_url, loaded), tools_url), flush=True)
         await ended.wait()
         print("\nstopping", flush=True)
     finally:
@@ -145,43 +172,35 @@ async def _serve(loaded: Loaded, tools_url: str) -> None:
 
 
 def _on_free_ports(loaded: Loaded) -> Loaded:
-    """The config with each taken port replaced by a free one."""
+    """The config with a free port in place of each taken one."""
     config = loaded.config
     config = replace(config, listen=_free(config.listen, "proxy listens"))
     if config.admin is not None:
-        config = replace(config, admin=replace(config.admin, listen=_free(config.admin.listen, "admin port is")))
+        listen = _free(config.admin.listen, "admin port is")
+        return open_console(replace(loaded, config=config), listen)
     return replace(loaded, config=config)
 
 
 def _free(address: A, who: str) -> A:
-    if address.unix or address.port == 0:
-        return address
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As servers bind: a port whose last connections are still closing is not taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError:
-            probe.bind((address.host, 0))
-            free = replace(address, port=probe.getsockname()[1])
-            _say_taken(address.port, who, free.port)
-            return free
-    return address
+    free = find_free(address)
+    if free != address:
+        _say_taken(address.port, who, free.port)
+    return free
 
 
 def _say_taken(port: int, who: str, instead: int) -> None:
     print(f"port {port} is taken: the {who} on {instead} instead", flush=True)
 
 
-def _welcome(url: str, admin_url: str | None, tools_url: str) -> str:
+def _welcome(url: str, console: str | None, tools_url: str) -> str:
     calls = []
     for sample in SAMPLES:
         calls += [f"\n# {sample.shows}"] * bool(sample.shows) + [sample.curl(url)]
-    admin = f"; {admin_url}/metrics counts them, {admin_url}/-/routes lists the routes" if admin_url else ""
+    link = f"console        {console}\n" if console else ""
+    shown = ", and is shown by the console" if console else ""
     return (
-        f"the proxy      {url}\nsample tools   {tools_url}\n\n"
+        f"the proxy      {url}\nsample tools   {tools_url}\n{link}\n"
         "Paste these into another terminal (add -i to see the headers, such as Tool-Repairs):\n"
         + "\n".join(calls)
-        + f"\n\nEach call is one line of log here{admin}.\nCtrl-C ends it.\n"
+        + f"\n\nEach call is one line of log here{shown}.\nCtrl-C ends it.\n"
     )

@@ -1,7 +1,7 @@
-"""A call judged by the very story that serves, with nothing behind it: no network, no tool, no memory between calls.
+"""Runs a call through the serving code with nothing behind it: no network, no tool, no memory between calls.
 
-`validate` and `replay` share this. The route is asked what it would send and answers "nothing" (as a route with
-`upstream: none` does), so a call that may go comes back as the arguments that would have been sent.
+`validate` and `replay` share this. The route answers with what it would send, as one with `upstream: none` does, so an
+accepted call gives the arguments that would have been sent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import Self
 
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
-from proxy.core.jsontext import format_pointer, parse
-from proxy.core.model import (
+from proxy.call.dry_upstream import Nowhere
+from proxy.call.run import run_call
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.jsontext import format_pointer, parse
+from proxy.core.model.values import (
     Conversation,
     Delivered,
     Document,
@@ -28,15 +31,12 @@ from proxy.core.model import (
     ToolCall,
     ToolResult,
 )
-from proxy.core.policy import ToolPolicy
 from proxy.interfaces import CallRecord, Services
-from proxy.pipeline import run_call
 from proxy.state import make_store
-from proxy.story.nowhere import Nowhere
 
 
 class _NoTime:
-    """A clock that stands still: what is forgotten after each call needs no time, and what is sent nowhere no wait."""
+    """A clock that never moves: each call is forgotten when it ends, and nothing is sent or waited for."""
 
     def now(self) -> float:
         return 0.0
@@ -45,7 +45,7 @@ class _NoTime:
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Does not wait."""
+        """Returns without waiting."""
 
     def chance(self) -> float:
         return 0.0
@@ -55,18 +55,18 @@ class _NoTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Forwarded:
+class ForwardedCall:
     """The call may go: the arguments as they would be sent, and the repairs it took."""
 
     arguments: bytes
     repairs: tuple[Repair, ...]
 
 
-Verdict = Forwarded | ToolResult
+Verdict = ForwardedCall | ToolResult
 
 
 class DryRun:
-    """Judges calls one after the other, each as the first of its conversation. A context manager."""
+    """Decides calls one after the other, each as the first of its conversation. A context manager."""
 
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner()
@@ -78,7 +78,7 @@ class DryRun:
         self._runner.close()
 
     def judge(self, request: RawRequest, adapter: str, shape: CallShape, tools: Mapping[str, ToolPolicy]) -> Verdict:
-        """What would become of a request: forwarded, or refused with an answer. Not for passthrough routes."""
+        """The result of a request: accepted, or refused with an answer. Not for passthrough routes."""
         match ADAPTERS[adapter].decode(request, shape, "dry-run"):
             case ToolCall() as call:
                 return self._runner.run(_judged(call, tools))
@@ -86,7 +86,7 @@ class DryRun:
                 nobody = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
                 return ToolResult(nobody, failure)
             case Passthrough():
-                return Forwarded(request.body, ())
+                return ForwardedCall(request.body, ())
 
 
 async def _judged(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
@@ -95,15 +95,15 @@ async def _judged(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
     outcome = await run_call(call, Nowhere(tools), services, CallRecord("dry-run", "dry-run"))
     if isinstance(outcome, Delivered):
         body = outcome.reply.body
-        return Forwarded(body if isinstance(body, bytes) else b"", outcome.repairs)
+        return ForwardedCall(body if isinstance(body, bytes) else b"", outcome.repairs)
     return outcome
 
 
-def answer_of(result: ToolResult) -> JsonValue:
+def read_answer(result: ToolResult) -> JsonValue:
     """The answer a client would get, in the default format (`tool_result`), as a JSON value."""
-    return parse(ADAPTERS["plain"].encode(result, "tool_result", "category").body)
+    return parse(ADAPTERS["plain"].encode(result, "tool_result", "category", detail="full").body)
 
 
-def pairs(repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
+def list_repairs(repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
     """Each repair as (rule, JSON Pointer)."""
     return [(repair.rule, format_pointer(repair.path)) for repair in repairs]

@@ -1,4 +1,4 @@
-"""`explain --route R`: what judges and repairs the calls of a route: the generated code, and the rules that are on."""
+"""`explain --route R` prints the generated code that checks a route's calls, and the repair rules that are on."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from proxy.cli.helptext import HelpText
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.core.policy import ToolPolicy
-    from proxy.core.schema import Node
-    from proxy.core.validation import Check
+    from proxy.core.check.validation import Check
+    from proxy.core.contract.policy import ToolPolicy
+    from proxy.core.schema.nodes import Node
 
-# Characters of a schema that are shown behind its place.
+# The most characters of a schema shown after its place.
 _WIDEST: Final = 100
 
 EPILOG: Final = """\
@@ -49,9 +49,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Explains `args.tool` on `args.route` of `args.config` and gives the exit code."""
-    from proxy.cli.validate import judging_route
+    from proxy.cli.validate import find_checking_target
     from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError, remark
+    from proxy.config.mistakes import ConfigError, suggest_remark
     from proxy.routing import build_routes
 
     try:
@@ -59,14 +59,14 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    found = judging_route(table, args.route)
+    found = find_checking_target(table, args.route)
     if isinstance(found, str):
         print(f"explain: {found}", file=sys.stderr)
         return 2
-    route, params = found
-    wanted = args.tool or params.get(route.shape.tool_param or "")
+    route = found.route
+    wanted = args.tool or found.params.get(route.shape.tool_param or "")
     if wanted is not None and wanted not in route.tools:
-        told = f"no tool {wanted!r} on route {route.name!r}{remark(wanted, route.tools)}"
+        told = f"no tool {wanted!r} on route {route.name!r}{suggest_remark(wanted, route.tools)}"
         print(f"explain: {told}\ntools: {', '.join(route.tools)}", file=sys.stderr)
         return 2
     for name in [wanted] if wanted is not None else route.tools:
@@ -77,24 +77,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _parts(policy: ToolPolicy) -> Iterator[str]:
-    """What is to be said of one tool, as comments and code."""
+    """The explanation of one tool, as comments and code."""
     if policy.container is not None:
         yield "# a container: it takes no arguments, so there is nothing to judge"
         return
     if policy.check is None:
         yield "# validation: off: every call goes on as it came"
         return
+    from proxy.core.repair.fast_repair import write_quick_repair
+
     check, rules = policy.check, policy.repair.rules
     yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
     yield f"\n# --- judge and report\n{_quoting(check, check.source())}"
-    mender = _quoting(check, check.mender_source(rules))
+    mender = _quoting(check, write_quick_repair(check, rules))
     yield f"# --- mender\n{mender}" if mender else "# --- no mender: the repair engine makes every repair"
 
 
 def _quoting(check: Check, code: str) -> str:
-    """The code with what the schema says behind each place it names."""
+    """The code, with the schema's own words after each place it names."""
     said = {node.uri: _own_words(node) for node in check.schemas.nodes()}
     lines = []
     for line in code.splitlines():
@@ -105,9 +107,9 @@ def _quoting(check: Check, code: str) -> str:
 
 
 def _own_words(node: Node) -> str:
-    """The keywords of a node that lead to no further place, as JSON; cut where they are long."""
-    from proxy.core.jsontext import dumps
-    from proxy.core.schema import LISTS, MAPS, SINGLE
+    """The keywords of a node that contain no further nodes, as JSON, shortened."""
+    from proxy.core.json.jsontext import dumps
+    from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
 
     elsewhere = {*LISTS, *MAPS, *SINGLE, "description", "title"}
     own = {keyword: item for keyword, item in node.keywords.items() if keyword not in elsewhere}

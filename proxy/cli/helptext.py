@@ -1,4 +1,4 @@
-"""How the help of every verb is laid out: as written, as wide as the terminal."""
+"""The layout of every verb's help: as written, and as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import os
 import sys
 from typing import Final
 
-# What argparse takes where nothing says how wide the terminal is.
+# argparse's own width where the terminal's is unknown.
 _USUAL: Final = 80
+# The column of the longest verb's end: argparse forgets that verbs are indented when it makes room for them.
+_LONGEST_VERB: Final = 14
 
 
 class HelpText(argparse.RawDescriptionHelpFormatter):
-    """argparse's own layout. Told its width, as argparse makes one for each argument that is declared, also to serve,
-    and would load shutil and three compressors to find the width out."""
+    """argparse's layout with a given width. argparse makes a formatter for each declared argument, also to serve, and
+    would load shutil and three compressors to find out the width."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
+        self._action_max_length = _LONGEST_VERB
 
 
 def _columns() -> int:
-    """How wide the terminal is, in characters: COLUMNS goes first, as everywhere."""
+    """The terminal's width in characters; the variable COLUMNS wins, as in other programs."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
         return int(said)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns or _USUAL if sys.__stdout__ else _USUAL
-    except (OSError, ValueError):  # no terminal, or closed
+    except (OSError, ValueError):  # no terminal, or a closed stream
         return _USUAL

@@ -1,15 +1,18 @@
-"""`toolcall-proxy import openapi URL|FILE`, `import mcp URL`: writes a config and schemas for tools that exist already.
+"""`toolcall-proxy import openapi URL|FILE`, `import mcp URL`, `import mcpservers FILE`: writes a config for tools that
+exist already, with their schemas.
 
-Nothing that exists is written over unless `--force` says so. What could not be taken is named, with the reason.
+Existing files are replaced only with `--force`. Tools that cannot be imported are named, with the reason.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.cli.helptext import HelpText
 
 if TYPE_CHECKING:
-    from proxy.core.model import Headers
+    from proxy.core.model.values import Headers
     from proxy.importing.harvest import Harvest
+    from proxy.importing.mcpservers import McpServers
 
 EXIT_NOTHING: Final = 1
 EXIT_PROBLEM: Final = 2
@@ -28,6 +32,7 @@ examples:
   toolcall-proxy import openapi http://127.0.0.1:8000/openapi.json --into proxy
   toolcall-proxy import openapi petstore.yaml --upstream http://127.0.0.1:9000 --only 'add*'
   toolcall-proxy import mcp http://127.0.0.1:8000/mcp --header "Authorization: Bearer $TOKEN"
+  toolcall-proxy import mcpservers claude_desktop_config.json
 
 The config that is written is a config like any other: edit it, check it, serve it (docs/import.md).
 exit codes: 0 written, 1 the source has nothing to judge, 2 it could not be read or written
@@ -60,6 +65,25 @@ def register(subparsers: Any) -> None:
     mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
     mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
     _common(mcp)
+    _mcpservers(kinds)
+
+
+def _mcpservers(kinds: Any) -> None:
+    clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
+    clients.add_argument(
+        "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json or .vscode/mcp.json"
+    )
+    clients.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
+    clients.add_argument("--force", action="store_true", help="replace files that exist")
+    clients.add_argument(
+        "--client", choices=("claude", "cursor", "vscode"), default="", help="whose config it is (default: by the file)"
+    )
+    clients.add_argument(
+        "--rewrite", action="store_true", help="write nothing: print the client's config with the proxy in their place"
+    )
+    clients.add_argument(
+        "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -68,14 +92,14 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--header",
         metavar="'NAME: VALUE'",
-        type=header,
+        type=read_header,
         action="append",
         default=[],
         help="send this header with the question; it is written nowhere",
     )
 
 
-def header(text: str) -> tuple[str, str]:
+def read_header(text: str) -> tuple[str, str]:
     """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
@@ -84,23 +108,62 @@ def header(text: str) -> tuple[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads, writes, checks what was written; gives the exit code."""
-    from proxy.importing.files import CONFIG, files_of, write_files
+    """Reads the source, writes the config and checks it; gives the exit code."""
+    from proxy.importing.files import CONFIG, make_files, write_files
     from proxy.importing.harvest import ImportProblem
 
+    if args.kind == "mcpservers":
+        return _run_mcpservers(args)
     try:
         harvest = asyncio.run(_harvest(args, tuple(args.header)))
         if not harvest.tools:
-            print("\n".join(told(harvest)))
+            print("\n".join(describe_harvest(harvest)))
             print("import: nothing here can be judged: nothing is written", file=sys.stderr)
             return EXIT_NOTHING
-        written = write_files(args.into, files_of(_as_seen_from(args.into, harvest)), force=args.force)
+        written = write_files(args.into, make_files(_as_seen_from(args.into, harvest)), force=args.force)
     except ImportProblem as problem:
         print(f"import: {problem}", file=sys.stderr)
         return EXIT_PROBLEM
-    print("\n".join(told(harvest)))
-    print(f"\nwrote {', '.join(_wrote(written))}")
+    print("\n".join(describe_harvest(harvest)))
+    print(f"\n{_summarise(harvest)}\nwrote {', '.join(_wrote(written))}")
     return _checked(args.into / CONFIG)
+
+
+def _run_mcpservers(args: argparse.Namespace) -> int:
+    """Writes the config for the servers that a client's config names, or prints that client's config rewritten."""
+    from proxy.importing.files import CONFIG, write_files
+    from proxy.importing.harvest import ImportProblem
+    from proxy.importing.mcpservers import read_mcpservers
+
+    try:
+        found = read_mcpservers(args.source, args.client)
+        if args.rewrite:
+            print(json.dumps(found.rewritten(one=args.one), indent=2, ensure_ascii=False))
+            return 0
+        for line in _told_servers(found, one=args.one):
+            print(line)
+        if not found.upstreams:
+            print("import: no server there can be served: nothing is written", file=sys.stderr)
+            return EXIT_NOTHING
+        (config,) = write_files(args.into, {CONFIG: found.config_text(CONFIG, one=args.one)}, force=args.force)
+        config.chmod(0o600)
+    except ImportProblem as problem:
+        print(f"import: {problem}", file=sys.stderr)
+        return EXIT_PROBLEM
+    print(f"\nwrote {config}")
+    if found.variables:
+        print(f"set before it is served: {', '.join(found.variables)}")
+        return 0
+    return _checked(config)
+
+
+def _told_servers(found: McpServers, *, one: bool) -> Iterator[str]:
+    """Lines about which servers are served where, and which are not."""
+    from proxy.importing.mcpservers import JOINED_PATH
+
+    yield from _table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
+    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in found.left_out]
+    yield from _table("left out", left)
 
 
 async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
@@ -110,33 +173,57 @@ async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
 
     if args.kind == "mcp":
         return await read_mcp(args.source, headers)
-    return await read_openapi(args.source, Choice(tuple(args.only), args.relay, args.upstream), headers)
+    with showing_operations() as advance:
+        choice = Choice(tuple(args.only), args.relay, args.upstream)
+        return await read_openapi(args.source, choice, headers, advance=advance)
+
+
+@contextlib.contextmanager
+def showing_operations() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal while operations are read: what is given hears how many of all are done."""
+    from proxy.cli.progress import Progress
+
+    progress = Progress(None, counted="operations")
+    try:
+        yield lambda done, total: progress.at(done, done, total)
+    finally:
+        progress.done()
 
 
 def _as_seen_from(folder: Path, harvest: Harvest) -> Harvest:
-    """The path of a file as `check --live` will look for it: from the config's folder."""
+    """Makes a file's path relative to the config's folder, from where `check --live` looks for it."""
     from proxy.importing.reading import is_url
 
     return harvest if is_url(harvest.source) else replace(harvest, source=os.path.relpath(harvest.source, folder))
 
 
-def told(harvest: Harvest) -> Iterator[str]:
+def describe_harvest(harvest: Harvest) -> Iterator[str]:
     """What was found, in lines: judged, relayed, left out, and what is worth knowing."""
-    from proxy.importing.harvest import one_line
+    from proxy.importing.harvest import flatten_text
 
-    yield f"{harvest.source.partition('?')[0]}: {one_line(harvest.about)}"
+    yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
     yield from _table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
     yield from _table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
     left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
     yield from _table("left out", left)
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
-    yield from (f"note: {one_line(note)}" for note in (*harvest.notes, *notes))
+    yield from (f"note: {flatten_text(note)}" for note in (*harvest.notes, *notes))
+
+
+def _summarise(harvest: Harvest) -> str:
+    """The counts of the report in one line, for reports that are longer than a screen."""
+    counts = (
+        (len(harvest.tools), "judged"),
+        (len(harvest.relayed), "relayed"),
+        (len(harvest.left_out), "left out"),
+    )
+    return ", ".join(f"{count:,} {what}" for count, what in counts)
 
 
 def _table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
-    from proxy.importing.harvest import one_line
+    from proxy.importing.harvest import flatten_text
 
-    rows = [(one_line(left), one_line(right)) for left, right in written]
+    rows = [(flatten_text(left), flatten_text(right)) for left, right in written]
     if not rows:
         return
     yield f"{title} ({len(rows)}):"
@@ -154,7 +241,7 @@ def _wrote(paths: list[Path]) -> Iterator[str]:
 
 
 def _checked(config: Path) -> int:
-    """Reads back what was written, as `serve` will."""
+    """Checks the written config as `serve` will read it."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 

@@ -1,4 +1,4 @@
-"""A progress bar for long input: on stderr, only on a terminal, and only once the work has taken a moment."""
+"""A progress bar for long input: on stderr, only on a terminal, and only after a moment of work."""
 
 from __future__ import annotations
 
@@ -13,37 +13,45 @@ _WIDTH: Final = 30
 
 
 class Progress:
-    """Counts lines and bytes of a known or unknown total (bytes). Shows nothing where `stream`
-    (default: stderr) is no terminal."""
+    """Counts what is done towards a known or unknown total: `total` and the position have one unit, such as bytes, and
+    `counted` names what is counted. Shows nothing unless `stream` (default: stderr) is a terminal."""
 
-    def __init__(self, total: int | None, stream: TextIO | None = None, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        total: int | None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = monotonic,
+        counted: str = "lines",
+    ) -> None:
         self._total = total
+        self._counted = counted
         self._stream = stream or sys.stderr
         self._shows = self._stream.isatty()
         self._clock = clock
         self._next = clock() + _PATIENCE
         self._drawn = False
 
-    def at(self, lines: int, position: int) -> None:
-        """Tells how far the work is: lines done, and the position in the input (bytes)."""
+    def at(self, count: int, position: int, total: int | None = None) -> None:
+        """Reports progress: what is done, the position in the input, and the total where it was unknown before."""
+        self._total = total or self._total
         if not self._shows or (now := self._clock()) < self._next:
             return
         self._next = now + _EVERY
         self._drawn = True
-        self._stream.write("\r" + bar(lines, position, self._total))
+        self._stream.write("\r" + draw_bar(count, position, self._total, self._counted))
         self._stream.flush()
 
     def done(self) -> None:
-        """Wipes the bar away."""
+        """Erases the bar."""
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
 
-def bar(lines: int, position: int, total: int | None) -> str:
+def draw_bar(count: int, position: int, total: int | None, counted: str = "lines") -> str:
     """The bar as text: `[######........]  42 %  12,345 lines`, or the count alone where the total is unknown."""
     if not total:
-        return f"{lines:,} lines"
+        return f"{count:,} {counted}"
     share = min(position / total, 1.0)
     filled = int(share * _WIDTH)
-    return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}  {lines:,} lines"
+    return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}  {count:,} {counted}"

@@ -1,32 +1,30 @@
-"""`replay CASES.jsonl`: recorded calls, each judged against its own schema by the code that serves.
+"""`replay CASES.jsonl` decides recorded calls by the serving code, each against its own schema.
 
-Cases are read, judged and written one by one, so the input may be of any length. Equal schemas are compiled once.
+Cases are read, decided and written one by one, so the input may have any length. Equal schemas are compiled once.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import io
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from proxy.cli.helptext import HelpText
+from proxy.cli.recorded_input import ReplayInput, open_input
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import DryRun, Verdict
+    from proxy.cli.second_opinion import SecondOpinions
     from proxy.config.model import RepairSettings
-    from proxy.core.schema import SchemaError
+    from proxy.core.schema.nodes import SchemaError
     from proxy.routing import Route
 
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 _ON: Final = {"on": True, "off": False}
-_GZIP: Final = b"\x1f\x8b"
 
 EPILOG: Final = """\
 each line of the input is one call:
@@ -43,7 +41,15 @@ examples:
   toolcall-proxy replay --level lenient --rule yes_no=off calls.jsonl.gz
   zcat calls.jsonl.gz | toolcall-proxy replay - | grep '"reject"'
 
-exit codes: 0 all lines judged, 2 some line is no case (named on stderr; the others are judged)
+with --second-opinion a line whose `sent` is judged otherwise by jsonschema or fastjsonschema gets a `second_opinion`:
+  {"verdict": "invalid", "judge": "jsonschema", "place": "/properties/lat/maximum"}
+
+with --config each line is a recorded call (`record` in the config): it is judged through the route it came by, as the
+first of its conversation, without hooks and corrections, and a table on stderr says what became of all of them:
+  toolcall-proxy replay --config config.yaml calls.jsonl > judged.jsonl
+
+exit codes: 0 all lines judged, 1 a verdict differs from the recorded one (--config), or the judges differ somewhere
+(--second-opinion), 2 some line is no case (named on stderr; the others are judged)
 """
 
 
@@ -66,30 +72,50 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="switch one repair rule on or off, whatever the level says; may be given several times",
     )
 
+    verb.add_argument(
+        "--config", metavar="CONFIG", help="judge recorded calls (`record`) by this config, through their own routes"
+    )
+    verb.add_argument(
+        "--second-opinion",
+        action="store_true",
+        help="judge by jsonschema or fastjsonschema too, and tell where they differ",
+    )
+
 
 def run(args: argparse.Namespace) -> int:
-    """Judges every case of the input and gives the exit code."""
+    """Decides every case of the input and gives the exit code."""
     from proxy.cli.dryrun import DryRun
     from proxy.config.model import RepairSettings
 
+    if args.config is not None:
+        from proxy.cli.recorded import replay_recorded
+
+        return replay_recorded(args.config, args.cases)
     switches = _switches(args.rule)
     if isinstance(switches, str):
         print(f"replay: {switches}", file=sys.stderr)
         return 2
     try:
-        source = _open(args.cases)
+        source = open_input(args.cases)
     except OSError as error:
         print(f"replay: cannot read {args.cases}: {error.strerror}", file=sys.stderr)
         return 2
     with source, DryRun() as dry:
         replayer = Replayer(dry, RepairSettings(args.level, switches))
-        return _replay(source, replayer, sys.stdout.buffer)
+        if not args.second_opinion:
+            return _replay(source, replayer, sys.stdout.buffer)
+        from proxy.cli.second_opinion import SecondOpinions
+
+        with SecondOpinions() as replayer.second:
+            code = _replay(source, replayer, sys.stdout.buffer)
+        print(f"replay: the judges differ on {replayer.differing} of the calls", file=sys.stderr)
+        return code or int(replayer.differing > 0)
 
 
 def _switches(words: list[str]) -> dict[str, bool] | str:
     """The switches that `--rule` words mean, or what is wrong with one of them."""
-    from proxy.config.mistakes import remark
-    from proxy.core.rules import RULES
+    from proxy.config.mistakes import suggest_remark
+    from proxy.core.rules.rules import RULES
 
     switches = {}
     for word in words:
@@ -97,41 +123,14 @@ def _switches(words: list[str]) -> dict[str, bool] | str:
         if state not in _ON:
             return f"--rule {word}: write NAME=on or NAME=off"
         if name not in RULES:
-            return f"--rule {word}: there is no rule {name!r}{remark(name, RULES)}"
+            return f"--rule {word}: there is no rule {name!r}{suggest_remark(name, RULES)}"
         switches[name] = _ON[state]
     return switches
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The input: its lines, and where and how long the file behind them is (for the progress bar)."""
-
-    lines: io.BufferedIOBase | BinaryIO
-    raw: BinaryIO
-    size: int | None
-
-    def __enter__(self) -> Source:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.raw is not sys.stdin.buffer:
-            self.raw.close()
-
-    def position(self) -> int:
-        """How much of the file was read (bytes); 0 where it cannot tell."""
-        return self.raw.tell() if self.size else 0
-
-
-def _open(name: str) -> Source:
-    raw = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 - Source closes it
-    packed = isinstance(raw, io.BufferedReader) and raw.peek(2)[:2] == _GZIP
-    lines = gzip.GzipFile(fileobj=raw) if packed else raw
-    return Source(lines, raw, None if name == "-" else Path(name).stat().st_size)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
+class RecordedCall:
     """One call to judge. `identity` is the line's `id`, whatever JSON it is."""
 
     identity: Any
@@ -140,7 +139,7 @@ class Case:
     tool: str
 
 
-def read_case(line: bytes) -> Case | str:
+def read_case(line: bytes) -> RecordedCall | str:
     """The case a line holds, or why it is none."""
     try:
         found = json.loads(line)
@@ -156,12 +155,14 @@ def read_case(line: bytes) -> Case | str:
     if not isinstance(found.get("tool", ""), str):
         return "'tool' must be a name"
     # A lone surrogate, which JSON text can spell, becomes the invalid UTF-8 that the server would refuse.
-    return Case(found["id"], found["schema"], found["sent"].encode("utf-8", "surrogatepass"), found.get("tool", "tool"))
+    return RecordedCall(
+        found["id"], found["schema"], found["sent"].encode("utf-8", "surrogatepass"), found.get("tool", "tool")
+    )
 
 
-def _replay(source: Source, replayer: Replayer, output: BinaryIO) -> int:
+def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
     from proxy.cli.progress import Progress
-    from proxy.core.jsontext import dumps
+    from proxy.core.json.jsontext import dumps
 
     progress = Progress(source.size)
     bad = number = 0
@@ -184,7 +185,7 @@ def _replay(source: Source, replayer: Replayer, output: BinaryIO) -> int:
     return 2 if bad else 0
 
 
-def _numbered(source: Source) -> Iterator[tuple[int, bytes]]:
+def _numbered(source: ReplayInput) -> Iterator[tuple[int, bytes]]:
     try:
         yield from enumerate(source.lines, 1)
     except (OSError, EOFError) as error:  # a broken gzip file
@@ -193,16 +194,19 @@ def _numbered(source: Source) -> Iterator[tuple[int, bytes]]:
 
 # --- judging ----------------------------------------------------------------------------------------------------------
 class Replayer:
-    """Judges cases at one repair level."""
+    """Judges cases at one repair level. `second` is asked about each as it was sent, and `differing` counts where it
+    says otherwise."""
 
     def __init__(self, dry: DryRun, repair: RepairSettings) -> None:
         self._dry = dry
+        self.second: SecondOpinions | None = None
+        self.differing = 0
         self._route = lru_cache(maxsize=4096)(lambda schema, tool: _route(json.loads(schema), tool, repair))
 
-    def judge(self, case: Case) -> dict[str, Any]:
+    def judge(self, case: RecordedCall) -> dict[str, Any]:
         """What became of a case, as the object its output line holds."""
-        from proxy.core.model import RawRequest
-        from proxy.core.schema import SchemaError
+        from proxy.core.model.values import RawRequest
+        from proxy.core.schema.nodes import SchemaError
 
         try:
             route = self._route(json.dumps(case.schema), case.tool)
@@ -210,52 +214,65 @@ class Replayer:
             return _unusable(case, error)
         headers = (("content-type", "application/json"), ("x-conversation-id", "replay"))
         request = RawRequest("POST", "/", "", headers, case.sent, {}, "")
-        return _row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
+        row = _row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
+        return row if self.second is None else row | self._second_opinion(self.second, case, route)
+
+    def _second_opinion(self, second: SecondOpinions, case: RecordedCall, route: Route) -> dict[str, Any]:
+        """The second judge's word on what was sent, where it is another."""
+        from proxy.core.json.jsontext import parse
+        from proxy.core.model.values import JsonProblem
+
+        value, check = parse(case.sent), route.tools[case.tool].check
+        if isinstance(value, JsonProblem) or check is None or (opinion := second.difference(check, value)) is None:
+            return {}
+        self.differing += 1
+        told = {"verdict": opinion.verdict.value, "judge": opinion.judge, "place": opinion.place}
+        return {"second_opinion": told}
 
 
 def _route(schema: Any, tool: str, repair: RepairSettings) -> Route:
-    """A route that would call one tool. Raises SchemaError for a schema that cannot be used."""
+    """A route with one tool. Raises SchemaError for an unusable schema."""
     from proxy.adapters.base import CallShape
-    from proxy.config.model import Config, Policy, RouteEntry, Tool, ToolSchema
-    from proxy.config.policies import repair_policy
-    from proxy.core.dialects import normalise, with_numeric_bounds
-    from proxy.core.rules import TEXT_RULES
-    from proxy.core.validation import compile_check
+    from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
+    from proxy.config.policies import make_repair_policy
+    from proxy.core.check.validation import compile_check
+    from proxy.core.rules.rules import TEXT_RULES
+    from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
     from proxy.routing import build_routes
 
-    value, _ = with_numeric_bounds(normalise(schema)[0])
+    value, _ = rewrite_numeric_bounds(normalise(schema)[0])
     policy = Policy(repair=repair)
-    served = Tool(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
-    shape = CallShape(tool=tool, text_repairs=repair_policy(repair).rules & frozenset(TEXT_RULES))
+    served = ToolConfig(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
+    shape = CallShape(tool=tool, text_repairs=make_repair_policy(repair).rules & frozenset(TEXT_RULES))
     entry = RouteEntry("replay", "/", ("POST",), "validate", "plain", shape, policy, {tool: served})
     return build_routes(Config((entry,))).routes[0]
 
 
-def _row(case: Case, verdict: Verdict) -> dict[str, Any]:
-    from proxy.cli.dryrun import Forwarded, answer_of, pairs
-    from proxy.core.jsontext import parse
+def _row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
+    from proxy.cli.dryrun import ForwardedCall, list_repairs, read_answer
+    from proxy.core.json.jsontext import parse
 
-    if isinstance(verdict, Forwarded):
-        repairs = [{"rule": rule, "path": path} for rule, path in pairs(verdict.repairs)]
+    if isinstance(verdict, ForwardedCall):
+        repairs = [{"rule": rule, "path": path} for rule, path in list_repairs(verdict.repairs)]
         return _line(case, "forward", arguments=parse(verdict.arguments), repairs=repairs)
-    answer = answer_of(verdict)
+    answer = read_answer(verdict)
     errors = [{key: error[key] for key in ("code", "path", "message")} for error in answer["error"]["errors"]]
     return _line(case, "reject", errors=errors, content=answer["content"])
 
 
-def _unusable(case: Case, error: SchemaError) -> dict[str, Any]:
-    from proxy.core.dialects import remedy
-    from proxy.core.jsontext import format_pointer
+def _unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
+    from proxy.core.json.jsontext import format_pointer
+    from proxy.core.schema.dialects import suggest_remedy
 
     path = format_pointer(error.path)
     where = f" (at {path})" if path else ""
-    hint = remedy(case.schema, error.path)
+    hint = suggest_remedy(case.schema, error.path)
     content = f"The schema of tool '{case.tool}' cannot be used{where}: {error.message}{f' ({hint})' if hint else ''}"
     errors = [{"code": "INVALID_SCHEMA", "path": path, "message": error.message}]
     return _line(case, "reject", errors=errors, content=content)
 
 
-def _line(case: Case, decision: str, **found: Any) -> dict[str, Any]:
+def _line(case: RecordedCall, decision: str, **found: Any) -> dict[str, Any]:
     return {
         "id": case.identity,
         "decision": decision,

@@ -1,8 +1,8 @@
-"""`toolcall-proxy serve`: stands in front of the tools until it is told to end.
+"""`toolcall-proxy serve` runs the proxy in front of the tools until it is told to stop.
 
-SIGTERM drains first (the config's `drain`, 25 s by default: load balancers learn late), SIGINT (Ctrl-C) ends at once
-but lets calls under way finish. SIGHUP takes over a changed config; changes are also found by looking (`reload`). A
-config with mistakes at the start serves nothing: all of them are printed, exit code 2.
+SIGTERM drains first (the config's `drain`, 25 s by default, because load balancers notice late). SIGINT (Ctrl-C) stops
+at once but lets calls under way finish. SIGHUP reloads the config; changed files are also found by `reload`. A config
+with mistakes serves nothing: all of them are printed, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -15,20 +15,28 @@ import os
 import re
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
+from proxy.cli.console_link import close_console, make_link, open_console
 from proxy.cli.helptext import HelpText
 
 if TYPE_CHECKING:
-    from proxy.app import Serving
-    from proxy.app.fleet import Fleet
+    from pathlib import Path
+
     from proxy.config.load import Loaded
-    from proxy.config.model import Address, Admin
+    from proxy.config.model import Address, AdminConfig
+    from proxy.server import Serving
+    from proxy.server.workers.supervisor import WorkerPool
 
 EXIT_CONFIG: Final = 2
-# Containers made and not freed; Python's own 700 is a handful of calls.
+# The allocation threshold of the garbage collector; Python's own 700 is reached by a handful of calls.
 _MADE_BETWEEN_COLLECTIONS: Final = 50_000
-# How long after the start the memory is settled at the latest, in seconds, and how long it waits for calls to end.
+# Seconds after which a thread that writes the code of a check gives the interpreter back to the calls. A call takes its
+# turn after every packet: with Python's own 5 ms it waits up to 70 ms beside a large schema, with these 20.
+_SWITCH_INTERVAL: Final = 0.0005
+# Memory is settled at most this many seconds after the start, and waits this long for calls to end.
 _WARM: Final = 1.0
 _IDLE: Final = 1.0
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{1,5})")
@@ -41,6 +49,7 @@ EPILOG: Final = """\
 examples:
   toolcall-proxy serve config.yaml
   toolcall-proxy serve --mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081
+  toolcall-proxy serve --mcp -- npx -y @modelcontextprotocol/server-filesystem /data
   toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json
 
 SIGTERM drains and ends it, Ctrl-C ends it sooner, SIGHUP looks at the config at once (docs/operations.md).
@@ -61,17 +70,42 @@ def register(subparsers: Any) -> None:
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", type=listen_address, help="listen here instead of where the config says"
+        "--listen", metavar="HOST:PORT", type=read_listen_address, help="listen here instead of where the config says"
     )
-    parser.add_argument("--mcp", metavar="URL", help="no config: stand in front of the MCP server at this URL")
+    parser.add_argument(
+        "--mcp",
+        metavar="URL",
+        nargs="?",
+        const="",
+        help="no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts",
+    )
+    parser.add_argument(
+        "--header", metavar="NAME: VALUE", type=_header, action="append", default=[],
+        help="with --mcp URL: send this header with every request, may be repeated",
+    )  # fmt: skip
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
-    parser.set_defaults(unwritten=False)
-    # One of several processes behind a port (`workers`); started by `proxy/app/fleet.py` alone.
+    parser.add_argument(
+        "--admin", metavar="HOST:PORT|off", type=_admin_address,
+        help="with --mcp and --openapi: the operator's port (default 127.0.0.1:9090, or a free one)",
+    )  # fmt: skip
+    parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
+    parser.set_defaults(unwritten=False, guarded=None)
+    # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
-def listen_address(text: str) -> Address:
+def _admin_address(text: str) -> Address | str:
+    return "off" if text == "off" else read_listen_address(text)
+
+
+def _header(text: str) -> tuple[str, str]:
+    from proxy.cli.import_ import read_header
+
+    return read_header(text)
+
+
+def read_listen_address(text: str) -> Address:
     """`host:port`, `:port` or `[v6]:port` as an address. Raises ArgumentTypeError for anything else."""
     from proxy.config.model import Address
 
@@ -82,12 +116,15 @@ def listen_address(text: str) -> Address:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until a signal; gives the exit code."""
-    gc.disable()  # all that the start makes stays; to look at it again and again takes a twentieth of it
+    """Serves until a signal arrives; gives the exit code."""
+    gc.disable()  # everything made at the start stays; scanning it again and again would cost a twentieth of the start
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         return _run(args)
-    finally:
-        gc.enable()  # the process may go on with something else
+    finally:  # the process may go on with other work
+        sys.setswitchinterval(interval)
+        gc.enable()
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -105,43 +142,74 @@ def _run(args: argparse.Namespace) -> int:
         for mistake in error.mistakes:
             print(f"serve: {mistake.told}" if args.unwritten else mistake, file=sys.stderr)
         return EXIT_CONFIG
+    if args.unwritten:
+        loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
     try:
         with asyncio.Runner(loop_factory=_fast_loop()) as runner:
             if loaded.config.workers > 1 and not args.worker:
                 return runner.run(_serve_many(loaded, args.listen))
-            return runner.run(_serve(loaded, args.listen, worker=args.worker))
+            told = {"worker": args.worker, "guarded": args.guarded, "unwritten": args.unwritten}
+            return runner.run(_serve(loaded, args.listen, **told))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
         return EXIT_CONFIG
     except OSError as error:
-        print(f"serve: cannot listen: {error}", file=sys.stderr)
+        hint = "`listen` and `admin: {listen: ...}` take other ports, `admin: off` has no operator's port"
+        print(f"serve: cannot listen: {error}  ({hint})", file=sys.stderr)
         return EXIT_CONFIG
 
 
 def _unfit(args: argparse.Namespace) -> str:
-    """What is wrong with the arguments taken together; '' where nothing is."""
+    """The contradiction among the arguments, or ''."""
     sources = {"CONFIG": args.path, "--config": args.config, "--mcp": args.mcp, "--openapi": args.openapi}
     said = [word for word, value in sources.items() if value is not None]
     if not said:
         return "which config?  (toolcall-proxy serve config.yaml; without one: --mcp URL or --openapi URL)"
     if len(said) > 1:
         return f"{' and '.join(said)} cannot stand together: say one of them"
+    if args.command is not None and args.mcp is None:
+        return "a command behind -- goes with --mcp alone"
+    if args.mcp is not None and bool(args.mcp) == bool(args.command):
+        return "which server?  (--mcp URL, or --mcp -- COMMAND ARGUMENT ...: one of the two)"
+    if args.admin is not None and args.mcp is None and args.openapi is None and not args.unwritten:
+        return "--admin goes with --mcp and --openapi alone; a config says `admin`"
+    if args.header and not args.mcp:
+        return "--header goes with --mcp URL alone"
+    if args.relay and args.openapi is None:
+        return "--relay goes with --openapi alone"
     return "--upstream goes with --openapi alone" if args.upstream is not None and args.openapi is None else ""
 
 
 def _run_unwritten(args: argparse.Namespace) -> int:
     """Serves what a description describes, or an MCP server, without a config."""
-    from proxy.cli.mcpconfig import made_mcp_config
-    from proxy.cli.unwritten import made_config
+    from proxy.cli.mcpconfig import make_mcp_config_file, write_command_config, write_mcp_config
+    from proxy.cli.unwritten import make_config_file
 
     with contextlib.ExitStack() as kept:
-        path = made_mcp_config(args.mcp, kept) if args.mcp is not None else made_config(args, kept)
-        written = {"openapi": None, "mcp": None, "upstream": None, "path": path, "unwritten": True}
+        path: Path | None
+        if args.mcp is not None:
+            path = make_mcp_config_file(
+                write_command_config(args.command) if args.command else write_mcp_config(args.mcp, args.header), kept
+            )
+        else:
+            path = make_config_file(args, kept)
+        guarded = (args.mcp, tuple(args.header)) if args.mcp is not None else None
+        written: dict[str, object] = {
+            "guarded": guarded,
+            "header": [],
+            "openapi": None,
+            "mcp": None,
+            "command": None,
+            "upstream": None,
+            "relay": False,
+            "path": path,
+            "unwritten": True,
+        }
         return EXIT_CONFIG if path is None else _run(argparse.Namespace(**{**vars(args), **written}))
 
 
 def _fast_loop() -> Any:
-    """uvloop's event loop where it is installed (the extra `speed`), else None for asyncio's own."""
+    """uvloop's event loop if it is installed (the extra `speed`), otherwise None for asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -149,24 +217,58 @@ def _fast_loop() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(loaded: Loaded, listen: Address | None, *, worker: bool = False) -> int:
-    from proxy.app import Serving
+async def _serve(
+    loaded: Loaded,
+    listen: Address | None,
+    *,
+    worker: bool = False,
+    guarded: tuple[str, tuple[tuple[str, str], ...]] | None = None,
+    unwritten: bool = False,
+) -> int:
+    from proxy.server import Serving
 
     told = _signals()
-    entry = _worker_entry(told) if worker else None
+    entry = _worker_entry(told, loaded.config.admin) if worker else None
     serving = await Serving.start(loaded, listen=listen, watch=True, worker=entry)
     _announce(serving)
+    link = make_link(serving.admin_url, loaded) if unwritten else None
+    if link is not None:
+        print(f"console  {link}", flush=True)
+    looking = None
+    if guarded is not None:
+        print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
+        looking = asyncio.create_task(_look_at(*guarded)) if guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _ending(serving, told) is signal.SIGTERM:
         await _drain(serving, told)
     settling.cancel()
+    if looking is not None:
+        looking.cancel()
     await serving.stop()
     return 0
 
 
+async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
+    """Says on stderr where no MCP server answers at the URL. It may come up later, so serving goes on."""
+    from proxy.importing.harvest import ImportProblem
+    from proxy.importing.mcp import read_mcp
+
+    try:
+        await read_mcp(url, headers)
+    except ImportProblem as problem:
+        print(f"serve --mcp: {problem}", file=sys.stderr, flush=True)
+        if urlsplit(url).path.rstrip("/").endswith("/sse"):
+            print(
+                "serve --mcp: a path like this is that of the transport of 2024-11-05 (HTTP+SSE), which is not spoken: "
+                f"put a bridge in front of it (fastmcp run {url} --transport http) and name the bridge's URL",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
 async def _settle_when_idle(serving: Serving) -> None:
-    """Settles the memory once the first checks are written and no call waits for it: it takes 25 ms, which the first
-    answers shall not have to wait for."""
+    """Settles the memory once the first checks are compiled and no call is under way: it takes 25 ms, which would delay
+    the first answers."""
     if serving.warming.task is not None:
         await asyncio.wait({serving.warming.task}, timeout=_WARM)
     with contextlib.suppress(TimeoutError):
@@ -175,8 +277,8 @@ async def _settle_when_idle(serving: Serving) -> None:
 
 
 def _settle_memory() -> None:
-    """What is loaded by now stays, so the collector need not look at it again. From now on it looks rarely: calls
-    leave no cycles to speak of. Saves calls the pauses (p99), not the average."""
+    """Exempts everything loaded so far from garbage collection, and makes collections rare: calls leave hardly any
+    cycles. This saves pauses (p99), not average time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_MADE_BETWEEN_COLLECTIONS, 20, 20)
@@ -184,25 +286,25 @@ def _settle_memory() -> None:
 
 
 async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
-    """The process above several workers: passes signals on until the last of them has ended."""
-    from proxy.app.fleet import Fleet
+    """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
+    from proxy.server.workers.supervisor import WorkerPool
 
     told = _signals()
-    fleet = await Fleet.start(loaded, listen)
-    _announce(fleet)
+    worker_pool = await WorkerPool.start(loaded, listen)
+    _announce(worker_pool)
     _settle_memory()
-    ended = asyncio.create_task(fleet.ended())
+    ended = asyncio.create_task(worker_pool.ended())
     while not ended.done():
         number = asyncio.create_task(told.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)
         if number.done():
-            fleet.signal(number.result())
+            worker_pool.signal(number.result())
         number.cancel()
     return ended.result()
 
 
 def _signals() -> asyncio.Queue[signal.Signals]:
-    """The signals that come from now on."""
+    """A queue of the signals that arrive from now on."""
     told: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -210,7 +312,7 @@ def _signals() -> asyncio.Queue[signal.Signals]:
     return told
 
 
-def _announce(running: Serving | Fleet) -> None:
+def _announce(running: Serving | WorkerPool) -> None:
     print(f"listening on {running.url}", flush=True)
     if running.admin_url is not None:
         print(f"admin on {running.admin_url}", flush=True)
@@ -218,18 +320,21 @@ def _announce(running: Serving | Fleet) -> None:
         print(f"probes on {running.probes_url}", flush=True)
 
 
-def _worker_entry(told: asyncio.Queue[signal.Signals]) -> Admin:
+def _worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
     """A worker's own operator's port, with the token that stands on standard input. The end of that means that the
     process above is gone, and ends the worker too."""
-    from proxy.config.model import Address, Admin
+    from proxy.config.model import Address, AdminConfig
+    from proxy.server.admin.operator_access import readers_token
 
     token = sys.stdin.readline().strip()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), told.put_nowait, signal.SIGINT)
-    return Admin(Address("127.0.0.1", 0), token=token)
+    own = Address("127.0.0.1", 0)
+    entry = admin or AdminConfig(console=False)
+    return replace(entry, listen=own, probes=None, token=token, readers=readers_token(token), hosts=frozenset())
 
 
 async def _ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> signal.Signals:
-    """The signal that ends the process; those that do not are done here."""
+    """Waits for the signal that ends the process, and handles other signals meanwhile."""
     while (number := await told.get()) is signal.SIGHUP:
         await serving.reloader.reload()
     return number

@@ -1,4 +1,4 @@
-"""`validate --route R BODY`: a dry run of one call through a configured route: decision, repairs, answer."""
+"""`validate --route R BODY` is a dry run of one call through a route: it prints decision, repairs and answer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final
 from proxy.cli.helptext import HelpText
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from proxy.cli.dryrun import Verdict
-    from proxy.routing import Route, RouteTable
+    from proxy.routing import DryTarget, Route, RouteTable
 
 EPILOG: Final = """\
 examples:
   toolcall-proxy validate --config config.yaml --route /weather '{"lat": "48.85", "lon": 2.35}'
   toolcall-proxy validate --config config.yaml --route '/tools/{tool}' --tool weather '{"lat": 48.85}'
+  toolcall-proxy validate --config config.yaml --route '/trips/7?notify=true' --method PATCH '{"title": "Rome"}'
   echo '{"lat": 48.85}' | toolcall-proxy validate --config config.yaml --route /weather -
 
 Nothing is sent and nothing is remembered: the call is judged as the first of its conversation.
@@ -40,17 +39,38 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
-    verb.add_argument("-r", "--route", required=True, metavar="ROUTE", help="the route's name or path")
+    verb.add_argument(
+        "-r", "--route", required=True, metavar="ROUTE", help="the route's name or path, or a request's path and query"
+    )
     verb.add_argument("-t", "--tool", metavar="TOOL", help="the tool, where the route's path holds {tool}")
-    verb.add_argument("body", metavar="BODY", help="the body of the request; - reads it from standard input")
+    verb.add_argument(
+        "-X", "--method", metavar="METHOD", default="", help="the request's method, where a path has several"
+    )
+    verb.add_argument(
+        "-H",
+        "--header",
+        metavar="'NAME: VALUE'",
+        type=_header,
+        action="append",
+        default=[],
+        help="a header of the request, for operations with header parameters; may be repeated",
+    )
+    verb.add_argument(
+        "body", metavar="BODY", nargs="?", default="", help="the body of the request; - reads it from standard input"
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    from proxy.cli.import_ import read_header
+
+    return read_header(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judges `args.body` on `args.route` of `args.config` and gives the exit code."""
+    """Decides `args.body` on `args.route` of `args.config`, and gives the exit code."""
     from proxy.cli.dryrun import DryRun
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.core.model import RawRequest
     from proxy.routing import build_routes
 
     try:
@@ -58,68 +78,68 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    found = _route(table, args.route, args.tool)
+    found = _target(table, args.route, args.tool, args.method.upper())
     if isinstance(found, str):
         print(f"validate: {found}", file=sys.stderr)
         return 2
-    route, params = found
+    route = found.route
     body = sys.stdin.buffer.read() if args.body == "-" else args.body.encode("utf-8", "surrogateescape")
-    headers = (("content-type", "application/json"), ("x-conversation-id", "dry-run"))
     with DryRun() as dry:
-        request = RawRequest("POST", route.path, "", headers, body, params, "")
+        request = found.request(body, {"tool": args.tool} if args.tool else {}, tuple(args.header))
         verdict = dry.judge(request, route.adapter, route.shape, route.tools)
     return _show(route, verdict)
 
 
-def _route(table: RouteTable, wanted: str, tool: str | None) -> tuple[Route, Mapping[str, str]] | str:
-    """The route that is meant and its path parameters, or what to write instead."""
-    found = judging_route(table, wanted)
+def _target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
+    """The route that is meant and its request, or what to write instead."""
+    found = find_checking_target(table, wanted, method)
     if isinstance(found, str):
         return found
-    route, params = found[0], {**found[1], **({"tool": tool} if tool else {})}
+    route = found.route
     if tool not in (None, route.shape.tool) and not route.shape.tool_param:
         told = f"always calls {route.shape.tool!r}" if route.shape.tool else "takes the tool from the body"
         return f"the route {route.name!r} {told}: leave --tool out"
-    if route.shape.tool_param and route.shape.tool_param not in params:
+    if route.shape.tool_param and not tool and route.shape.tool_param not in found.params:
         return f"the route {route.name!r} takes the tool from its path: add --tool NAME ({', '.join(route.tools)})"
-    return route, params
+    return found
 
 
-def judging_route(table: RouteTable, wanted: str) -> tuple[Route, Mapping[str, str]] | str:
-    """The route of this name or path that judges calls, with the parameters in the path, or what to write instead."""
-    from proxy.config.mistakes import remark
-    from proxy.routing import Match
+def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | str:
+    """The route of this name, path or request target that judges calls, or what to write instead."""
+    from proxy.config.mistakes import suggest_remark
+    from proxy.routing import MethodNotAllowed, find_dry_target
 
-    params: Mapping[str, str] = {}
-    route = next((route for route in table.routes if wanted in (route.name, route.path)), None)
-    if route is None and isinstance(match := table.match("POST", wanted), Match):
-        route, params = match.route, match.params
-    if route is None:
+    found = find_dry_target(table, wanted, method)
+    if isinstance(found, MethodNotAllowed):
+        return f"{wanted.partition('?')[0]} takes {', '.join(found.methods)}: say which with --method"
+    if found is None:
         known = list(dict.fromkeys(text for route in table.routes for text in (route.name, route.path)))
-        return f"no route {wanted!r}{remark(wanted, known)}\nroutes: {', '.join(known)}"
+        return f"no route {wanted!r}{suggest_remark(wanted, known)}\nroutes: {', '.join(known)}"
+    route = found.route
     if route.kind == "passthrough":
         return f"the route {route.name!r} relays everything and judges nothing"
     if route.learn is not None:
         return f"the route {route.name!r} learns its tools while it serves: ask the running proxy (POST /-/validate)"
-    return route, params
+    return found
 
 
 def _show(route: Route, verdict: Verdict) -> int:
-    """Prints what became of the call and gives the exit code."""
+    """Prints the result of the call and gives the exit code."""
     from proxy.adapters import ADAPTERS
-    from proxy.cli.dryrun import Forwarded, pairs
-    from proxy.core.sentence import compose
+    from proxy.cli.dryrun import ForwardedCall, list_repairs
+    from proxy.core.envelope.sentence import write_sentence
 
-    if isinstance(verdict, Forwarded):
+    if isinstance(verdict, ForwardedCall):
         print(f"decision: forward to {route.upstream or 'nobody: the arguments are the answer'}")
         print(
-            "repairs:", ", ".join(f"{rule} at {path or 'the root'}" for rule, path in pairs(verdict.repairs)) or "none"
+            "repairs:",
+            ", ".join(f"{rule} at {path or 'the root'}" for rule, path in list_repairs(verdict.repairs)) or "none",
         )
         print("arguments:", verdict.arguments.decode("utf-8", "replace"))
         return 0
-    reply = ADAPTERS[route.adapter].encode(verdict, route.envelope, route.error_status)
+    reply = ADAPTERS[route.adapter].encode(verdict, route.envelope, route.error_status, detail=route.detail)
     print(f"decision: reject, {verdict.failure.code}")
-    print(f"the model reads:\n\n{indent(compose(verdict), '  ', lambda line: bool(line.strip()))}\n")
+    print(f"the model reads:\n\n{indent(write_sentence(verdict), '  ', lambda line: bool(line.strip()))}\n")
     print(f"answer: HTTP {reply.status}")
     print(json.dumps(json.loads(reply.body), indent=2, ensure_ascii=False))
     return 1

@@ -1,1 +1,1 @@
-"""The config as the operator wrote it: read, checked whole, and handed on as frozen values."""
+"""Reads the operator's config: the whole of it is checked, and becomes frozen values."""

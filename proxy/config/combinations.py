@@ -1,7 +1,7 @@
-"""Keys of a route that cannot be meant together: each check is a function, and `CHECKS` lists them all.
+"""Checks of a route's keys that contradict each other: one function per check, all listed in `CHECKS`.
 
-A check looks at one written route and yields what is wrong, as (path, message, hint). It never looks at another route
-and never at a tool's schema.
+A check looks at one written route and yields its findings as (path, message, hint). It never looks at another route,
+nor at a tool's schema.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.config.context import Context
-from proxy.config.mistakes import did_you_mean, one_of
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
-from proxy.config.secrets import reveal
-from proxy.config.sections import NO_UPSTREAM
-from proxy.core.model import Pointer
+from proxy.config.sections.top_level import NO_UPSTREAM
+from proxy.core.model.values import Pointer
 
-# A parameter is a whole segment: `/tools/{tool}`, not `/tools/get-{tool}`.
+# A parameter is a whole segment: `/tools/{tool}`, but not `/tools/get-{tool}`.
 PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 Finding = tuple[Pointer, str, str]
@@ -26,25 +26,26 @@ Finding = tuple[Pointer, str, str]
 # POST carries MCP's messages; GET opens the stream of old revisions, DELETE ends their sessions.
 MCP_METHODS: Final = ("POST", "GET", "DELETE")
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
+_OPERATION_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD")
 _DROP_ONE: Final = "drop one of them"
 
-# Keys that mean nothing on a route that judges nothing.
+# Keys without a meaning on a route that checks no calls.
 _JUDGING: Final = (
-    "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "unknown_keys", "attempts",
-    "caps", "feedback", "formats", "validation", "resend", "idempotent", "idempotency", "upstream_errors",
-    "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
-    "protocol", "mcp",
+    "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "unknown_keys",
+    "leaked_markup", "attempts", "caps", "feedback", "formats", "validation", "resend", "idempotent", "idempotency",
+    "upstream_errors", "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
+    "protocol", "mcp", "servers", "query", "parameters",
 )  # fmt: skip
-# Keys that mean nothing where the message names the tool and MCP says how answers look.
+# Keys without a meaning where the message names the tool and MCP defines the answers.
 _NOT_MCP: Final = (
     "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
-    "wrap_success", "response_schema", "response_mode",
+    "wrap_success", "response_schema", "response_mode", "parameters",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRoute:
-    """One route as written: its place in the config, its right parts, its path and the parameters in it."""
+    """One route as written: its place in the config, its valid parts, its path and the parameters in it."""
 
     at: Pointer
     entry: Written
@@ -52,22 +53,22 @@ class WrittenRoute:
 
     @property
     def passes(self) -> bool:
-        """Whether it relays everything."""
-        return bool(self.entry.get("passthrough"))
+        """Whether the route relays everything."""
+        return bool(self.entry.get("passthrough") or self.entry.get("relay"))
 
     @property
     def speaks_mcp(self) -> bool:
-        """Whether its clients and its upstream speak MCP."""
+        """Whether the route's clients and its upstream speak MCP."""
         return self.entry.get("protocol") == "mcp"
 
     @property
     def name(self) -> str:
-        """Its name in logs and metrics."""
+        """The route's name in logs and metrics."""
         return reveal(self.entry.get("name", self.path))
 
     @property
     def upstream(self) -> str:
-        """The name of its upstream, `none`, or ''."""
+        """The name of the route's upstream, `none`, or ''."""
         return reveal(self.entry.get("upstream", ""))
 
     @property
@@ -77,27 +78,35 @@ class WrittenRoute:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods it takes."""
+        """The methods that the route accepts."""
         return MCP_METHODS if self.speaks_mcp else tuple(map(reveal, self.entry.get("methods", ("POST",))))
 
     @property
     def path_at(self) -> Pointer:
-        """Where its path is written."""
+        """The place where the path is written."""
         return (*self.at, "path") if "path" in self.entry else self.at
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names in braces of its path, in order."""
-        return parameters(self.path)
+        return find_parameters(self.path)
 
 
-def parameters(path: str) -> tuple[str, ...]:
+def takes_operation(context: Context, route: WrittenRoute) -> bool:
+    """Whether the route's requests are those of an HTTP operation."""
+    tool = context.mapping("tools", reveal(route.entry.get("tool", "")))
+    schema = route.entry.get("schema", tool.get("schema"))
+    described = isinstance(schema, dict) and isinstance(schema.get("openapi"), str)
+    return "tool" in route.entry and ("request" in tool or described)
+
+
+def find_parameters(path: str) -> tuple[str, ...]:
     """The names in braces of a path, in order."""
     return tuple(found[1] for segment in path.split("/") if (found := PARAMETER.fullmatch(segment)))
 
 
 def check_route(context: Context, route: WrittenRoute) -> None:
-    """Reports every combination of one route's keys that cannot be meant."""
+    """Reports every contradiction among one route's keys."""
     for check in CHECKS:
         for path, message, hint in check(context, route):
             context.mistake(path, message, hint, key=path != (*route.at, "path") and "methods" not in path)
@@ -119,9 +128,10 @@ def _braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
             yield at, f"{segment!r}: braces take a whole segment", hint
 
 
-def _methods(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+def _methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     for index, method in enumerate(route.methods):
-        if not route.passes and not route.speaks_mcp and method not in _CALL_METHODS:
+        known = _OPERATION_METHODS if takes_operation(context, route) else _CALL_METHODS
+        if not route.passes and not route.speaks_mcp and method not in known:
             hint = "calls come by POST; relay other requests with `passthrough: true`"
             yield (*route.at, "methods", index), f"{method} carries no call", hint
 
@@ -130,6 +140,8 @@ def _passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if not route.passes:
         if "websocket" in route.entry:
             yield (*route.at, "websocket"), "only a passthrough route takes WebSockets", _DROP_ONE
+        if "lookalikes" in route.entry:
+            yield (*route.at, "lookalikes"), "only a passthrough route has lookalikes of judged paths", _DROP_ONE
         return
     for key in _JUDGING:
         if key in route.entry:
@@ -139,7 +151,7 @@ def _passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Keys for answers of a tool where no tool answers, and the other way round."""
+    """Finds keys for tool answers on routes without a tool, and the reverse."""
     if route.passes or not route.upstream:
         return
     sends = route.upstream != NO_UPSTREAM
@@ -165,6 +177,36 @@ def _mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     for name in route.parameters:
         if name == "tool":
             yield route.path_at, "{tool} in the path of an MCP route", "the message names the tool"
+
+
+def _process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that a process that speaks stdio is reached by MCP."""
+    if "command" not in context.mapping("upstreams", route.upstream):
+        return
+    if not route.speaks_mcp:
+        hint = "say `protocol: mcp`"
+        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which speaks MCP alone", hint
+    if (
+        route.speaks_mcp
+        and "upstream_path" in route.entry
+        and "command" in context.mapping("upstreams", route.upstream)
+    ):
+        yield (*route.at, "upstream_path"), "`upstream_path` has no effect: a command has no paths", _DROP_ONE
+
+
+def _servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that several servers stand alone, and behind a route that can tell their tools apart."""
+    if "servers" not in route.entry:
+        if "prefix" in route.entry.get("mcp", {}):
+            yield (*route.at, "mcp", "prefix"), "`prefix` has no effect without `servers`", _DROP_ONE
+        return
+    if not route.speaks_mcp:
+        yield (*route.at, "servers"), "`servers` has no effect on this route", "say `protocol: mcp`"
+    for key in ("upstream", "upstream_path"):
+        if key in route.entry:
+            yield (*route.at, key), f"`{key}` has no effect beside `servers`", _DROP_ONE
+    if "resource" in route.entry.get("mcp", {}):
+        yield (*route.at, "mcp", "resource"), "`resource` has no effect beside `servers`", _DROP_ONE
 
 
 def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
@@ -198,10 +240,24 @@ def _upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield at, "`upstream_path` has no effect with `upstream: none`", "drop it"
     yield from _braces(route.upstream_path, at, "as in `/api/{tool}`")
     known = {*route.parameters, *(() if route.passes or route.speaks_mcp else ("tool",))}
-    for name in parameters(route.upstream_path):
+    for name in find_parameters(route.upstream_path):
         if name not in known:
-            hint = did_you_mean(name, known) or f"known here: {one_of(sorted(known)) or 'none'}"
+            hint = suggest_word(name, known) or f"known here: {join_words(sorted(known)) or 'none'}"
             yield at, f"{{{name}}} is not in the route's path", hint
+
+
+def _query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Parameters are declared where a route calls one tool; elsewhere nothing says what a query may hold."""
+    if route.passes or "tool" in route.entry:
+        return
+    if "parameters" in route.entry and not route.speaks_mcp:
+        yield (
+            (*route.at, "parameters"),
+            "`parameters` on a route of many tools",
+            "give the tool a route of its own",
+        )
+    if reveal(route.entry.get("query", "")) in ("judge", "strict"):
+        yield (*route.at, "query"), "nothing declares query parameters here", "say `query: refuse` or `forward`"
 
 
 CHECKS: Final[tuple[Callable[[Context, WrittenRoute], Iterator[Finding]], ...]] = (
@@ -209,7 +265,10 @@ CHECKS: Final[tuple[Callable[[Context, WrittenRoute], Iterator[Finding]], ...]] 
     _methods,
     _passthrough,
     _mcp,
+    _process,
+    _servers,
     _finalising,
     _which_tool,
+    _query,
     _upstream_path,
 )

@@ -1,26 +1,33 @@
-"""`load(path, environ) -> Loaded`: the whole config, or a ConfigError with ALL of its mistakes.
+"""`load(path, environ)` reads the whole config, or raises a ConfigError with ALL of its mistakes.
 
-The story: read the file, put `${...}` in, hold it against the published schema, then read section by section what is
-right, so that one mistake hides no other.
+The steps: read the file, resolve `${...}`, compare it with the published schema, then read the valid parts section by
+section, so that one mistake hides no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxy.config.access import check_auth, may_be_token
 from proxy.config.context import Context
-from proxy.config.correction import check_correct, read_correction
+from proxy.config.files.secrets import Substitution, Unresolved, restore_written
+from proxy.config.files.source import ConfigSource, Files
+from proxy.config.files.structure import Structure, check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, Mcp, RouteEntry, Tool
-from proxy.config.network import read_listen, read_trusted
-from proxy.config.policies import layered
+from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig
+from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
-from proxy.config.schemas import Schemas
-from proxy.config.secrets import Substitution, Unresolved, as_written
-from proxy.config.sections import (
+from proxy.config.schemas import SchemaLoader
+from proxy.config.sections.access import check_auth, may_be_token
+from proxy.config.sections.correction_section import check_correct, read_correction
+from proxy.config.sections.joined_section import with_joined
+from proxy.config.sections.mcp_section import widen_session_pools
+from proxy.config.sections.network import read_listen, read_trusted
+from proxy.config.sections.oauth_section import make_metadata_routes
+from proxy.config.sections.record_section import read_record
+from proxy.config.sections.stateurl import mask_url, read_state
+from proxy.config.sections.top_level import (
     check_addresses,
     read_admin,
     read_documents,
@@ -28,59 +35,67 @@ from proxy.config.sections import (
     read_guidance,
     read_headers,
     read_hooks,
+    read_on_escalation,
     read_reload,
+    read_second_judge,
     read_telemetry,
     read_upstreams,
     read_workers,
 )
-from proxy.config.source import Files, Source
-from proxy.config.stateurl import masked_url, read_state
-from proxy.config.structure import Structure, check_structure, section
-from proxy.config.tools import Catalogue, check_policy
-from proxy.core.model import JsonValue, Pointer
-from proxy.core.policy import Mode
+from proxy.config.tools import ToolReader, check_policy
+from proxy.core.contract.policy import Block, ByAddress, Mode
+from proxy.core.contract.spellings import JudgedPaths
+from proxy.core.display.secrets import is_secret_name
+from proxy.core.model.values import JsonValue, Pointer
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A config that can be served, every file it was made of, and a hash over their contents.
+    """A valid config, every file it was made of, and a hash over their contents.
 
-    `seen` has the hash of each file, for whoever wants to know whether it has changed since; '' where it could not be
-    read. The config file itself comes first.
+    `seen` has the hash of each file ('' where it could not be read), for finding out later whether it has changed. The
+    config file itself comes first. `files_digest` is a hash over the files in the config's folder without the secrets.
     """
 
     config: Config
     files: tuple[Path, ...]
     digest: str = field(repr=False)
+    files_digest: str = field(default="", repr=False)
     seen: Mapping[Path, str] = field(default_factory=dict, repr=False)
 
 
-def load(path: Path | str, environ: Mapping[str, str]) -> Loaded:
+def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = False) -> Loaded:
     """Reads a config file.
 
-    Takes the path (YAML, or JSON where it ends in .json) and the environment `${NAME}` is looked up in. Raises
-    ConfigError, which holds every mistake with its line and column.
+    Takes the path (YAML, or JSON where it ends in .json) and the environment in which `${NAME}` is looked up. Raises
+    ConfigError with every mistake, each with its line and column. With `config_only` secrets, variables and files
+    outside the config's folder may be missing: what is left can be judged, and must not be served.
     """
     files = Files()
     try:
-        return _loaded(Path(path), environ, files)
+        return _loaded(Path(path), environ, files, config_only)
     except ConfigError as error:
         error.seen = files.seen
         raise
 
 
-def _loaded(path: Path, environ: Mapping[str, str], files: Files) -> Loaded:
+def _loaded(path: Path, environ: Mapping[str, str], files: Files, config_only: bool) -> Loaded:
     source = _read(path, files)
-    value, unresolved = _put_in(source, environ, files, path.parent)
-    structure, mistakes = check_structure(source, value, frozenset(unresolved))
-    context = Context(source, structure, path.parent, [*unresolved.values(), *mistakes])
+    value, problems = _put_in(source, environ, files, path.parent)
+    structure, mistakes = check_structure(source, value, frozenset(problem.path for problem in problems))
+    context = Context(source, structure, path.parent, config_only=config_only)
+    for problem in problems:
+        if not (problem.missing and config_only):
+            where = describe_section(source.value, problem.path)
+            context.mistakes.append(source.mistake(problem.path, where, problem.message, problem.hint))
+    context.mistakes += mistakes
     config = _config(context, files)
     if context.mistakes:
         raise ConfigError(context.mistakes)
-    return Loaded(config, files.read, files.digest, files.seen)
+    return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen)
 
 
-def _read(path: Path, files: Files) -> Source:
+def _read(path: Path, files: Files) -> ConfigSource:
     try:
         return files.source(path, str(path))
     except (OSError, ValueError) as error:
@@ -89,38 +104,36 @@ def _read(path: Path, files: Files) -> Source:
 
 
 def _put_in(
-    source: Source, environ: Mapping[str, str], files: Files, folder: Path
-) -> tuple[JsonValue, dict[Pointer, Mistake]]:
-    """The value with every reference put in, and the places where one could not be."""
+    source: ConfigSource, environ: Mapping[str, str], files: Files, folder: Path
+) -> tuple[JsonValue, list[Unresolved]]:
+    """The value with all references resolved, and those that could not be."""
     problems: list[Unresolved] = []
-    substitution = Substitution(environ, files.text, folder, _is_schema, _may_hold_secret)
-    value = substitution.apply(source.value, problems)
-    mistakes = {
-        problem.path: source.mistake(problem.path, section(source.value, problem.path), problem.message, problem.hint)
-        for problem in problems
-    }
-    return value, mistakes
+    substitution = Substitution(environ, files.secret, folder, _is_schema, _may_hold_secret)
+    return substitution.apply(source.value, problems), problems
 
 
 def _is_schema(path: Pointer) -> bool:
-    """A schema written in place is data: `$` in a pattern means what it means there."""
+    """Whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
     if path[2:4] == ("mcp", "tools"):
         return len(path) == 6 and path[5] in ("schema", "overlay")
+    if path[2:3] == ("parameters",):
+        return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"
     if len(path) == 3:
         return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
 def _may_hold_secret(path: Pointer) -> bool:
-    """Header values, the URLs of upstreams and of the store, the operator's token and what hooks are made with are
-    never shown."""
+    """Header values, the URLs of upstreams and of the store, the operator's token, what hooks are made with and what a
+    model endpoint is sent under the name of a secret are never shown."""
     in_headers = "headers" in path[:-2] and path[-2] == "set"
     return (
         in_headers
         or path in (("admin", "token"), ("state", "url"), ("state", "sentinel", "password"))
         or may_be_token(path)
         or (path[:1] == ("hooks",) and path[2:3] == ("settings",))
-        or (path[:1] == ("upstreams",) and path[2:] == ("url",))
+        or (path[:1] == ("upstreams",) and (path[2:] == ("url",) or path[2:3] == ("env",)))
+        or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
     )
 
 
@@ -128,22 +141,23 @@ def _config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
-    schemas = Schemas(files, context.folder, read_documents(context, files), context.mistakes.append)
+    schemas = SchemaLoader(files, context.folder, read_documents(context, files), context.mistakes.append)
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
-    catalogue = Catalogue(context, schemas, layered(defaults))
+    catalogue = ToolReader(context, schemas, merge_layers(defaults))
     check_policy(context, ("defaults",), defaults, catalogue.known_to_caps)
     catalogue.check()
     routes = Routes(context, catalogue)
     entries = routes.read()
     correction = read_correction(context, files, upstreams)
     check_correct(context, entries)
-    routes.used_upstreams.update({correction.upstream} if correction is not None else ())
-    _note_unused(context, routes, catalogue)
-    _note_routes(context, entries)
+    upstreams = with_joined(widen_session_pools(upstreams, entries, context.mapping("upstreams")), entries)
+    _note_findings(context, routes, catalogue, entries, {correction.upstream} if correction is not None else set())
     config = Config(
         routes=entries,
+        left_out=routes.left_out,
+        metadata_routes=make_metadata_routes(entries, upstreams),
         upstreams=upstreams,
         listen=listen,
         admin=admin,
@@ -151,30 +165,36 @@ def _config(context: Context, files: Files) -> Config:
         state=read_state(context, files),
         telemetry=read_telemetry(context),
         hooks=read_hooks(context),
-        guidance=read_guidance(context),
+        guidance=read_guidance(context, files),
+        on_escalation=read_on_escalation(context),
         correction=correction,
         reload=read_reload(context),
+        second_judge=read_second_judge(context),
         workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
-        written=redacted(context.structure),
-        **read_drain(context),
+        written=redact_config(context.structure),
+        **{**read_drain(context), "record": read_record(context)},
     )
     _check_workers(context, config)
     return config
 
 
 def _check_workers(context: Context, config: Config) -> None:
-    if (why := unshared(config)) is not None:
+    if (why := find_unshared(config)) is not None:
         context.mistake(("workers",), *why, key=True)
+    local = [one.name for one in config.upstreams.values() if one.command is not None or one.joined is not None]
+    if config.workers > 1 and local:
+        message = f"{config.workers} workers do not share the sessions of upstream {local[0]!r}"
+        context.mistake(("workers",), message, "take one worker", key=True)
     if config.workers > 1 and config.listen.unix:
         hint = "listen at host:port, or take one worker"
         context.mistake(("workers",), "several workers cannot share a unix socket", hint, key=True)
 
 
-def unshared(config: Config) -> tuple[str, str] | None:
+def find_unshared(config: Config) -> tuple[str, str] | None:
     """What several workers would each remember for themselves, so that nothing would be counted right: (message, hint).
 
-    A conversation's calls come to any worker; its attempts, caps and expanded containers have to be known to all.
+    The calls of a conversation reach any worker, so all must know its attempts, caps and expanded containers.
     """
     if config.workers == 1 or config.state.backend != "memory":
         return None
@@ -186,13 +206,22 @@ def unshared(config: Config) -> tuple[str, str] | None:
     return None
 
 
-def _counts(tool: Tool) -> bool:
+def _counts(tool: ToolConfig) -> bool:
     """Whether something of a tool's calls is remembered."""
     judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
     return judged or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_unused(context: Context, routes: Routes, catalogue: Catalogue) -> None:
+def _note_findings(
+    context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...], used: set[str]
+) -> None:
+    """Notes what is worth knowing of the config as a whole. `used`: upstreams that no route leads to."""
+    routes.used_upstreams.update(used)
+    _note_unused(context, routes, catalogue)
+    _note_routes(context, entries)
+
+
+def _note_unused(context: Context, routes: Routes, catalogue: ToolReader) -> None:
     for name in context.names("upstreams"):
         if name not in routes.used_upstreams:
             context.notes.append(f"upstream {name!r} is used by no route")
@@ -202,6 +231,7 @@ def _note_unused(context: Context, routes: Routes, catalogue: Catalogue) -> None
 
 
 def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
+    _note_lookalikes(context, routes)
     for route in routes:
         if route.mcp is not None:
             _note_listed(context, route.name, route.mcp)
@@ -216,9 +246,40 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                 context.notes.append(
                     f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
                 )
+            context.notes.extend(_by_address(route.name, tool.name, tool.policy))
 
 
-def _note_listed(context: Context, route: str, mcp: Mcp) -> None:
+def _by_address(route: str, tool: str, policy: Policy) -> Iterator[str]:
+    """What does nothing for clients that send no conversation id: every ladder ends in the client's address."""
+    unnamed = f"route {route!r}: for clients that send no conversation id ({_ladder_words(policy)})"
+    if policy.attempts.block is Block.HARD and policy.attempts.address is not ByAddress.COUNT:
+        yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"
+    if policy.caps.of(tool).limit is not None and not policy.caps.by_address:
+        yield f"{unnamed}, the cap of tool {tool!r} does nothing (caps.by_address: on changes that)"
+
+
+def _ladder_words(policy: Policy) -> str:
+    """The places where an id is looked for, in words."""
+    named = [source.name or source.kind for source in policy.ladder if source.kind != "address"]
+    return "looked for in " + ", ".join(named) if named else "none is looked for"
+
+
+def _note_lookalikes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
+    """Notes passthrough templates that other spellings of a judged path fall into."""
+    judged = JudgedPaths.of(routes)
+    for route in routes:
+        if route.kind != "passthrough" or "{" not in route.path:
+            continue
+        reach = judged.within_reach(route.path, route.upstream, route.upstream_path, frozenset(route.methods))
+        if reach:
+            told = "such requests are refused" if route.lookalikes == "refuse" else "they go on unjudged"
+            context.notes.append(
+                f"route {route.name!r}: other spellings of {', '.join(map(repr, reach))} (case, ';', '%20', a dot or "
+                f"a slash at the end) fall into it, and some servers read them as that path: {told}"
+            )
+
+
+def _note_listed(context: Context, route: str, mcp: McpConfig) -> None:
     if mcp.unknown_schema == "forward":
         context.notes.append(f"route {route!r}: calls go on unjudged while the server's list of tools cannot be had")
     if mcp.on_bad_schema == "forward":
@@ -227,9 +288,9 @@ def _note_listed(context: Context, route: str, mcp: Mcp) -> None:
         context.notes.append(f"route {route!r}: report only, invalid calls of its tools go through")
 
 
-def redacted(structure: Structure) -> JsonValue:
+def redact_config(structure: Structure) -> JsonValue:
     """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked."""
-    return _masked(as_written(structure.value), ())
+    return _masked(restore_written(structure.value), ())
 
 
 def _masked(value: JsonValue, path: Pointer) -> JsonValue:
@@ -238,7 +299,19 @@ def _masked(value: JsonValue, path: Pointer) -> JsonValue:
     if isinstance(value, list):
         return [_masked(item, (*path, index)) for index, item in enumerate(value)]
     if path == ("state", "url") and isinstance(value, str):
-        return masked_url(value)
-    if isinstance(value, str) and "${" not in value and _may_hold_secret(path) and path[-1:] != ("url",):
+        return mask_url(value)
+    if isinstance(value, str) and "${" not in value and path[-1:] != ("url",):
+        named = not _in_schema(path) and bool(path) and _names_secret(path[-1])
+        return "***" if named or _may_hold_secret(path) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and _may_hold_secret(path):
         return "***"
     return value
+
+
+def _in_schema(path: Pointer) -> bool:
+    """Whether a place is inside a schema, where the names are those of properties."""
+    return any(_is_schema(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
+
+
+def _names_secret(step: str | int) -> bool:
+    return isinstance(step, str) and is_secret_name(step)

@@ -1,7 +1,7 @@
-"""What is wrong with a config: every mistake with its place, its section, what is wrong and what to write instead.
+"""Mistakes of a config: each has its place, its section, what is wrong, and what to write instead.
 
 A `Mistake` prints as one line that editors and CI systems can follow: `file:line:col  section  message  (hint)`.
-Values that came out of the environment or a secret file never appear in one.
+A value from the environment or a secret file never appears in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing to mend. `line` and `column` count from 1; `where` is the route or section, '' for the whole file."""
+    """One mistake. `line` and `column` count from 1; `where` is the route or section, '' for the whole file."""
 
     file: str
     line: int
@@ -28,14 +28,14 @@ class Mistake:
 
     @property
     def told(self) -> str:
-        """The mistake without its place in a file, for a config that nobody has written."""
+        """The mistake without its place in a file, for a config that exists only in memory."""
         return "  ".join(part for part in (self.where, self.message, self.hint and f"({self.hint})") if part)
 
 
 class ConfigError(Exception):
-    """A config that cannot be used. `mistakes` holds all of them, in the order of the files.
+    """An unusable config. `mistakes` holds all of them, in the order of the files.
 
-    `seen` has the hash of each file that was read, '' where it could not be: a reload waits until one of them changes.
+    `seen` has the hash of each file that was read ('' where it could not be): a reload waits until one of them changes.
     """
 
     def __init__(self, mistakes: Iterable[Mistake], seen: Mapping[Path, str] = MappingProxyType({})) -> None:
@@ -46,7 +46,7 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, self.mistakes)))
 
 
-def did_you_mean(written: str, known: Iterable[str]) -> str:
+def suggest_word(written: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` for the known word most like the written one, or '' where none is near."""
     from difflib import get_close_matches  # only here: a config without mistakes needs it not
 
@@ -55,12 +55,12 @@ def did_you_mean(written: str, known: Iterable[str]) -> str:
     return f"did you mean {by_fold[nearest[0]]!r}?" if nearest else ""
 
 
-def remark(written: str, known: Iterable[str]) -> str:
-    """`did_you_mean` as it stands behind a sentence: two spaces and brackets, as behind a mistake."""
-    return f"  ({hint})" if (hint := did_you_mean(written, known)) else ""
+def suggest_remark(written: str, known: Iterable[str]) -> str:
+    """`suggest_word` as it stands behind a sentence: two spaces and brackets, as behind a mistake."""
+    return f"  ({hint})" if (hint := suggest_word(written, known)) else ""
 
 
-def one_of(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """The words in a sentence: `'a', 'b' or 'c'`; at most a dozen of them."""
     quoted = [repr(word) for word in words]
     shown = quoted[:12] + [f"{len(quoted) - 12} more"] * (len(quoted) > 12)

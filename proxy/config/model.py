@@ -1,8 +1,8 @@
-"""The config as frozen values: what `load` makes of the file, and what `routing` compiles.
+"""The config as frozen values: `load` makes them from the file, and `routing` compiles them.
 
-Every default stands once. Where a value is handed on to a class of the core or the adapters, its default is that
-class's own; the rest have theirs here. Times are seconds, sizes bytes. Header values and URLs may hold secrets: they
-stay out of every repr, and header values are `Secret`s until a request is made of them.
+Every default stands once: on the class of the core or the adapters that uses the value, otherwise here. Times are
+seconds, sizes bytes. Header values and URLs may hold secrets, so no repr shows them, and header values stay `Secret`s
+until a request is built from them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
-from proxy.core.correction import CorrectionPolicy, CorrectionSettings
-from proxy.core.guard import GuardPolicy
-from proxy.core.jsontext import TextLimits
-from proxy.core.learned import LearnPolicy, Unjudged
-from proxy.core.model import Container, FeedbackLimits, Headers, JsonValue
-from proxy.core.policy import (
+from proxy.core.check.validation import Check
+from proxy.core.contract.channels import Channels, QueryPolicy
+from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
+from proxy.core.contract.listed_tools import LearnPolicy, ServedTools, Unjudged
+from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
+    LeakedMarkup,
     Mode,
     ResendPolicy,
     ToolPolicy,
     UnknownKeys,
     UpstreamErrors,
 )
-from proxy.core.validation import Check
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
+from proxy.core.schema.formats import USUAL, Formats
+from proxy.core.schema.http.operations import RequestTemplate
+from proxy.core.tool_errors.circuit_breaker import GuardPolicy
+
+# Which calls jsonschema or fastjsonschema judge too.
+SecondJudging = Literal["off", "sampled", "always"]
 
 
-def default_of(owner: Any, name: str) -> Any:
+def find_default(owner: Any, name: str) -> Any:
     """The default of a dataclass's field."""
     for entry in dataclasses.fields(owner):
         if entry.name == name:
@@ -42,7 +49,7 @@ def default_of(owner: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen: a host and a TCP port, or the path of a unix socket."""
+    """A listening address: a host and a TCP port, or the path of a unix socket."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -55,13 +62,13 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         return bool(self.unix) or self.host in ("localhost", "::1") or self.host.startswith("127.")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """TLS for what comes in: paths of PEM files, absolute. `client_ca` '' asks clients for no certificate."""
+    """TLS for incoming connections: absolute paths of PEM files. With `client_ca` '' clients need no certificate."""
 
     cert: str
     key: str = ""
@@ -70,10 +77,10 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class Listen(Address):
-    """Where calls come in, and how long a client's connection may take.
+    """Where calls come in, and the time limits of client connections.
 
-    `mode`: the permissions of the unix socket, None for what the umask leaves. `hosts`: the names that clients may
-    use, in lower case, `*.x` for all below x; empty for any.
+    `mode` is the permissions of the unix socket, None for the umask's. `hosts` are the host names that clients may use,
+    in lower case, `*.x` for all names below x; empty allows any.
     """
 
     mode: int | None = None
@@ -85,7 +92,7 @@ class Listen(Address):
 
     @property
     def address(self) -> Address:
-        """Where, and nothing else."""
+        """The address alone."""
         return Address(self.host, self.port, self.unix)
 
 
@@ -94,24 +101,59 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """The hops in front whose word about the client is believed."""
+    """The proxies in front of us whose statements about the client are trusted."""
 
     networks: tuple[Network, ...] = ()
     unix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Admin:
-    """The operator's port. `probes` serves probes and metrics alone; `token` is asked for below /-/, '' for none."""
+class AdminConfig:
+    """The operator's port. `probes` serves probes and metrics alone; `token` is asked for below /-/, '' for none.
+
+    `readers` is the token of those who see all but values and change nothing. `hosts` are names under which the port is
+    reached, besides addresses and loopback names. `console`: the pages, and what they keep. `values`: how arguments
+    are kept, in at most `keep_values` bytes; `keep_calls` is how many requests are kept.
+    """
 
     listen: Address = field(default_factory=lambda: Address(port=9090))
     probes: Address | None = None
     token: str = field(default="", repr=False)
+    readers: str = field(default="", repr=False)
+    hosts: frozenset[str] = frozenset()
+    console: bool = True
+    values: Literal["off", "preview", "full"] = "off"
+    keep_calls: int = 2000
+    keep_values: int = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RecordConfig:
+    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the share of calls by what
+    became of them, and bounds in bytes. `keep`: how many older files are kept, packed."""
+
+    file: str
+    values: Literal["standins", "full"] = "standins"
+    refused: float = 1.0
+    repaired: float = 1.0
+    failed: float = 1.0
+    delivered: float = 0.01
+    longest: int = 64 * 1024
+    max_size: int = 64 * 1024 * 1024
+    keep: int = 4
+
+    def share_of(self, outcome: str) -> float:
+        """The share of calls that is recorded, of those with this outcome."""
+        if outcome in ("tool_error", "upstream_error"):
+            return self.failed
+        if outcome in ("repaired", "corrected"):
+            return self.repaired
+        return self.refused if outcome == "refused" else self.delivered
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderChanges:
-    """Headers that are set (lower-case name, value) and removed on the way to the upstream."""
+    """Headers to set (lower-case name, value) and to remove before a request goes upstream."""
 
     set: Headers = field(default=(), repr=False)
     remove: frozenset[str] = frozenset()
@@ -119,8 +161,8 @@ class HeaderChanges:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTls:
-    """TLS towards an upstream: paths of PEM files, absolute; '' for the system's authorities, no certificate of ours,
-    the url's host. `digest` changes with the content of the files."""
+    """TLS to an upstream: absolute paths of PEM files. '' means the system's authorities, no client certificate, and
+    the URL's host. `digest` changes with the content of the files."""
 
     ca: str = ""
     cert: str = ""
@@ -131,10 +173,51 @@ class UpstreamTls:
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class Command:
+    """An MCP server that the proxy starts and that speaks stdio. `environment` is added to the few usual variables.
+
+    At most `max_children` processes run; one whose session was idle for `idle` seconds is ended. With `shared` one
+    process serves all sessions.
+    """
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    max_children: int = 16
+    idle: float = 1800.0
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One of several MCP servers behind one route: its name there, the upstream it is, the path of its endpoint, what
+    stands before the names of its tools, and whether it gets the clients' credentials."""
+
+    name: str
+    upstream: str
+    path: str = "/mcp"
+    prefix: str = ""
+    credentials: bool = False
+    headers: HeaderChanges = field(default_factory=HeaderChanges)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedServers:
+    """Several MCP servers as one upstream. Without `always` only names that two servers have get a prefix; `wait` is
+    how long a list waits for one server, in seconds."""
+
+    servers: tuple[ServerEntry, ...]
+    always: bool = True
+    wait: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
     """One service behind the proxy. `idle_timeout` is the longest silence within a streamed answer.
 
-    `socket` is the path of a unix socket to use instead of the url's host; `buffer` the longest answer kept in memory.
+    `socket` is the path of a unix socket to use instead of the URL's host. An answer longer than `buffer` is streamed.
+    `command` replaces the URL where the service is a process of the proxy, `joined` where it is several upstreams.
+    `health` is a path that answers when it is ready; '' where taking connections says so.
     """
 
     name: str
@@ -145,15 +228,18 @@ class Upstream:
     connect_timeout: float = 2.0
     response_timeout: float = 30.0
     idle_timeout: float = 300.0
-    pool_idle: float = 4.0  # uvicorn drops idle connections after 5 s: a POST must not hit a dead one
+    pool_idle: float = 4.0  # uvicorn drops idle connections after 5 s, and a POST must not meet a dead one
     pool_connections: int = 256
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     guard: GuardPolicy = field(default_factory=GuardPolicy)
+    command: Command | None = None
+    joined: JoinedServers | None = None
+    health: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """What may be repaired. `drop_keys` None: none, or the known plumbing keys where the level is lenient."""
+    """What may be repaired. `drop_keys` None means none, or the known plumbing keys at level lenient."""
 
     level: str = "standard"
     rules: Mapping[str, bool] = field(default_factory=dict)
@@ -162,20 +248,21 @@ class RepairSettings:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How often a conversation may call each tool: `overrides` by tool, else `default`, else as often as it likes."""
+    """How often a conversation may call each tool: `overrides` by tool, else `default`; without both, any number."""
 
     default: int | None = None
     overrides: Mapping[str, int] = field(default_factory=dict)
-    ttl: float = default_of(CallCap, "ttl")
+    ttl: float = find_default(CallCap, "ttl")
+    by_address: bool = find_default(CallCap, "by_address")
 
     def of(self, tool: str) -> CallCap:
         """The cap of one tool."""
-        return CallCap(self.overrides.get(tool, self.default), self.ttl)
+        return CallCap(self.overrides.get(tool, self.default), self.ttl, self.by_address)
 
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """Who may call. `tokens`: (name, SHA-256 of the token); `forward`: the token goes on to the upstream."""
+    """Who may call. `tokens`: (name, SHA-256 of the token). With `forward` the token goes on to the upstream."""
 
     tokens: tuple[tuple[str, bytes], ...] = field(repr=False)
     forward: bool = False
@@ -183,7 +270,7 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """Which pages in a browser may call. `upstream`: it says so itself. `max_age` in seconds."""
+    """Which web pages may call. With `upstream` the upstream answers that itself. `max_age` is in seconds."""
 
     origins: frozenset[str] = frozenset()
     headers: tuple[str, ...] = ()
@@ -193,27 +280,29 @@ class Cors:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A whole policy: `defaults`, then the tool's, then the route's own keys. `timeout` None: the upstream's;
-    `finalize_output_retries` None: what `attempts` says."""
+    """A complete policy, from `defaults`, the tool's keys and the route's. `timeout` None means the upstream's;
+    `finalize_output_retries` None means the number of `attempts`."""
 
-    mode: Mode = field(default=default_of(ToolPolicy, "mode"))
+    mode: Mode = field(default=find_default(ToolPolicy, "mode"))
     repair: RepairSettings = field(default_factory=RepairSettings)
-    unknown_keys: UnknownKeys = field(default=default_of(ToolPolicy, "unknown_keys"))
+    unknown_keys: UnknownKeys = field(default=find_default(ToolPolicy, "unknown_keys"))
+    leaked_markup: LeakedMarkup = field(default=find_default(ToolPolicy, "leaked_markup"))
     envelope: str = "auto"
     error_status: Literal["category", "ok"] = "category"
+    detail: Literal["compact", "full"] = "compact"
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     caps: Caps = field(default_factory=Caps)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
-    max_body: int = 1024 * 1024
+    max_body: int = field(default=find_default(ToolPolicy, "max_body"))
     text: TextLimits = field(default_factory=TextLimits)
     timeout: float | None = None
     resend: ResendPolicy = field(default_factory=ResendPolicy)
-    upstream_errors: UpstreamErrors = field(default=default_of(ToolPolicy, "upstream_errors"))
-    wrap_success: bool = field(default=default_of(ToolPolicy, "wrap_success"))
+    upstream_errors: UpstreamErrors = field(default=find_default(ToolPolicy, "upstream_errors"))
+    wrap_success: bool = field(default=find_default(ToolPolicy, "wrap_success"))
     correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
     response_mode: Mode = Mode.REPORT
     finalize_output_retries: int | None = None
-    formats: bool = True
+    formats: Formats = USUAL
     ladder: tuple[ConversationSource, ...] = DEFAULT_LADDER
     headers: HeaderChanges = field(default_factory=HeaderChanges)
     auth: Auth | None = None
@@ -222,9 +311,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """A tool's schema, read and compiled. `schema_id` is a short hash of it and of all it refers to.
+    """A tool's schema, read and compiled. `schema_id` is a short hash of it and of everything it refers to.
 
-    `notes` says what was read differently from how it is written, and what the operator should know of it.
+    `notes` lists what was read differently from how it is written, and what the operator should know about it.
     """
 
     value: JsonValue = field(repr=False)
@@ -235,11 +324,12 @@ class ToolSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolConfig:
     """A tool as one route serves it. `schema` is None where validation is off or the tool is a container, `answer`
     where the tool may answer anything.
 
-    `written` is the policy as written (all layers merged, headers left out): the fingerprint is made of it.
+    `written` is the merged policy as written, without headers; the fingerprint is made from it. `request`: how its
+    arguments become an HTTP request, None where they are sent as they are.
     """
 
     name: str
@@ -249,26 +339,39 @@ class Tool:
     policy: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
     answer: ToolSchema | None = None
+    request: RequestTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Mcp:
+class McpConfig:
     """What a route does with the tools that its MCP server lists. `template` and `written` are the policy of a tool
     without an entry in `tools`; `patches` are laid over listed schemas. Times in seconds."""
 
     template: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools: Mapping[str, ToolConfig] = field(default_factory=dict)
     patches: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
-    unknown_schema: Unjudged = field(default=default_of(LearnPolicy, "unknown_schema"))
-    on_bad_schema: Unjudged = field(default=default_of(LearnPolicy, "on_bad_schema"))
-    trust_annotations: bool = default_of(LearnPolicy, "trust_annotations")
-    output_check: bool = default_of(LearnPolicy, "output_check")
+    unknown_schema: Unjudged = field(default=find_default(LearnPolicy, "unknown_schema"))
+    on_bad_schema: Unjudged = field(default=find_default(LearnPolicy, "on_bad_schema"))
+    trust_annotations: bool = find_default(LearnPolicy, "trust_annotations")
+    output_check: bool = find_default(LearnPolicy, "output_check")
     collapse: Container | None = None
     collapse_description: str = ""
     credentials: frozenset[str] = frozenset()
-    ttl: float = default_of(LearnPolicy, "ttl")
-    wait: float = default_of(LearnPolicy, "wait")
+    ttl: float = find_default(LearnPolicy, "ttl")
+    wait: float = find_default(LearnPolicy, "wait")
+    allow: tuple[str, ...] = find_default(LearnPolicy, "allow")
+    deny: tuple[str, ...] = find_default(LearnPolicy, "deny")
+    tokens: Mapping[str, ServedTools] = field(default_factory=dict)
+    resource: Literal["relay", "rewrite"] = "relay"
+
+    def select_learning(self) -> dict[str, Any]:
+        """What `LearnPolicy` takes as it is."""
+        names = (
+            "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "collapse", "collapse_description",
+            "credentials", "ttl", "wait", "allow", "deny",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
 
 
 RouteKind = Literal["call", "validate", "passthrough"]
@@ -276,7 +379,10 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 @dataclass(frozen=True, slots=True)
 class RouteEntry:
-    """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers."""
+    """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
+    `channels`: what is judged beside the body; `lookalikes`: what becomes of other spellings of a judged path.
+    `rewrites_resource`: the path of the MCP route whose URL stands for its server's in OAuth; '' where none does.
+    `is_from_root`: `upstream_path` is the whole path, which that of the upstream's URL does not go before."""
 
     name: str
     path: str
@@ -285,15 +391,30 @@ class RouteEntry:
     adapter: str
     shape: CallShape
     policy: Policy
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools: Mapping[str, ToolConfig] = field(default_factory=dict)
     upstream: str = ""
     upstream_path: str = ""
     websocket: bool = True
-    mcp: Mcp | None = None
+    mcp: McpConfig | None = None
+    joined: JoinedServers | None = None
+    query: QueryPolicy = QueryPolicy.FORWARD
+    channels: Channels | None = None
+    lookalikes: Literal["refuse", "pass"] = "refuse"
+    rewrites_resource: str = ""
+    is_from_root: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutEntry:
+    """A path whose requests are refused, and why: an operation that is neither judged nor relayed."""
+
+    path: str
+    methods: tuple[str, ...]
+    why: str
 
 
 class Topology(StrEnum):
-    """How the servers of a shared store stand to each other, and so how the right one is found."""
+    """How the servers of a shared store are arranged, and so how the right one is found."""
 
     SINGLE = "single"
     SENTINEL = "sentinel"
@@ -302,9 +423,9 @@ class Topology(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SharedState:
-    """A store that several processes share. `hosts` are (host, port) of servers or sentinels; times in seconds.
+    """A store that several processes share. `hosts` are (host, port) of servers or sentinels; times are in seconds.
 
-    `tls_files` None trusts what the system trusts and shows no certificate.
+    With `tls_files` None the system's authorities are trusted and no client certificate is sent.
     """
 
     topology: Topology = Topology.SINGLE
@@ -324,7 +445,7 @@ class SharedState:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateConfig:
     """Where attempts and call counts are remembered, and how many conversations at most in this process."""
 
     backend: str = "memory"
@@ -334,7 +455,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """The log: `auto` is console on a terminal and json elsewhere. Traces: `auto` is what the variables OTEL_* say."""
+    """Log and traces. Log `auto` is console on a terminal and json elsewhere; traces `auto` follows the variables
+    OTEL_*."""
 
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -343,24 +465,37 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """How often the files are looked at, in seconds; None: only when asked to."""
+    """How often the files are checked for changes, in seconds; None means only on request."""
 
     interval: float | None = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What agents are told before they call: at most `max_chars` characters, with the state of a conversation or
-    without (Compozy, `enable_dynamic_prompt_state`)."""
+    """The text that agents get before they call: at most `max_chars` characters, with or without the state of the
+    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents get it themselves, '' for
+    none. `mcp`: where it is added to what MCP clients read. `template`: the operator's own text around its
+    parts, '' for the usual one."""
 
     dynamic_state: bool = True
     max_chars: int = 12_000
+    serve: str = ""
+    mcp: Literal["off", "instructions", "descriptions"] = "off"
+    template: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OnEscalation:
+    """Where escalations are told: a webhook's URL, and the secret that its messages are signed with."""
+
+    webhook: str = field(repr=False)
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HookEntry:
-    """One hook: what to load (`module:attribute` or an installed name), made with `settings`. `timeout` in seconds for
-    each of its points. `at`: line and column, for a mistake that only loading it can find."""
+    """One hook: what to load (`module:attribute` or an installed name), created with `settings`. `timeout` is in
+    seconds for each point. `at` is line and column, for mistakes that only loading it can find."""
 
     use: str
     timeout: float = 0.05
@@ -371,25 +506,33 @@ class HookEntry:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A whole config. `written` is the file's content with references as they are written: what a dump may show.
+    """A complete config. `written` is the file's content with unresolved references: what a dump may show.
 
-    `notes` is for the operator: nothing is wrong, but worth knowing. `drain` and
-    `finish`, what calls under way have after it, in seconds.
+    `metadata_routes` stand beside the MCP routes and relay the OAuth metadata of their servers.
+    `notes` tells the operator things worth knowing that are not mistakes. `drain` is how long to serve on after the
+    signal to stop, `finish` how long calls may take after that, in seconds; with `stay_ready` the proxy is ready
+    meanwhile.
     """
 
     routes: tuple[RouteEntry, ...]
-    upstreams: Mapping[str, Upstream] = field(default_factory=dict)
+    left_out: tuple[LeftOutEntry, ...] = ()
+    metadata_routes: tuple[RouteEntry, ...] = ()
+    upstreams: Mapping[str, UpstreamConfig] = field(default_factory=dict)
     listen: Listen = field(default_factory=Listen)
-    admin: Admin | None = field(default_factory=Admin)
+    admin: AdminConfig | None = field(default_factory=AdminConfig)
     trusted: Trusted = field(default_factory=Trusted)
-    state: State = field(default_factory=State)
+    state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    record: RecordConfig | None = None
     hooks: tuple[HookEntry, ...] = ()
     guidance: Guidance = field(default_factory=Guidance)
     correction: CorrectionSettings | None = None
+    on_escalation: OnEscalation | None = None
     drain: float = 25.0
     finish: float = 5.0
+    stay_ready: bool = False
     reload: Reload = field(default_factory=Reload)
+    second_judge: SecondJudging = "sampled"
     workers: int = 1
     notes: tuple[str, ...] = ()
     written: JsonValue = field(default=None, repr=False)

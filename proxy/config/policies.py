@@ -1,7 +1,7 @@
-"""Policies: the keys that `defaults`, a tool and a route may all hold, laid over one another.
+"""Policies: the keys that `defaults`, a tool and a route may all have, merged in layers.
 
-The nearer to the request wins: a route's own key over the tool's, the tool's over `defaults`. Mappings are laid over
-one another key by key (`attempts: {max: 5}` keeps the ttl from further out); lists and plain values replace.
+The layer nearest to the request wins: a route's own key over the tool's, the tool's over `defaults`. Mappings are
+merged key by key (`attempts: {max: 5}` keeps an outer ttl); lists and plain values replace.
 """
 
 from __future__ import annotations
@@ -10,30 +10,44 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from proxy.adapters.base import ConversationSource
-from proxy.config.access import auth_of, cors_of
-from proxy.config.correction import correction_policy
+from proxy.config.files.secrets import reveal
 from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
-from proxy.config.resilience import RESEND_KEYS, resend_of
-from proxy.config.secrets import reveal
-from proxy.config.units import seconds, size, switch
-from proxy.core.jsontext import TextLimits, parse_pointer
-from proxy.core.model import FeedbackLimits, JsonValue
-from proxy.core.policy import AttemptsPolicy, Block, Mode, RepairPolicy, UnknownKeys, UpstreamErrors
-from proxy.core.rules import PLUMBING_KEYS, rules_for
+from proxy.config.sections.access import read_auth, read_cors
+from proxy.config.sections.correction_section import read_correction_policy
+from proxy.config.sections.resilience import RESEND_KEYS, read_resend
+from proxy.config.sections.units import read_seconds, read_size, read_switch
+from proxy.core.contract.policy import (
+    AttemptsPolicy,
+    Block,
+    ByAddress,
+    LeakedMarkup,
+    Mode,
+    RepairPolicy,
+    ToolErrors,
+    UnknownKeys,
+    UpstreamErrors,
+)
+from proxy.core.json.jsontext import TextLimits, parse_pointer
+from proxy.core.model.values import FeedbackLimits, JsonValue
+from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
+from proxy.core.schema.formats import NONE, USUAL, Formats
 
-# Keys of a policy that hold for one tool; the rest are decided before the tool is known.
+# Policy keys that apply to one tool; the others are decided before the tool is known.
 TOOL_KEYS: Final = frozenset(
-    ["mode", "repair", "unknown_keys", "attempts", "caps", "feedback", "formats", "timeout", "validation",
-     "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries", "correct", *RESEND_KEYS]
+    ["mode", "repair", "unknown_keys", "leaked_markup", "attempts", "caps", "feedback", "formats", "timeout",
+     "validation", "upstream_errors", "wrap_success", "response_mode", "finalize_output_retries", "correct",
+     *RESEND_KEYS]
 )  # fmt: skip
-POLICY_KEYS: Final = TOOL_KEYS | {"envelope", "error_status", "limits", "conversation", "headers", "auth", "cors"}
+POLICY_KEYS: Final = TOOL_KEYS | frozenset(
+    ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors"]
+)
 # Keys that are not laid over one another: a route that names its tokens does not take those of `defaults` as well.
 _WHOLE: Final = frozenset({"auth", "cors"})
 
 Written = Mapping[str, JsonValue]
 
 
-def layered(*layers: Written) -> dict[str, JsonValue]:
+def merge_layers(*layers: Written) -> dict[str, JsonValue]:
     """The policy keys of the layers, furthest out first, laid over one another."""
     merged: dict[str, JsonValue] = {}
     for layer in layers:
@@ -45,7 +59,7 @@ def layered(*layers: Written) -> dict[str, JsonValue]:
 
 
 def _spelt_out(key: str, value: JsonValue) -> JsonValue:
-    """The long form of a short one (`repair: standard`), so that layers of both forms can be laid over one another."""
+    """The long form of a short one (`repair: standard`), so that both forms can be merged."""
     if key == "repair" and isinstance(value, str):
         return {"level": reveal(value)}
     if key == "headers" and isinstance(value, dict) and "set" in value:
@@ -59,41 +73,43 @@ def _over(below: JsonValue, above: JsonValue) -> JsonValue:
     return {**below, **{key: _over(below.get(key), value) for key, value in above.items()}}
 
 
-def policy_of(written: Written) -> Policy:
+def read_policy(written: Written) -> Policy:
     """The policy a layered mapping means; what it does not name has its default."""
     made: dict[str, Any] = {
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
-    made["resend"] = resend_of(written)
+    made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
         made["text"] = TextLimits(**_picked(limits, {"depth": "depth", "nodes": "nodes"}))
         if "body" in limits:
-            made["max_body"] = size(limits["body"])
+            made["max_body"] = read_size(limits["body"])
     return Policy(**made)
 
 
-def repair_policy(settings: RepairSettings) -> RepairPolicy:
-    """The rules that are on, by name, and the keys that `drop_unknown` may remove."""
+def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> RepairPolicy:
+    """The rules that are on, by name, and the keys that `drop_unknown` may remove. `listed`: of a tool that a server
+    lists."""
     drop_keys = settings.drop_keys
     if drop_keys is None:
         drop_keys = PLUMBING_KEYS if settings.level == "lenient" else frozenset()
-    return RepairPolicy(rules_for(settings.level, settings.rules), drop_keys)
+    by_hand = frozenset(name for name, on in settings.rules.items() if on)
+    return RepairPolicy(select_rules(settings.level, settings.rules, listed=listed), drop_keys, by_hand)
 
 
-def fingerprint_parts(written: Written) -> dict[str, JsonValue]:
+def select_fingerprint(written: Written) -> dict[str, JsonValue]:
     """What of a policy decides how a call is judged and answered; header values stay out."""
     return {key: value for key, value in written.items() if key in TOOL_KEYS}
 
 
 def _picked(value: Written, fields: Mapping[str, str], read: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Keyword arguments: field -> value, for the keys that are written."""
+    """Keyword arguments (field -> value) for the keys that are present."""
     readers = read or {}
     return {field: readers.get(key, lambda item: item)(value[key]) for key, field in fields.items() if key in value}
 
 
 def _repair(value: Written) -> RepairSettings:
-    rules = {name: switch(state) for name, state in value.get("rules", {}).items()}
+    rules = {name: read_switch(state) for name, state in value.get("rules", {}).items()}
     made: dict[str, Any] = {"level": reveal(value["level"])} if "level" in value else {}
     if "drop_keys" in value:
         made["drop_keys"] = frozenset(map(reveal, value["drop_keys"]))
@@ -101,21 +117,48 @@ def _repair(value: Written) -> RepairSettings:
 
 
 def _attempts(value: Written) -> AttemptsPolicy:
-    fields = {"max": "max_attempts", "ttl": "ttl", "address_ttl": "address_ttl", "block": "block"}
-    return AttemptsPolicy(**_picked(value, fields, {"ttl": seconds, "address_ttl": seconds, "block": Block}))
+    fields = {"max": "max_attempts"} | {
+        name: name for name in ("ttl", "address_ttl", "address", "block", "tool_errors")
+    }
+    return AttemptsPolicy(
+        **_picked(
+            value,
+            fields,
+            {
+                "ttl": read_seconds,
+                "address_ttl": read_seconds,
+                "address": lambda text: ByAddress(str(reveal(text)) if isinstance(text, str) else "off"),
+                "block": Block,
+                "tool_errors": _tool_errors,
+            },
+        )
+    )
+
+
+def _tool_errors(value: Written) -> ToolErrors:
+    return ToolErrors(**_picked(value, {"max": "limit", "window": "window"}, {"window": read_seconds}))
 
 
 def _caps(value: Written) -> Caps:
-    return Caps(**_picked(value, {"default": "default", "overrides": "overrides", "ttl": "ttl"}, {"ttl": seconds}))
+    fields = {name: name for name in ("default", "overrides", "ttl", "by_address")}
+    return Caps(**_picked(value, fields, {"ttl": read_seconds, "by_address": read_switch}))
 
 
 def _feedback(value: Written) -> FeedbackLimits:
     fields = {name: name for name in ("max_errors", "max_chars", "max_preview", "path_roots", "marks")}
     roots = lambda items: tuple(map(reveal, items))  # noqa: E731 - the row of a table
-    return FeedbackLimits(**_picked(value, fields, {"path_roots": roots, "marks": switch}))
+    return FeedbackLimits(**_picked(value, fields, {"path_roots": roots, "marks": read_switch}))
 
 
-def headers_of(value: Written) -> HeaderChanges:
+def read_formats(value: JsonValue) -> Formats:
+    """Whether formats are asserted: a switch, or a mapping from formats to how strictly."""
+    if not isinstance(value, dict):
+        return USUAL if read_switch(value) else NONE
+    written = {name: "off" if mode is False else str(reveal(mode)) for name, mode in value.items()}
+    return Formats(True, tuple({**dict(USUAL.modes), **written}.items()))
+
+
+def read_header_changes(value: Written) -> HeaderChanges:
     """The header changes a mapping `{set, remove}` means. Values stay as they are: they may be secrets."""
     return HeaderChanges(
         set=tuple((name.lower(), text) for name, text in value.get("set", {}).items()),
@@ -135,7 +178,7 @@ def _rung(value: JsonValue) -> ConversationSource:
     return ConversationSource(kind, text if kind in ("body", "meta") else text.lower())
 
 
-def pointer(text: str) -> tuple[str | int, ...]:
+def read_pointer(text: str) -> tuple[str | int, ...]:
     """The steps of a pointer the published schema accepts."""
     return parse_pointer(reveal(text))
 
@@ -145,20 +188,22 @@ _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
     "repair": _repair,
     "unknown_keys": UnknownKeys,
+    "leaked_markup": LeakedMarkup,
     "envelope": reveal,
     "error_status": reveal,
+    "detail": reveal,
     "attempts": _attempts,
     "caps": _caps,
     "feedback": _feedback,
-    "timeout": seconds,
-    "formats": switch,
+    "timeout": read_seconds,
+    "formats": read_formats,
     "upstream_errors": UpstreamErrors,
-    "wrap_success": switch,
+    "wrap_success": read_switch,
     "response_mode": Mode,
     "finalize_output_retries": int,
-    "correct": correction_policy,
+    "correct": read_correction_policy,
     "conversation": _ladder,
-    "headers": headers_of,
-    "auth": auth_of,
-    "cors": cors_of,
+    "headers": read_header_changes,
+    "auth": read_auth,
+    "cors": read_cors,
 }

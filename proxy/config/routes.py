@@ -1,40 +1,57 @@
-"""Routes: how a request's path and body lead to a tool, and from there to an upstream."""
+"""Reads routes: how the path and body of a request lead to a tool and to its upstream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from proxy.adapters.base import CallShape
-from proxy.config.access import check_auth
 from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
-from proxy.config.mcp import McpReader
-from proxy.config.mistakes import did_you_mean, one_of
-from proxy.config.model import Policy, RouteEntry, Tool
-from proxy.config.policies import Written, layered, pointer, policy_of, repair_policy
-from proxy.config.secrets import reveal
-from proxy.config.sections import NO_UPSTREAM, read_headers
-from proxy.config.tools import NO_SCHEMA, Catalogue, check_policy, says_what
-from proxy.config.units import switch
-from proxy.core.model import JsonValue, Pointer
-from proxy.core.rules import TEXT_RULES
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.model import LeftOutEntry, Policy, RouteEntry, ToolConfig
+from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
+from proxy.config.sections.access import check_auth
+from proxy.config.sections.joined_section import name_joined, read_joined
+from proxy.config.sections.mcp_section import McpReader
+from proxy.config.sections.route_channels import ChannelReader, select_query_policy
+from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
+from proxy.config.sections.units import read_switch
+from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
+from proxy.core.contract.channels import Channels, QueryPolicy
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.rules.rules import TEXT_RULES
+from proxy.core.schema.http.operations import RequestTemplate
+
+# An absent body may stand for `{}`: of an HTTP operation that is found out while its request is read.
+_EMPTY: Final = "empty_arguments"
 
 
 class Routes:
-    """Reads all routes. What is wrong is reported; a route that cannot be served is left out."""
+    """Reads all routes; reports mistakes, and leaves out routes that cannot be served."""
 
-    def __init__(self, context: Context, catalogue: Catalogue) -> None:
+    def __init__(self, context: Context, catalogue: ToolReader) -> None:
         self._context = context
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
         self.used_upstreams: set[str] = set()
+        self.left_out: tuple[LeftOutEntry, ...] = ()
 
     def read(self) -> tuple[RouteEntry, ...]:
-        """The routes in their order."""
+        """The routes, in their order."""
         written = list(self._written())
         self._check_duplicates(written)
-        return tuple(entry for route in written if (entry := self._route(route)) is not None)
+        refused = [route for route in written if "refuse" in route.entry]
+        self.left_out = tuple(map(self._left_out, refused))
+        return tuple(entry for route in written if route not in refused and (entry := self._route(route)) is not None)
+
+    def _left_out(self, route: WrittenRoute) -> LeftOutEntry:
+        for key in route.entry.keys() - {"path", "methods", "refuse"}:
+            self._context.mistake(
+                (*route.at, key), f"`{key}` has no effect beside `refuse`", "drop one of them", key=True
+            )
+        return LeftOutEntry(route.path, route.methods, reveal(route.entry["refuse"]))
 
     def _written(self) -> Iterator[WrittenRoute]:
         routes = self._context.structure.value.get("routes")
@@ -58,50 +75,87 @@ class Routes:
         check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        reader = McpReader(self._context, self._catalogue)
-        mcp = reader.read(route.entry, route.at) if route.speaks_mcp else None
+        mcp = McpReader(self._context, self._catalogue).read(route.entry, route.at) if route.speaks_mcp else None
+        joined = read_joined(self._context, route)
+        self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
         tools = {} if route.passes or mcp is not None else self._tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
             return None
         single = self._context.mapping("tools", name)
-        policy = mcp.template if mcp else policy_of(layered(self._catalogue.defaults, single, route.entry))
+        policy = mcp.template if mcp else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
         sends = route.upstream != NO_UPSTREAM
+        channels, query = self._channels(route, name, tools)
+        request = self._request(route, tools.get(name))
         return RouteEntry(
             name=route.name,
             path=route.path,
             methods=route.methods,
             kind="passthrough" if route.passes else "call" if sends else "validate",
-            adapter="mcp" if mcp is not None else "dispatch" if "dispatch" in route.entry else "plain",
-            shape=_shape(route, policy, tools),
+            adapter=_adapter(route, request is not None),
+            shape=_shape(route, policy, tools, is_operation=request is not None),
             policy=policy,
             tools=tools,
-            upstream=route.upstream if sends else "",
+            upstream=name_joined(route) if joined is not None else route.upstream if sends else "",
             upstream_path=route.upstream_path if sends else "",
-            websocket=switch(route.entry.get("websocket", True)),
+            websocket=read_switch(route.entry.get("websocket", True)),
             mcp=mcp,
+            joined=joined,
+            rewrites_resource=route.path if mcp is not None and mcp.resource == "rewrite" else "",
+            query=query,
+            channels=channels,
+            lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
         )
 
+    def _channels(
+        self, route: WrittenRoute, name: str, tools: dict[str, ToolConfig]
+    ) -> tuple[Channels | None, QueryPolicy]:
+        """What the route judges beside the body; only where it calls one tool can anything be declared."""
+        if any(tool.request is not None for tool in tools.values()):
+            if "parameters" in route.entry:
+                hint = "say it under `tools: {NAME: {request: ...}}`"
+                message = "`parameters` has no effect: the tool's request says where its arguments stand"
+                self._context.mistake((*route.at, "parameters"), message, hint, key=True)
+            usual = QueryPolicy.JUDGE if name in tools else QueryPolicy.REFUSE
+            return None, QueryPolicy(reveal(route.entry.get("query", usual)))
+        if name not in tools:
+            return None, select_query_policy(route.entry)
+        return ChannelReader(self._catalogue, route).read(tools[name].written.get("formats", True))
+
+    def _request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
+        """The request that the route takes, where it is that of an operation. Reports path parameters that the route's
+        path does not have."""
+        if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
+            return None
+        for each in tool.request.parameters:
+            if each.place == "path" and each.name not in route.parameters:
+                hint = f"put it into the route's path, as in `path: /.../{{{each.name}}}`"
+                message = f"the operation needs the path parameter {each.name!r}"
+                self._context.mistake(route.path_at, message, hint, key=route.path_at == route.at)
+        return tool.request
+
     def _check_upstream(self, route: WrittenRoute) -> None:
-        known = f"known: {one_of(self._upstreams)}" if self._upstreams else "add it under `upstreams`"
+        known = f"known: {join_words(self._upstreams)}" if self._upstreams else "add it under `upstreams`"
         at = (*route.at, "upstream")
         self.used_upstreams.add(route.upstream)
+        if "servers" in route.entry:
+            return
         if not route.upstream:
             if not self._context.structure.is_hurt(at):
                 hint = f"{known}; `none` checks calls and sends them nowhere"
                 self._context.mistake(route.at, "'upstream' is missing", hint, key=True)
         elif route.upstream not in (*self._upstreams, NO_UPSTREAM):
-            hint = did_you_mean(route.upstream, self._upstreams) or known
+            hint = suggest_word(route.upstream, self._upstreams) or known
             self._context.mistake(at, f"unknown upstream {route.upstream!r}", hint)
 
     # --- its tools ----------------------------------------------------------------------------------------------------
-    def _tools(self, route: WrittenRoute) -> dict[str, Tool]:
+    def _tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
         upstream = self._context.mapping("upstreams", route.upstream)
-        headers = layered(upstream, self._catalogue.defaults, route.entry).get("headers", {})
-        provided = frozenset(route.parameters) | frozenset(headers.get("set", {}))
+        headers = merge_layers(upstream, self._catalogue.defaults, route.entry).get("headers", {})
+        provided = frozenset(name.lower() for name in headers.get("set", {}))
         self._catalogue.contradictions(route.entry, route.at)
-        found: dict[str, Tool] = {}
+        found: dict[str, ToolConfig] = {}
         for name, at in self._tool_names(route):
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
@@ -110,7 +164,7 @@ class Routes:
         return found
 
     def _tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
-        """The tools a route serves, each with the place that says so."""
+        """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
         if "tool" in route.entry:
             yield reveal(route.entry["tool"]), (*route.at, "tool")
@@ -127,20 +181,21 @@ class Routes:
                 if name in known:
                     yield name, at
                 else:
-                    hint = did_you_mean(name, known) or f"known: {one_of(known)}"
+                    hint = suggest_word(name, known) or f"known: {join_words(known)}"
                     self._context.mistake(at, f"unknown tool {name!r}", hint)
 
     def _check_has_schema(self, route: WrittenRoute, name: str, at: Pointer) -> None:
-        """A tool that could not be put together: because nothing says what it takes?"""
+        """Reports a tool that could not be read because nothing says what it takes."""
         hurt = any(self._context.structure.is_hurt((*route.at, key)) for key in ("schema", "container", "validation"))
-        if name in self._catalogue.names or says_what(route.entry) or hurt:
+        if name in self._catalogue.names or is_tool_defined(route.entry) or hurt:
             return
-        nearest = did_you_mean(name, self._catalogue.names)
+        nearest = suggest_word(name, self._catalogue.names)
         hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA
         self._context.mistake(at, f"the tool {name!r} has no schema", hint)
 
     def _check_duplicates(self, routes: list[WrittenRoute]) -> None:
-        """Two routes for one path and method, whatever the parameters are called; and two of one name."""
+        """Reports two routes with the same path and method, whatever their parameters are called, or with the same
+        name."""
         served: dict[tuple[str, str], WrittenRoute] = {}
         named: dict[str, WrittenRoute] = {}
         for route in routes:
@@ -162,13 +217,20 @@ class Routes:
         return self._context.source.places.at(route.at)[0]
 
 
-# --- where the call stands in the request -----------------------------------------------------------------------------
-def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, Tool]) -> CallShape:
-    allowed = [repair_policy(tool.policy.repair).rules for tool in tools.values()]
+def _adapter(route: WrittenRoute, is_operation: bool) -> str:
     if route.speaks_mcp:
-        allowed = [repair_policy(policy.repair).rules]
+        return "mcp"
+    return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"
+
+
+# --- where the call stands in the request -----------------------------------------------------------------------------
+def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
+    allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
+    if route.speaks_mcp:
+        allowed = [make_repair_policy(policy.repair).rules]
     # The text is repaired before the tool is known: only what every tool of the route allows.
-    text_repairs = frozenset(TEXT_RULES).intersection(*allowed) if allowed else frozenset()
+    rules = (*TEXT_RULES, _EMPTY) if is_operation else TEXT_RULES
+    text_repairs = frozenset(rules).intersection(*allowed) if allowed else frozenset()
     made: dict[str, Any] = {"ladder": policy.ladder, "text": policy.text, "text_repairs": text_repairs}
     return CallShape(**made, **_where_tool(route.entry, route.parameters))
 
@@ -182,9 +244,12 @@ def _where_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _dispatch(value: JsonValue) -> dict[str, Any]:
-    made: dict[str, Any] = {"tool_pointer": pointer(value["tool"]), "arguments_pointer": pointer(value["arguments"])}
+    made: dict[str, Any] = {
+        "tool_pointer": read_pointer(value["tool"]),
+        "arguments_pointer": read_pointer(value["arguments"]),
+    }
     if "call_id" in value:
-        made["call_id_pointer"] = pointer(value["call_id"])
+        made["call_id_pointer"] = read_pointer(value["call_id"])
     if "arguments_encoding" in value:
         made["arguments_encoding"] = reveal(value["arguments_encoding"])
     return made

@@ -1,8 +1,8 @@
-"""A tool's schema: found, read, brought to JSON Schema, compiled.
+"""A tool's schema: found, read, converted to JSON Schema, and compiled.
 
 `schema:` is a file (`file.yaml`, `file.json#/pointer`), a schema in place, a flat list of parameters, or an operation
-of an OpenAPI description. Paths start at the config file's folder, which is the schema folder too; a schema file that
-lies elsewhere brings its own. What a schema refers to is found by `references.py`.
+of an OpenAPI description. Paths start at the config file's folder, which is also the schema folder; for a schema file
+outside of it, the file's own folder is the schema folder. `references.py` finds the documents that a schema refers to.
 """
 
 from __future__ import annotations
@@ -12,125 +12,142 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
-from proxy.config.mistakes import ConfigError, Mistake, did_you_mean
+from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import ConfigSource, Files
+from proxy.config.mistakes import ConfigError, Mistake, suggest_word
 from proxy.config.model import ToolSchema
-from proxy.config.references import Collector, Document, is_below, references
-from proxy.config.secrets import reveal
-from proxy.config.source import Files, Source
-from proxy.core.dialects import normalise, remedy
-from proxy.core.jsontext import at_pointer, dumps, format_pointer, parse_pointer
-from proxy.core.model import JsonValue, Pointer
-from proxy.core.rules import RULES
-from proxy.core.sites import mistaken_switches
-from proxy.core.validation import Check, SchemaError, compile_check
+from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.rules.contradictions import list_contradictions
+from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
+from proxy.core.rules.rules import RULES
+from proxy.core.schema.dialects import normalise, suggest_remedy
+from proxy.core.schema.formats import Formats
+from proxy.core.schema.http.operations import RequestTemplate
+from proxy.core.schema.http.parameters import Parameter
 
 if TYPE_CHECKING:
-    from proxy.core.openapi import ImportedOperation
+    from proxy.core.schema.openapi import ImportedOperation
 
-# The base URI of schema files: the schema folder is its root, so that no path of the machine is in a schema.
+# The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
 _BASE: Final = "file:///"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SchemaPlace:
     """Where a schema is written: the document, the path in it, and the section of the config it serves."""
 
-    source: Source
+    source: ConfigSource
     path: Pointer
     where: str
 
     def mistake(self, message: str, hint: str = "", inside: Pointer = ()) -> Mistake:
-        """A mistake about the schema, or about a place inside it."""
+        """A mistake about the schema, or about a place within it."""
         return self.source.mistake((*self.path, *inside), self.where, message, hint)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A schema, read and in JSON Schema, with all it refers to. `place` is where it is written."""
+    """A schema as JSON Schema, with everything it refers to. `place` is where it is written."""
 
     value: JsonValue
-    place: Place
+    place: SchemaPlace
     uri: str
-    documents: Mapping[str, Document] = field(default_factory=dict)
+    documents: Mapping[str, SchemaDocument] = field(default_factory=dict)
     description: str = ""
     notes: tuple[str, ...] = ()
 
 
-class Schemas:
+class SchemaLoader:
     """Reads and compiles schemas. What is wrong goes to `report`, and None comes back; it is reported once."""
 
     def __init__(
-        self, files: Files, folder: Path, registered: Mapping[str, Source], report: Callable[[Mistake], None]
+        self, files: Files, folder: Path, registered: Mapping[str, ConfigSource], report: Callable[[Mistake], None]
     ) -> None:
         self._files = files
         self._folder = folder
         self._registered = registered
         self._report = report
-        self._made: dict[tuple[str, bool], ToolSchema] = {}
+        self._made: dict[tuple[str, Formats], ToolSchema] = {}
 
-    def load(self, written: JsonValue, place: Place, *, formats: bool) -> ToolSchema | None:
-        """The schema written at a place of the config, compiled."""
+    def load(
+        self, written: JsonValue, place: SchemaPlace, *, formats: Formats, provided: frozenset[str] = frozenset()
+    ) -> ToolSchema | None:
+        """The schema written at a place of the config, compiled. `provided`: headers that the route sets itself, which
+        are no arguments of an OpenAPI operation."""
         try:
-            return self._compiled(self._read(written, place), formats)
+            return self._compiled(self._read(written, place, provided), formats)
         except ConfigError as error:
             for mistake in error.mistakes:
                 self._report(mistake)
             return None
 
-    def check_parameters(self, written: JsonValue, place: Place, provided: frozenset[str]) -> None:
-        """Reports an OpenAPI operation that needs more than its body and what the route provides."""
+    def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestTemplate | None:
+        """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
+        begins with that of the description's first server."""
         if not is_openapi(written):
-            return
+            return None
+        from proxy.core.schema.openapi import list_servers
+
         try:
-            self._operation(written, place, None)
+            template = self._operation(written, place, provided).request
         except ConfigError:
-            return  # `load` has said so
+            return None  # `load` has reported it
+        servers = list_servers(self._source(self._folder / reveal(written["openapi"]), "", place).value)
+        base = urlsplit(servers[0]).path.rstrip("/") if servers else ""
+        return replace(template, path=base + template.path)
+
+    def parameter_check(self, parameter: Parameter, place: SchemaPlace, *, formats: bool) -> Check | None:
+        """The compiled schema of one parameter."""
         try:
-            self._operation(written, place, provided)
-        except ConfigError as error:
-            for mistake in error.mistakes:
-                self._report(mistake)
+            return compile_check(normalise(parameter.schema)[0], formats=formats)
+        except SchemaError as error:
+            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile: {_at(error)}"
+            self._report(place.mistake(what, suggest_remedy(parameter.schema, error.path)))
+            return None
 
     # --- reading ------------------------------------------------------------------------------------------------------
-    def _read(self, written: JsonValue, place: Place) -> _Read:
+    def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> _Read:
         if isinstance(written, str):
             return self._read_file(reveal(written), place)
         if is_openapi(written):
-            operation = self._operation(written, place, None)
+            operation = self._operation(written, place, provided)
             value, notes = normalise(operation.schema)
             return _Read(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
         value, notes = normalise(written)
         documents = self._collector(self._folder, place).collect(
-            Document(value, _below_path(place), _BASE, self._folder)
+            SchemaDocument(value, _below_path(place), _BASE, self._folder)
         )
         return _Read(value, place, _BASE, documents, "", notes)
 
-    def _read_file(self, written: str, place: Place) -> _Read:
+    def _read_file(self, written: str, place: SchemaPlace) -> _Read:
         name, _, fragment = written.partition("#")
         path = self._folder / name
         source = self._source(path, name, place)
         root = self._folder if is_below(path, self._folder) else path.parent
         uri = _BASE + quote(path.relative_to(root).as_posix())
         steps = self._steps_to(source, fragment, written, place)
-        part, notes = normalise(at_pointer(source.value, steps))
-        file = Document(_with(source.value, steps, part), source, uri, path.parent)
+        part, notes = normalise(find_at_pointer(source.value, steps))
+        file = SchemaDocument(_with(source.value, steps, part), source, uri, path.parent)
         documents = dict(self._collector(root, place).collect(file))
-        read = _Read(part, Place(source, steps, place.where), uri, documents, "", notes)
-        if not steps or not any(target == uri for target, _, _ in references(part, uri)):
+        read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", notes)
+        if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
-        # The part refers to its own file: then the file is the document, and the schema a reference into it.
+        # The part refers to its own file: the file becomes the document, and the schema a reference into it.
         reference: dict[str, JsonValue] = {"$ref": f"{uri}#{quote(format_pointer(steps))}"}
         for holder in (part, source.value):
             if isinstance(holder, dict) and "$schema" in holder:
                 reference.setdefault("$schema", holder["$schema"])
         return replace(read, value=reference, uri=_BASE + "?part", documents={**documents, uri: file})
 
-    def _collector(self, root: Path, place: Place) -> Collector:
+    def _collector(self, root: Path, place: SchemaPlace) -> Collector:
         return Collector(self._files, self._registered, root, place.where)
 
-    def _source(self, path: Path, name: str, place: Place) -> Source:
+    def _source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
         try:
             return self._files.source(path, name)
         except OSError as error:
@@ -139,20 +156,23 @@ class Schemas:
         except ValueError as error:
             raise ConfigError([place.mistake(f"cannot read {name}: {error}")]) from None
 
-    def _steps_to(self, source: Source, fragment: str, written: str, place: Place) -> Pointer:
+    def _steps_to(self, source: ConfigSource, fragment: str, written: str, place: SchemaPlace) -> Pointer:
         """The steps of a pointer into a file, list indexes as numbers."""
         value, steps = source.value, []
         try:
             for step in parse_pointer(unquote(fragment)):
                 steps.append(int(step) if isinstance(value, list) else step)
-                value = at_pointer(value, (step,))
+                value = find_at_pointer(value, (step,))
         except (ValueError, LookupError):
             hint = "what follows # is a JSON Pointer such as /tools/weather"
             raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
         return tuple(steps)
 
-    def _operation(self, written: JsonValue, place: Place, provided: frozenset[str] | None) -> ImportedOperation:
-        from proxy.core.openapi import OpenApiError, import_operation  # only here: not every config has a description
+    def _operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
+        from proxy.core.schema.openapi import (  # only here: not every config has a description
+            OpenApiError,
+            import_operation,
+        )
 
         name = reveal(written["openapi"])
         source = self._source(self._folder / name, name, place)
@@ -162,16 +182,19 @@ class Schemas:
             raise ConfigError([place.mistake(f"{name}: {error.message}", error.hint)]) from None
 
     # --- compiling ----------------------------------------------------------------------------------------------------
-    def _compiled(self, read: _Read, formats: bool) -> ToolSchema:
+    def _compiled(self, read: _Read, formats: Formats) -> ToolSchema:
         documents = {uri: document.value for uri, document in read.documents.items()}
-        schema_id = fingerprint({"schema": read.value, "documents": documents})[:12]
+        schema_id = hash_value({"schema": read.value, "documents": documents})[:12]
         if (made := self._made.get((schema_id, formats))) is not None:
             return made
         mistakes = [
             mistake
             for uri, document in read.documents.items()
             for mistake in _try(
-                document.value, {read.uri: read.value, **documents}, uri, Place(document.source, (), read.place.where)
+                document.value,
+                {read.uri: read.value, **documents},
+                uri,
+                SchemaPlace(document.source, (), read.place.where),
             )
         ]
         if mistakes:
@@ -180,6 +203,7 @@ class Schemas:
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
+        notes = (*notes, *list_contradictions(check.schemas))
         made = ToolSchema(read.value, check, schema_id, read.description, notes)
         self._made[schema_id, formats] = made
         return made
@@ -190,7 +214,7 @@ def is_openapi(written: JsonValue) -> bool:
     return isinstance(written, dict) and isinstance(written.get("openapi"), str)
 
 
-def fingerprint(value: JsonValue) -> str:
+def hash_value(value: JsonValue) -> str:
     """SHA-256, in hexadecimal, of a JSON value; the order of keys does not count."""
     return hashlib.sha256(dumps(_sorted(value))).hexdigest()
 
@@ -203,7 +227,7 @@ def _sorted(value: JsonValue) -> JsonValue:
     return reveal(value) if isinstance(value, str) else value
 
 
-def _check(read: _Read, documents: Mapping[str, JsonValue], formats: bool) -> Check:
+def _check(read: _Read, documents: Mapping[str, JsonValue], formats: Formats) -> Check:
     try:
         check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
     except SchemaError as error:
@@ -214,17 +238,21 @@ def _check(read: _Read, documents: Mapping[str, JsonValue], formats: bool) -> Ch
 
 
 def _switches(check: Check, read: _Read) -> Iterator[Mistake]:
-    """`x-repair` lists that name no rule."""
-    for node, names in mistaken_switches(check.schemas):
+    """Finds `x-repair` lists with unknown rules, and `x-null` without a meaning."""
+    for node, names in list_mistaken_switches(check.schemas):
         inside = (
             (*node.path, "x-repair") if node.place.document == read.uri and not is_openapi_place(read.place) else ()
         )
         for name in names:
-            hint = did_you_mean(name, RULES) or "docs/repair.md lists the rules"
+            hint = suggest_word(name, RULES) or "docs/repair.md lists the rules"
             yield read.place.mistake(f"x-repair names no repair rule: '{name}'", hint, inside)
+    for node, written in list_mistaken_null_switches(check.schemas):
+        own = node.place.document == read.uri and not is_openapi_place(read.place)
+        inside = (*node.path, "x-null") if own else ()
+        yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
 
 
-def _try(value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: Place) -> list[Mistake]:
+def _try(value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace) -> list[Mistake]:
     """What is wrong with a document that a schema refers to."""
     others = {key: other for key, other in documents.items() if key != uri}
     try:
@@ -234,20 +262,20 @@ def _try(value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: 
     return []
 
 
-def _unusable(error: SchemaError, value: JsonValue, place: Place) -> Mistake:
+def _unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
     if is_openapi_place(place):
-        return place.mistake(f"the imported schema does not compile: {_at(error)}", remedy(value, error.path))
-    return place.mistake(f"the schema does not compile: {_at(error)}", remedy(value, error.path), error.path)
+        return place.mistake(f"the imported schema does not compile: {_at(error)}", suggest_remedy(value, error.path))
+    return place.mistake(f"the schema does not compile: {_at(error)}", suggest_remedy(value, error.path), error.path)
 
 
 def _at(error: SchemaError) -> str:
     return f"{format_pointer(error.path)}: {error.message}" if error.path else error.message
 
 
-def is_openapi_place(place: Place) -> bool:
+def is_openapi_place(place: SchemaPlace) -> bool:
     """Whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
     try:
-        return is_openapi(at_pointer(place.source.value, place.path))
+        return is_openapi(find_at_pointer(place.source.value, place.path))
     except LookupError:
         return False
 
@@ -262,14 +290,16 @@ def _with(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     return changed
 
 
-def _below_path(place: Place) -> Source:
+def _below_path(place: SchemaPlace) -> ConfigSource:
     """A source whose paths start at a place, for a schema written inside the config."""
-    return Source(place.source.file, at_pointer(place.source.value, place.path), _Below(place.source, place.path))
+    return ConfigSource(
+        place.source.file, find_at_pointer(place.source.value, place.path), _Below(place.source, place.path)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    source: Source
+    source: ConfigSource
     path: Pointer
 
     def at(self, path: Pointer) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The catalogue, and tools as routes serve them: the layers of their policies, their schemas, their containers."""
+"""Reads tools as routes serve them: merged policies, schemas and containers."""
 
 from __future__ import annotations
 
@@ -7,39 +7,41 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from proxy.config.context import Context
-from proxy.config.mistakes import did_you_mean
-from proxy.config.model import Tool, ToolSchema
-from proxy.config.policies import TOOL_KEYS, Written, layered, policy_of
-from proxy.config.schemas import Place, Schemas
-from proxy.config.secrets import reveal
-from proxy.config.units import switch
-from proxy.core.bundling import bundled
-from proxy.core.model import Container, ContainerFunction, JsonValue, Pointer
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import suggest_word
+from proxy.config.model import ToolConfig, ToolSchema
+from proxy.config.policies import TOOL_KEYS, Written, merge_layers, read_formats, read_policy
+from proxy.config.schemas import SchemaLoader, SchemaPlace
+from proxy.config.sections.operation_section import read_request
+from proxy.config.sections.units import read_switch
+from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
+from proxy.core.schema.bundling import bundle_schema
+from proxy.core.schema.http.operations import RequestTemplate
 
-# The keys that say what a tool is; the nearest entry that has one counts.
+# The keys that define a tool; the nearest entry that has one counts.
 _WHAT: Final = ("schema", "container", "description")
 
 NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
 
 
 @dataclass(slots=True)
-class Catalogue:
+class ToolReader:
     """The tools of the config, and how a tool is put together for a route. `used` collects the names routes serve."""
 
     context: Context
-    schemas: Schemas
+    schemas: SchemaLoader
     defaults: Written
     used: set[str] = field(default_factory=set)
     names: tuple[str, ...] = field(init=False)
     known_to_caps: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Notes once what every tool and route asks for: `names`, every tool of the catalogue, and `known_to_caps`."""
+        """Collects once what every tool and route needs: `names` (all tools of the config) and `known_to_caps`."""
         self.names = self.context.names("tools")
         self.known_to_caps = self._known_to_caps()
 
     def check(self) -> None:
-        """Reports what is wrong with tools whether or not a route serves them."""
+        """Reports mistakes of tools, whether or not a route serves them."""
         for name, entry in self.context.entries("tools"):
             path = ("tools", name)
             self.contradictions(entry, path)
@@ -47,27 +49,27 @@ class Catalogue:
                 hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
                 message = "`overlay` has nothing to be laid over here"
                 self.context.mistake((*path, "overlay"), message, hint, key=True)
-            if not says_what(entry) and not self.is_hurt(path):
+            if not is_tool_defined(entry) and not self.is_hurt(path):
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
-                self.schema(entry["schema"], path, layered(self.defaults, entry))
-            self.answer(name, {}, path, layered(self.defaults, entry))
+                self.schema(entry["schema"], path, merge_layers(self.defaults, entry))
+            self.answer(name, {}, path, merge_layers(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
 
     def _known_to_caps(self) -> frozenset[str]:
-        """The names a call cap may be for: the catalogue's and those of routes."""
+        """The names that a call cap may use: tools of the config and of routes."""
         routes = self.context.structure.value.get("routes")
         entries = routes.values() if isinstance(routes, dict) else routes if isinstance(routes, list) else ()
         fixed = {entry["tool"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("tool"), str)}
         return frozenset(map(reveal, fixed)) | frozenset(self.names)
 
     def is_hurt(self, path: Pointer) -> bool:
-        """Whether a key that says what the tool is, is there but wrong."""
+        """Whether a key that defines the tool is present but invalid."""
         return any(self.context.structure.is_hurt((*path, key)) for key in (*_WHAT, "validation"))
 
     def contradictions(self, entry: Written, path: Pointer) -> None:
         """Reports keys of one entry that cannot both be meant."""
-        off = "validation" in entry and not switch(entry["validation"])
+        off = "validation" in entry and not read_switch(entry["validation"])
         if off and "schema" in entry:
             hint = "drop one of them; `mode: report` judges without refusing"
             self.context.mistake(
@@ -80,21 +82,20 @@ class Catalogue:
             )
 
     # --- one tool on one route ----------------------------------------------------------------------------------------
-    def tool(self, name: str, route: Written, route_path: Pointer, provided: frozenset[str]) -> Tool | None:
+    def tool(self, name: str, route: Written, route_path: Pointer, provided: frozenset[str]) -> ToolConfig | None:
         """A tool as a route serves it; None where it cannot be put together (which is reported)."""
         self.used.add(name)
         entry = self.entry(name)
-        written = layered(self.defaults, entry, route)
+        written = merge_layers(self.defaults, entry, route)
         path = route_path if "schema" in route else ("tools", name)
         made = route.get("schema", entry.get("schema"))
         holder = route_path if "container" in route else ("tools", name)
         container = self.container(name, holder, route.get("container", entry.get("container")))
         schema: ToolSchema | None = None
-        if container is None and switch(written.get("validation", True)):
+        if container is None and read_switch(written.get("validation", True)):
             if made is None:
                 return None
-            schema = self.schema(made, path, written)
-            self.schemas.check_parameters(made, self.place(path, route_path), provided)
+            schema = self.schema(made, path, written, provided)
             if schema is None:
                 return None
         before = len(self.context.mistakes)
@@ -105,58 +106,68 @@ class Catalogue:
             return None
         described = reveal(route.get("description", entry.get("description", "")))
         self.note_overrides(name, entry, route, route_path)
-        return Tool(
-            name, described or (schema.description if schema else ""), schema, container, policy_of(written), written,
-            answer,
+        return ToolConfig(
+            name, described or (schema.description if schema else ""), schema, container, read_policy(written), written,
+            answer, self.request(name, made, path, provided),
         )  # fmt: skip
 
+    def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestTemplate | None:
+        """How the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""
+        written = self.entry(name).get("request")
+        if written is None:
+            return self.schemas.request(schema, self.place(path, path), provided)
+        return read_request(self.context, ("tools", name, "request"), written)
+
     def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:
-        """The compiled schema of a tool's answers, the route's own before the tool's."""
+        """The compiled schema of a tool's answers; the route's own wins over the tool's."""
         path, entry = (route_path, route) if "response_schema" in route else (("tools", name), self.entry(name))
         if "response_schema" not in entry:
             return None
-        place = Place(self.context.source, (*path, "response_schema"), self.context.where(path))
-        return self.schemas.load(entry["response_schema"], place, formats=switch(written.get("formats", True)))
+        place = SchemaPlace(self.context.source, (*path, "response_schema"), self.context.where(path))
+        return self.schemas.load(entry["response_schema"], place, formats=read_formats(written.get("formats", True)))
 
     def entry(self, name: str) -> Written:
-        """What the catalogue says of a tool."""
+        """The tool's entry in the config."""
         return self.context.mapping("tools", name)
 
-    def schema(self, made: JsonValue, path: Pointer, written: Written) -> ToolSchema | None:
+    def schema(
+        self, made: JsonValue, path: Pointer, written: Written, provided: frozenset[str] = frozenset()
+    ) -> ToolSchema | None:
         """The compiled schema of an entry."""
-        return self.schemas.load(made, self.place(path, path), formats=switch(written.get("formats", True)))
+        formats = read_formats(written.get("formats", True))
+        return self.schemas.load(made, self.place(path, path), formats=formats, provided=provided)
 
-    def place(self, path: Pointer, shown: Pointer) -> Place:
+    def place(self, path: Pointer, shown: Pointer) -> SchemaPlace:
         """Where an entry's schema is written, and the section a mistake in it is told under."""
-        return Place(self.context.source, (*path, "schema"), self.context.where(shown))
+        return SchemaPlace(self.context.source, (*path, "schema"), self.context.where(shown))
 
     def container(self, name: str, holder: Pointer, value: JsonValue) -> Container | None:
-        """The container an entry (at `holder`) describes, with what the catalogue knows of its functions."""
+        """The container that an entry (at `holder`) describes, with its functions as the config defines them."""
         if not isinstance(value, dict):
             return None
         functions = tuple(self._functions((*holder, "container", "functions"), value.get("functions", ())))
         made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
         if "require_expansion" in value:
-            made["require_expansion"] = switch(value["require_expansion"])
+            made["require_expansion"] = read_switch(value["require_expansion"])
         return Container(reveal(value.get("name", name)), functions=functions, **made)
 
     def _functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
         for index, value in enumerate(values):
             written: Written = {"name": value} if isinstance(value, str) else value
-            name = reveal(written.get("name", ""))  # missing only where that is reported
+            name = reveal(written.get("name", ""))  # a missing name is reported already
             entry = self.entry(name)
             own = "schema" in written
             schema = self.schema(
                 written["schema"] if own else entry["schema"],
                 (*at, index) if own else ("tools", name),
-                layered(self.defaults, entry),
+                merge_layers(self.defaults, entry),
             ) if own or "schema" in entry else None  # fmt: skip
             described = reveal(written.get("description", entry.get("description", "")))
             known = _shown(schema) if schema is not None else None
             yield ContainerFunction(name, described or (schema.description if schema else ""), known)
 
     def note_overrides(self, name: str, entry: Written, route: Written, route_path: Pointer) -> None:
-        """Notes where a route says otherwise than the tool it serves."""
+        """Notes where a route and the tool it serves differ."""
         for key in sorted(TOOL_KEYS & entry.keys() & route.keys()):
             if entry[key] != route[key]:
                 self.context.notes.append(
@@ -165,22 +176,22 @@ class Catalogue:
 
 
 def _shown(schema: ToolSchema) -> dict[str, JsonValue] | None:
-    """A schema for a model's eyes: whole, since nobody there could follow a reference to a file."""
-    shown = bundled(schema.check.schemas) if schema.check.schemas.has_references else schema.value
+    """A schema as a model sees it: complete, because a model cannot follow a reference to a file."""
+    shown = bundle_schema(schema.check.schemas) if schema.check.schemas.has_references else schema.value
     return shown if isinstance(shown, dict) else None
 
 
-def says_what(entry: Mapping[str, JsonValue]) -> bool:
+def is_tool_defined(entry: Mapping[str, JsonValue]) -> bool:
     """Whether an entry says what its tool takes, or that nobody knows."""
-    return "schema" in entry or "container" in entry or not switch(entry.get("validation", True))
+    return "schema" in entry or "container" in entry or not read_switch(entry.get("validation", True))
 
 
 def check_policy(context: Context, path: Pointer, written: Written, tools: frozenset[str]) -> None:
-    """Reports policy keys that cannot mean what they say."""
+    """Reports policy keys that contradict each other or name unknown things."""
     overrides = written.get("caps", {}).get("overrides", {})
     for name in overrides:
         if name not in tools:
-            hint = did_you_mean(name, tools) or "caps are for tools of the catalogue or of a route"
+            hint = suggest_word(name, tools) or "caps are for tools of the catalogue or of a route"
             context.mistake(
                 (*path, "caps", "overrides", name), f"a call cap for the unknown tool {name!r}", hint, key=True
             )
@@ -197,4 +208,4 @@ def check_policy(context: Context, path: Pointer, written: Written, tools: froze
 
 def _drops(repair: Mapping[str, JsonValue]) -> bool:
     on = repair.get("rules", {}).get("drop_unknown")
-    return switch(on) if on is not None else repair.get("level") == "lenient"
+    return read_switch(on) if on is not None else repair.get("level") == "lenient"

@@ -1,8 +1,8 @@
-"""Whether the files of a config have changed, and reading them while they may be changing.
+"""Finds out whether the files of a config have changed, and reads them while they may be changing.
 
 Files are looked at through their paths, each time anew: kubelet exchanges the folder behind a symbolic link (`..data`)
 and removes the old one, editors rename, NFS and bind mounts send no events. So nothing is watched; contents are hashed
-and compared (`reload.interval`, 2 s by default). What a mount can hide is told at the start (`mounted_alone`).
+and compared (`reload.interval`, 2 s by default). What a mount can hide is told at the start (`find_mounts`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from proxy.config.files.source import UNREADABLE, read_file
 from proxy.config.load import Loaded, load
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.source import UNREADABLE, read_file
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
 
-# A swap takes milliseconds. Whoever changes files for longer than this many readings is found by the next look.
+# A replacement takes milliseconds. The next check finds changes that last longer than this many readings.
 READINGS: Final = 5
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
-def look(paths: Iterable[Path]) -> dict[Path, str]:
+def hash_files(paths: Iterable[Path]) -> dict[Path, str]:
     """The hash of each file as it is now, '' where it cannot be read: to be compared with `Loaded.seen`."""
     return {path: _hash(path) for path in paths}
 
@@ -37,10 +37,10 @@ def _hash(path: Path) -> str:
 
 
 def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] = ()) -> Loaded:
-    """Like `load`, but never a mixture of two versions: reads again when a file has changed while the others were read,
-    or a link on the way to one of the `known` files.
+    """Like `load`, but never a mixture of two versions: reads again when a file, or a link on the way to one of the
+    `known` files, has changed during the reading.
 
-    Raises ConfigError, also where the files would not settle.
+    Raises ConfigError, also where the files keep changing.
     """
     paths = (path, *known)
     for _ in range(READINGS):
@@ -48,26 +48,26 @@ def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] =
         try:
             loaded = load(path, environ)
         except ConfigError as error:
-            if look(error.seen) == error.seen and before == [each.resolve() for each in paths]:
+            if hash_files(error.seen) == error.seen and before == [each.resolve() for each in paths]:
                 raise
         else:
-            if look(loaded.seen) == loaded.seen and before == [each.resolve() for each in paths]:
+            if hash_files(loaded.seen) == loaded.seen and before == [each.resolve() for each in paths]:
                 return loaded
     raise ConfigError([Mistake(str(path), 1, 1, "", "the files change faster than they can be read")])
 
 
-def mounted_alone(paths: Iterable[Path], mountinfo: str) -> list[Path]:
+def find_mounts(paths: Iterable[Path], mountinfo: str) -> list[Path]:
     """The files that are mounts of their own (a `subPath` volume, a bind mount of one file).
 
-    Such a mount shows the file it was made with for ever: a ConfigMap's update exchanges the folder, and an editor's
-    rename the file; neither is seen through it (kubernetes.io, "mounted ConfigMaps are updated automatically").
+    Such a mount keeps the file it was made with: an update of a ConfigMap replaces the folder, an editor's rename the
+    file, and neither is visible through it (kubernetes.io, "mounted ConfigMaps are updated automatically").
     `mountinfo` is the text of /proc/self/mountinfo (proc(5): the fifth field is the mount point, with octal escapes).
     """
     points = {_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split()[4]) for line in mountinfo.splitlines()}
     return [path for path in paths if {str(path.absolute()), str(path.resolve())} & points]
 
 
-def warnings(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> list[str]:
+def find_warnings(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> list[str]:
     """What the operator has to know about files whose changes will not be seen; nothing where this is no Linux."""
     try:
         text = mountinfo.read_text(encoding="utf-8", errors="surrogateescape")
@@ -75,5 +75,5 @@ def warnings(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> list[str]:
         return []
     return [
         f"{path} is a mount of its own (subPath?): a change of it will not be seen; mount its folder instead"
-        for path in mounted_alone(paths, text)
+        for path in find_mounts(paths, text)
     ]

@@ -1,23 +1,34 @@
-"""The one decision: may this call go to its tool? No other room makes a `CheckedCall`.
+"""The one decision: may this call go to its tool? No other file makes a `CheckedCall`.
 
-Order (house.md): a container with parameters ends here; unreadable JSON ends here; what the schema accepts goes on as
-the very bytes that came; what it refuses is repaired, judged again, and goes on rewritten or not at all. `validation:
-off` and `mode: report` are the operator's word that a tool takes anything; the call is then marked as such.
+The steps (house.md): a container with parameters is refused; unreadable JSON is refused; arguments that the schema
+accepts are forwarded as the very bytes that came; refused arguments are repaired, judged again, and then forwarded
+rewritten or refused. `validation: off` and `mode: report` are the operator's word that a tool takes anything; the call
+is then marked as unchecked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from proxy.core import codes
-from proxy.core.container import check_container
-from proxy.core.explain import invalid_json, violations
-from proxy.core.jsontext import dumps_known
-from proxy.core.mending import mended
-from proxy.core.misplaced import notices, unknown_fields
-from proxy.core.model import (
+from proxy.core.check.validation import Check
+from proxy.core.contract.container import check_container
+from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
+from proxy.core.explain.channels import judge_channels
+from proxy.core.explain.explain import explain_invalid_json, list_violations
+from proxy.core.explain.leaked import find_leaked_markup, may_hold_markup
+from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
+from proxy.core.explain.notices import list_notices
+from proxy.core.explain.unwritable import find_unwritable
+from proxy.core.json.embedded import find_embedded
+from proxy.core.json.frames import TRUSTED
+from proxy.core.json.jsontext import TextLimits, are_equal, dumps_known, parse
+from proxy.core.json.known_text import UnreadDocument
+from proxy.core.model import codes
+from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
     Decision,
@@ -31,21 +42,31 @@ from proxy.core.model import (
     ToolCall,
     Violation,
 )
-from proxy.core.policy import Mode, ToolPolicy, UnknownKeys
-from proxy.core.repair import Repaired, repair
-from proxy.core.respell import has_integral_float, is_integral_float, respell_integers
-from proxy.core.strict import respell_keys
-from proxy.core.validation import Check
+from proxy.core.repair.engine import Repaired, repair
+from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
+from proxy.core.repair.respell import RESPELT, respell_integers, respell_text
+from proxy.core.repair.strict import respell_keys
+from proxy.core.rules.intent import acts_by_argument
+from proxy.core.schema.matching import share_search_budget
 
-# What is said where the repair engine gave up (`repair.MAX_WORK`).
+# The hint of an answer where the repair engine gave up (`work.REPAIRING`).
 _TOO_MUCH: Final = (
     "The arguments are too large or too deeply nested to be repaired: send less in one call, with every value in the "
     "type the tool asks for."
 )
 
-# What nearly every call asks for: CPython 3.11 takes longer to look up a member of an enum than to call a function.
+_TOO_LONG: Final = Violation(codes.CONSTRAINT, (), "The arguments are too large once repaired")
+
+# The rule that finds a final output in prose.
+_EMBEDDED: Final = "embedded_json"
+_TEXT: Final = TextLimits()
+
+# A constant, because CPython 3.11 looks up a member of an enum more slowly than it calls a function.
 _ENFORCED: Final = Mode.ENFORCE
 _AS_SCHEMA: Final = UnknownKeys.SCHEMA
+_REFUSE: Final = UnknownKeys.REFUSE
+_FORWARD: Final = UnknownKeys.FORWARD
+_NOT_GUARDED: Final = LeakedMarkup.OFF
 _ERROR: Final = codes.Severity.ERROR
 
 
@@ -54,20 +75,110 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Decision:
 
     Takes the call as decoded and the compiled policy of its tool; never raises.
     """
-    decision = _judge(call, policy)
+    if policy.check is None or policy.check.linear:
+        decision = _judge(call, policy)
+    else:  # the first verdict, the repair and the second verdict share one budget for patterns that backtrack
+        with share_search_budget():
+            decision = _judge(call, policy)
+    if policy.channels is None and policy.operation is None and policy.mode is _ENFORCED:
+        return decision
+    return complete_decision(call, policy, decision)
+
+
+def prepare(policy: ToolPolicy) -> None:
+    """Writes the code that judges and repairs a tool's calls and judges its answers. Takes milliseconds, or a second
+    for a very large schema, so it runs in a thread."""
+    if policy.check is not None:
+        policy.check.once(("written", policy.repair.rules), partial(_write, policy.check, policy.repair.rules))
+    if policy.answer is not None:
+        policy.answer.check.prepare(everywhere=False)
+
+
+def _write(check: Check, rules: frozenset[str]) -> bool:
+    check.prepare(everywhere=bool(rules))
+    compile_quick_repair(check, rules)
+    return True
+
+
+def is_ready(policy: ToolPolicy) -> bool:
+    """Whether the code that `prepare` writes exists already."""
+    return (policy.check is None or policy.check.has(("written", policy.repair.rules))) and (
+        policy.answer is None or policy.answer.check.ready
+    )
+
+
+def forward_unjudged(call: ToolCall, failure: Failure) -> Forward:
+    """Forwards a call without a policy on a report-only route, because its tool is unknown (`failure` says so). The
+    call is forwarded as it came, and the answer of an enforced route is recorded."""
+    return _report(call, Reject(failure))
+
+
+def restore_decision(
+    call: ToolCall,
+    document: Document,
+    arguments: bytes | None,
+    repairs: tuple[Repair, ...],
+    found: tuple[Violation, ...],
+    hint: str = "",
+    advice: tuple[str, str, bool] | None = None,
+) -> Decision:
+    """The decision that `decide` made in a child process. `arguments` None: the call was refused for what was `found`;
+    b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
+    if arguments is None:
+        return Reject(replace(_failure(call, found, hint), advice=advice))
+    is_unread = type(document) is UnreadDocument
+    if not arguments:
+        if is_unread:
+            return Forward(_UnreadCall.of(call, document.text, document.repairs, found))
+        return Forward(CheckedCall(call, document.text, document.value, document.repairs, found))
+    if is_unread:
+        return Forward(_UnreadCall.of(call, arguments, document.repairs + repairs, found))
+    value = parse(arguments, TRUSTED)
+    if isinstance(value, JsonProblem):
+        raise ValueError("repaired arguments are JSON")
+    return Forward(CheckedCall(call, arguments, value, document.repairs + repairs, found))
+
+
+class _UnreadCall(CheckedCall):
+    """A checked call whose value is read when it is first asked for: it takes many times the memory of its text."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(
+        cls, call: ToolCall, arguments: bytes, repairs: tuple[Repair, ...], found: tuple[Violation, ...]
+    ) -> _UnreadCall:
+        """A call that was judged where its value was read."""
+        made = cls(call, arguments, ABSENT, repairs, found)
+        object.__delattr__(made, "value")
+        return made
+
+    def __getattr__(self, name: str) -> JsonValue:
+        # Python asks here for a slot that is empty, as `value` is until now.
+        if name != "value":
+            raise AttributeError(name)
+        document = self.call.arguments
+        is_as_sent = isinstance(document, Document) and document.text is self.arguments
+        value = document.value if isinstance(document, Document) and is_as_sent else parse(self.arguments, TRUSTED)
+        object.__setattr__(self, "value", value)
+        return value
+
+
+def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) -> Decision:
+    """A restored decision with path and query judged, and made report-only where the policy says so."""
+    if policy.channels is not None:
+        decision = _add_violations(call, judge_channels(policy.channels, call.params, call.query), decision)
+    if policy.operation is not None:
+        decision = _judge_request(call, policy.operation, decision)
+        if policy.operation.by_name and isinstance(decision, Reject) and _unsendable(call, policy.operation):
+            return decision
     if policy.mode is _ENFORCED or (isinstance(decision, Forward) and not decision.checked.repairs):
         return decision
     return _report(call, decision)
 
 
-def let_through(call: ToolCall, failure: Failure) -> Forward:
-    """Report-only, for a call that has no policy because its tool is unknown (`failure` says so): it goes on as it
-    came, and what an enforced route would have answered is kept for the books."""
-    return _report(call, Reject(failure))
-
-
 def _report(call: ToolCall, decision: Decision) -> Forward:
-    """Report-only: the client's own bytes go on, and what an enforced route would have done is kept for the books."""
+    """Report-only: forwards the client's own bytes, and records what an enforced route would have done."""
     text = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
     if isinstance(decision, Reject):
@@ -79,70 +190,120 @@ def _judge(call: ToolCall, policy: ToolPolicy) -> Decision:
     if policy.container is not None and (misuse := check_container(call, policy)) is not None:
         return Reject(misuse)
     document = call.arguments
+    if isinstance(document, JsonProblem) and policy.finalising:
+        document = _find_final_output(call, document, policy)
     if isinstance(document, JsonProblem):
-        return Reject(_failure(call, (invalid_json(document),)))
+        return Reject(_failure(call, (explain_invalid_json(document),)))
+    if policy.listed is not None:
+        raise ValueError(f"{policy.tool!r} is judged in a child process")
     if policy.check is None or policy.container is not None:
+        if type(document) is UnreadDocument:
+            return Forward(_UnreadCall.of(call, document.text, document.repairs, ()))
         return Forward(CheckedCall(call, document.text, document.value, document.repairs))
     return _validate(call, document, policy, policy.check)
 
 
+def _find_final_output(call: ToolCall, problem: JsonProblem, policy: ToolPolicy) -> Document | JsonProblem:
+    """A model's last word out of the prose around it, where exactly one object or array in the text is valid."""
+    if policy.check is None or _EMBEDDED not in policy.repair.rules:
+        return problem
+    found: list[tuple[bytes, JsonValue]] = []
+    for text, value in find_embedded(call.raw, _TEXT):
+        if policy.check.accepts(value) and not any(are_equal(value, other) for _, other in found):
+            found.append((text, value))
+    return Document(*found[0], (Repair(_EMBEDDED, ()),)) if len(found) == 1 else problem
+
+
+def _judge_request(call: ToolCall, operation: HttpOperation, decision: Decision) -> Decision:
+    """The decision, extended by what is wrong with the HTTP request, or would be with the one that is written."""
+    found = call.violations
+    if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
+        sent = call.arguments.value if isinstance(call.arguments, Document) and not operation.by_name else ABSENT
+        found += find_unwritable(operation, decision.checked.value, sent)
+    return _add_violations(call, found, decision) if found else decision
+
+
+def _unsendable(call: ToolCall, operation: HttpOperation) -> bool:
+    """Whether no request at all can be made of a call as it came."""
+    value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+    return bool(find_unwritable(operation, value))
+
+
+def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Decision) -> Decision:
+    """The decision on the arguments, extended by what is wrong in the request around them."""
+    if isinstance(decision, Forward):
+        if any(violation.severity is _ERROR for violation in found):
+            return Reject(_failure(call, found))
+        return Forward(replace(decision.checked, warnings=decision.checked.warnings + found)) if found else decision
+    if decision.failure.code is not codes.INVALID_ARGUMENTS:
+        return decision
+    return Reject(replace(decision.failure, violations=found + decision.failure.violations))
+
+
 def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check) -> Decision:
-    """Validate first; repair only what was refused; validate again (repair.md section 2)."""
+    """Validates first, repairs only what was refused, and validates again (repair.md section 2)."""
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
-        return Reject(_failure(call, (invalid_json(JsonProblem("no arguments", 1, 1)),)))
-    value, accepted = document.value, None
-    if document.text and policy.unknown_keys is _AS_SCHEMA:  # nearly every call goes no further than this
-        accepted = check.accepts(value)
-        if accepted and _is_final(value, policy):
-            return Forward(CheckedCall(call, document.text, value, document.repairs))
-    repaired = _repaired(document, policy, check, accepted)
-    found = tuple(_findings(check, repaired, policy))
+        return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
+    repaired = _repaired(document, policy, check)
+    found = tuple(_findings(check, repaired, policy, leaks=_may_leak(document, policy)))
     if found and any(violation.severity is _ERROR for violation in found):
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
-    text = dumps_known(repaired.value) if repaired.repairs else document.text
+    text = _written(document, repaired)
+    if repaired.repairs and len(text) > policy.max_body:
+        return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
 
 
-def _is_final(value: JsonValue, policy: ToolPolicy) -> bool:
-    """Whether nothing is done or said about a value that the schema accepts: what `_repaired` and `_findings` would
-    come to, without going there."""
-    left = policy.leftover
-    if left.told:
-        return False
-    if left.integers is None:
-        return not has_integral_float(value)
-    if type(value) is not dict:
-        return False
-    for key in left.integers:  # noqa: SIM110 - a generator would cost more than the look
-        if is_integral_float(value.get(key)):
-            return False
-    return True
+def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
+    """Whether the schema alone decides what becomes of a value, and accepts it."""
+    return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 
-def _repaired(document: Document, policy: ToolPolicy, check: Check, accepted: bool | None) -> Repaired:
-    """The value as the schema takes it: as it came, or repaired; else as far as the repairs got. `accepted` is what the
-    schema says of the value, None where it was not asked yet."""
+def _written(document: Document, repaired: Repaired) -> bytes:
+    """The text to send: as it came except for numbers respelt as integers, or written anew."""
+    if not repaired.repairs:
+        return document.text
+    if document.text and all(made.rule == RESPELT for made in repaired.repairs):
+        return respell_text(document.text, repaired.value, repaired.repairs)
+    return dumps_known(repaired.value)
+
+
+def _repaired(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
+    """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
     value, rules = document.value, policy.repair
     if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
-    strict = policy.unknown_keys is UnknownKeys.REFUSE
-    value, renames = respell_keys(check, value, rules) if strict else (value, ())
-    if check.accepts(value) if accepted is None else accepted:
+    value, renames = respell_keys(check, value, rules) if policy.unknown_keys is _REFUSE else (value, ())
+    if check.accepts(value):
         value, respelt = respell_integers(check, value, rules)
         return Repaired(value, renames + respelt, True)
-    short = mended(check, value, rules)
+    if acts_by_argument(check.root, value):
+        rules = rules.for_changes()
+    short = repair_quickly(check, value, rules)
     repaired = repair(check, value, rules) if short is None else Repaired(*short, True)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 
-def _findings(check: Check, repaired: Repaired, policy: ToolPolicy) -> Iterator[Violation]:
-    """Everything there is to say about the value: what it breaks, what it must not hold, what it should not."""
+def _may_leak(document: Document, policy: ToolPolicy) -> bool:
+    return policy.leaked_markup is not _NOT_GUARDED and may_hold_markup(document.text)
+
+
+def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> Iterator[Violation]:
+    """Every violation of the value: broken keywords, content that it must not hold, and warnings."""
     if not repaired.accepted:
-        yield from violations(check, repaired.value, repaired.ambiguous)
-    if policy.unknown_keys is not UnknownKeys.SCHEMA:
-        refuse = policy.unknown_keys is UnknownKeys.REFUSE
-        yield from unknown_fields(check, repaired.value, codes.Severity.ERROR if refuse else codes.Severity.WARNING)
-    yield from notices(check, repaired.value)
+        found = list_violations(check, repaired.value, repaired.ambiguous)
+        forwarded = (
+            policy.unknown_keys is _FORWARD and not repaired.ambiguous and has_only_undeclared(check, repaired.value)
+        )
+        yield from (replace(one, severity=codes.Severity.WARNING) for one in found) if forwarded else found
+    if policy.unknown_keys not in (_AS_SCHEMA, _FORWARD):
+        refuse = policy.unknown_keys is _REFUSE
+        yield from find_unknown_fields(
+            check, repaired.value, codes.Severity.ERROR if refuse else codes.Severity.WARNING
+        )
+    if leaks:
+        yield from find_leaked_markup(check, repaired.value, refuse=policy.leaked_markup is LeakedMarkup.REFUSE)
+    yield from list_notices(check, repaired.value)
 
 
 def _failure(call: ToolCall, found: tuple[Violation, ...], hint: str = "") -> Failure:

@@ -4,6 +4,7 @@
     restored(answer, ...)       the answer with our own values wherever it only repeats what was shown
     changed(before, after)      the places that differ
     out_of_scope(...)           those of them that the failure does not name
+    kept_in_scope(...)          the answer without those
 
 A value that is repeated keeps its own text: `1.10` stays `1.10`, also where the model writes 1.1.
 """
@@ -12,31 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proxy.core.jsontext import equal, walk
-from proxy.core.model import ABSENT, FeedbackLimits, JsonValue, Pointer
-from proxy.core.preview import is_secret_path
-from proxy.core.secrets import MASK, mask
+from proxy.core.display.preview import is_secret_path
+from proxy.core.display.secrets import MASK, mask_credentials
+from proxy.core.json.jsontext import are_equal, walk
+from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer
 
 
-def shown(value: JsonValue, limits: FeedbackLimits, path: Pointer = ()) -> JsonValue:
+def hide_secrets(value: JsonValue, limits: FeedbackLimits, path: Pointer = ()) -> JsonValue:
     """A copy without secrets: what has a secret name, and texts that look like a credential. Nothing is cut."""
     if value is not None and path and is_secret_path(path[-1:], limits):
         return MASK
     if isinstance(value, dict):
-        return {mask(key): shown(item, limits, (key,)) for key, item in value.items()}
+        return {mask_credentials(key): hide_secrets(item, limits, (key,)) for key, item in value.items()}
     if isinstance(value, list):
-        return [shown(item, limits) for item in value]
-    return mask(value) if isinstance(value, str) else value
+        return [hide_secrets(item, limits) for item in value]
+    return mask_credentials(value) if isinstance(value, str) else value
 
 
-def restored(answer: JsonValue, was_shown: JsonValue, original: JsonValue) -> JsonValue:
+def restore_secrets(answer: JsonValue, was_shown: JsonValue, original: JsonValue) -> JsonValue:
     """The answer with the original in the place of everything that it repeats as it was shown."""
-    if equal(answer, was_shown):
+    if are_equal(answer, was_shown):
         return original
     if isinstance(answer, dict) and isinstance(was_shown, dict) and isinstance(original, dict):
-        kept = {mask(key): key for key in original}
+        kept = {mask_credentials(key): key for key in original}
         return {
-            kept.get(key, key): restored(item, was_shown[key], original[kept[key]]) if key in kept else item
+            kept.get(key, key): restore_secrets(item, was_shown[key], original[kept[key]]) if key in kept else item
             for key, item in answer.items()
         }
     if isinstance(answer, list) and isinstance(was_shown, list) and isinstance(original, list):
@@ -48,11 +49,11 @@ def _restored_items(answer: list[JsonValue], was_shown: list[JsonValue], origina
     """Items may have been moved, and a secret must not end up in another's place: an item that was changed gets its
     parts back where it is the only one, and else stays as it was answered."""
     same_length = len(answer) == len(was_shown)
-    differing = [index for index, item in enumerate(answer) if not same_length or not equal(item, was_shown[index])]
+    differing = [index for index, item in enumerate(answer) if not same_length or not are_equal(item, was_shown[index])]
     if same_length and len(differing) == 1:
         (index,) = differing
         return [
-            restored(item, was_shown[index], original[index]) if place == index else original[place]
+            restore_secrets(item, was_shown[index], original[index]) if place == index else original[place]
             for place, item in enumerate(answer)
         ]
     return [
@@ -63,18 +64,18 @@ def _restored_items(answer: list[JsonValue], was_shown: list[JsonValue], origina
 
 def _moved(item: JsonValue, was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
     """The original of an item that stood elsewhere, if exactly one was shown like that."""
-    found = [kept for kept, seen in zip(original, was_shown, strict=True) if equal(item, seen)]
+    found = [kept for kept, seen in zip(original, was_shown, strict=True) if are_equal(item, seen)]
     return found[0] if len(found) == 1 else item
 
 
-def laid_over(arguments: JsonValue, changes: JsonValue) -> JsonValue:
+def lay_over(arguments: JsonValue, changes: JsonValue) -> JsonValue:
     """The arguments with the changed ones exchanged or added; objects inside are laid over one another as well."""
     if not isinstance(arguments, dict) or not isinstance(changes, dict):
         return changes
-    return {**arguments, **{key: laid_over(arguments.get(key), item) for key, item in changes.items()}}
+    return {**arguments, **{key: lay_over(arguments.get(key), item) for key, item in changes.items()}}
 
 
-def changed(before: JsonValue, after: JsonValue, path: Pointer = ()) -> list[Pointer]:
+def find_changes(before: JsonValue, after: JsonValue, path: Pointer = ()) -> list[Pointer]:
     """The places where two values differ, each as deep as it goes."""
     return list(_changed(before, after, path))
 
@@ -89,15 +90,31 @@ def _changed(before: JsonValue, after: JsonValue, path: Pointer) -> Iterator[Poi
     elif before is ABSENT or after is ABSENT:
         if before is not after:
             yield path
-    elif not equal(before, after):
+    elif not are_equal(before, after):
         yield path
 
 
-def out_of_scope(paths: list[Pointer], failing: list[tuple[str, ...]]) -> list[Pointer]:
+def find_out_of_scope(paths: list[Pointer], failing: list[tuple[str, ...]]) -> list[Pointer]:
     """The changed places that stand neither at nor below one of `failing`; none where that is empty."""
-    if not failing:
-        return []
-    return [path for path in paths if not any(tuple(map(str, path))[: len(place)] == place for place in failing)]
+    return [path for path in paths if not _is_in_scope(path, failing)]
+
+
+def kept_in_scope(before: JsonValue, after: JsonValue, failing: list[tuple[str, ...]], path: Pointer = ()) -> JsonValue:
+    """The arguments after a change, with everything put back that `find_out_of_scope` names."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        members = {
+            key: kept_in_scope(before.get(key, ABSENT), after.get(key, ABSENT), failing, (*path, key))
+            for key in {**after, **before}
+        }
+        return {key: item for key, item in members.items() if item is not ABSENT}
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [kept_in_scope(*pair, failing, (*path, index)) for index, pair in pairs]
+    return after if _is_in_scope(path, failing) else before
+
+
+def _is_in_scope(path: Pointer, failing: list[tuple[str, ...]]) -> bool:
+    return not failing or any(tuple(map(str, path))[: len(place)] == place for place in failing)
 
 
 def holds_mask(value: JsonValue, path: Pointer) -> bool:

@@ -15,25 +15,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.backoff import pause
-from proxy.core.contract import conversation_hash
-from proxy.core.correction import Asked, CorrectionSettings, Layer, Scope
-from proxy.core.jsontext import dumps, format_pointer
-from proxy.core.model import CheckedCall, Delivered, Document, Failure, JsonValue, Repair, ToolCall, UpstreamReply
-from proxy.core.policy import ToolPolicy
-from proxy.core.secrets import mask
+from proxy.core.contract.correction import Asked, BudgetKind, CorrectionSettings, Layer, Scope
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.secrets import mask_credentials
+from proxy.core.explain.failing import find_failing_places
+from proxy.core.json.jsontext import dumps, format_pointer
+from proxy.core.model.values import (
+    CheckedCall,
+    Delivered,
+    Document,
+    Failure,
+    JsonValue,
+    Repair,
+    ToolCall,
+    UpstreamReply,
+)
+from proxy.core.tool_errors.backoff import compute_pause
 from proxy.correction import changes, prompting, verdicts
+from proxy.correction.budgets import Budgets
 from proxy.correction.debug import DebugLog
-from proxy.correction.endpoint import Endpoint
+from proxy.correction.endpoint import Answered, Endpoint
 from proxy.correction.marks import Marks
-from proxy.correction.rules import Action, asks, failing_places, may_go_again, may_have_run
+from proxy.correction.rules import Action, asks, may_go_again, may_have_run
+from proxy.correction.structured import find_forms
 from proxy.correction.trajectory import Trajectories, Trajectory
-from proxy.correction.verdicts import Unusable, Verdict
-from proxy.interfaces import Lane, Question, Services, Stumble, TryCall
+from proxy.correction.verdicts import ModelVerdict, Unusable, Usage
+from proxy.interfaces import CallRoute, CorrectionQuestion, Services, Stumble, TryCall
 
-# How long a conversation's questions are counted after its last one; an hour; in seconds.
-_CONVERSATION: Final = 86_400.0
-_HOUR: Final = 3600.0
+# The most bytes that JSON needs for one character, which a prompt shows as itself.
+_ESCAPED: Final = 6
 # Of the changed places that had not failed, so many are named to the model.
 _NAMED: Final = 5
 # After these the next layer may still know something; after all others nobody is asked any more.
@@ -64,13 +74,19 @@ class _Run:
         document = self.call.arguments
         return ({} if document.text == b"" else document.value) if isinstance(document, Document) else None
 
+    @property
+    def size(self) -> int:
+        document = self.call.arguments
+        return len(document.text) if isinstance(document, Document) else 0
+
     def shown(self) -> JsonValue:
-        return changes.shown(self.arguments, self.stumble.policy.feedback)
+        return changes.hide_secrets(self.arguments, self.stumble.policy.feedback)
 
 
 class ModelCorrector:
     """Implements `Corrector` over a chat endpoint. `services` are those of the snapshot it belongs to; `report` is
-    told of a mistake of ours, which costs the caller nothing: the id of the request and the exception."""
+    told of a mistake of ours, which costs the caller nothing: the id of the request and the exception; `warn` of a
+    budget that is used up."""
 
     def __init__(
         self,
@@ -80,6 +96,7 @@ class ModelCorrector:
         services: Services,
         debug: DebugLog | None,
         report: Callable[[str, BaseException], None],
+        warn: Callable[[BudgetKind], None],
     ) -> None:
         self._settings = settings
         self._endpoint = endpoint
@@ -87,17 +104,19 @@ class ModelCorrector:
         self._services = services
         self._debug = debug
         self._report = report
+        self._budgets = Budgets(settings.budget, services, warn)
 
-    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, lane: Lane) -> None:
+    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
         """Remembers what a tool gave, for layer 4. A mistake of ours must not cost a caller its answer."""
         try:
-            self._trajectories.add(checked, reply, lane.wish(), self._settings.trajectory, policy.feedback)
+            self._trajectories.add(checked, reply, call_route.wish(), self._settings.trajectory, policy.feedback)
         except Exception as error:  # noqa: BLE001 - as it says
             self._report("", error)
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; None leaves the caller with the failure it had."""
         run: _Run | None = None
+        policy = stumble.policy.correction
         for _ in range(self._settings.max_corrections):
             try:
                 run = run or self._begin(stumble)
@@ -114,13 +133,15 @@ class ModelCorrector:
                 return result if delivered or result.reply.status >= 500 else None
             if may_have_run(result):
                 return result
-            run.call, run.failure, run.note = proposal, result, ""
+            run.call, run.failure = proposal, result
+            if run.note and policy.semantic_retry:  # layer 4 may change what layer 3 may not
+                run.exhausted.add(Layer.VALIDATION_FEEDBACK)
         return None
 
     def _begin(self, stumble: Stumble) -> _Run:
         policy, now = stumble.policy.correction, self._services.clock.now
         known = self._trajectories.of(stumble.call.conversation) if policy.trajectory else Trajectory()
-        query = stumble.lane.wish() if policy.trajectory else ""
+        query = stumble.call_route.wish() if policy.trajectory else ""
         marks = Marks(stumble.record, now)
         due = now() + self._settings.deadline
         return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, marks)
@@ -151,54 +172,62 @@ class ModelCorrector:
     async def _ask(self, run: _Run, layer: Layer) -> ToolCall | Asked:
         if self._services.clock.now() >= run.due:
             return Asked.TIMEOUT
-        shown = prompting.as_text(run.shown())
+        if run.size > _ESCAPED * prompting.LONGEST_ARGUMENTS:
+            return Asked.TOO_LONG
+        shown = prompting.write_json(run.shown())
         if len(shown) > prompting.LONGEST_ARGUMENTS:
             return Asked.TOO_LONG
-        if not self._endpoint.enter():
+        if not await self._endpoint.enter(run.due - self._services.clock.now()):
             return self._unasked(run, layer, Asked.BUSY)
         try:
-            if await self._over_budget(run):
-                return self._unasked(run, layer, Asked.BUDGET)
+            spent = await self._budgets.take(run.call.conversation, len(run.stumble.record.questions))
+            if spent is not None:
+                return self._unasked(run, layer, Asked.BUDGET, spent)
             run.marks.started(layer, run.call, run.failure, run.independent)
             return await self._answered(run, layer, self._question(run, layer, shown))
         finally:
             self._endpoint.leave()
 
-    def _unasked(self, run: _Run, layer: Layer, why: Asked) -> Asked:
-        run.marks.skipped(Question(layer, why, 0.0, run.independent))
+    def _unasked(self, run: _Run, layer: Layer, why: Asked, spent: BudgetKind | None = None) -> Asked:
+        run.marks.skipped(CorrectionQuestion(layer, why, 0.0, run.independent, spent))
         return why
 
     def _question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
         told = {
             "arguments": shown,
             "attempt": str(len(run.stumble.record.questions) + 1),
-            "query": prompting.wish(run.query),
+            "query": prompting.describe_wish(run.query),
             "trajectory": run.trajectory.told() if run.trajectory.steps else "none",
         }
-        prompt = self._settings.prompts.get(layer) or prompting.bundled(layer)
-        return prompting.conversation(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
+        prompt = self._settings.prompts.get(layer) or prompting.load_prompt(layer)
+        return prompting.write_messages(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
 
     async def _answered(self, run: _Run, layer: Layer, asked: list[dict[str, str]]) -> ToolCall | Asked:
         now = self._services.clock.now
         started = now()
-        answer = await self._endpoint.ask(asked, min(run.due - started, self._settings.timeout))
-        seconds = now() - started
-        verdict = verdicts.read(answer, layer) if isinstance(answer, bytes) else None
+        forms = find_forms(layer, run.stumble.policy)
+        answer = await self._endpoint.ask(asked, forms, min(run.due - started, self._settings.timeout))
+        seconds, body = now() - started, answer.body
+        verdict = verdicts.read(body, layer) if isinstance(body, bytes) else None
+        usage = verdicts.usage_of(body) if isinstance(body, bytes) else Usage()
+        await self._budgets.spend_tokens(usage.prompt + usage.completion)
         meant: ToolCall | Asked
-        if isinstance(verdict, Verdict):
+        if isinstance(verdict, ModelVerdict):
             meant = await self._meant(run, layer, verdict)
         else:
-            meant = answer if isinstance(answer, Asked) else Asked.UNUSABLE
+            meant = body if isinstance(body, Asked) else Asked.UNUSABLE
         outcome = Asked.DELIVERED if isinstance(meant, ToolCall) else meant
-        question = Question(layer, outcome, seconds, run.independent)
-        read = verdict if isinstance(verdict, Verdict) else None
+        question = CorrectionQuestion(
+            layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format
+        )  # fmt: skip
+        read = verdict if isinstance(verdict, ModelVerdict) else None
         run.marks.answered(run.call, question, read, _parameters(meant, layer))
         if self._debug is not None:
             await self._debug.add(self._entry(run, question, asked, answer, verdict))
         return meant
 
     def _entry(
-        self, run: _Run, question: Question, asked: list[dict[str, str]], answer: bytes | Asked, verdict: object
+        self, run: _Run, question: CorrectionQuestion, asked: list[dict[str, str]], answer: Answered, verdict: object
     ) -> dict[str, JsonValue]:
         return {
             "at": round(self._services.clock.wall(), 3),
@@ -208,28 +237,18 @@ class ModelCorrector:
             "call_id": run.call.call_id,
             "model": self._settings.model,
             "messages": [dict(message) for message in asked],
-            "answer": mask(answer.decode("utf-8", "replace")) if isinstance(answer, bytes) else None,
+            "format": answer.format.value,
+            "answer": mask_credentials(answer.body.decode("utf-8", "replace"))
+            if isinstance(answer.body, bytes)
+            else None,
             "outcome": question.outcome.value,
             "unusable": verdict.value if isinstance(verdict, Unusable) else None,
+            "tokens": question.prompt_tokens + question.completion_tokens,
             "milliseconds": round(question.seconds * 1000),
         }
 
-    async def _over_budget(self, run: _Run) -> bool:
-        """Takes a question out of every budget, unless one is used up; then no other loses one."""
-        budget, store = self._settings.budget, self._services.store
-        if len(run.stumble.record.questions) >= budget.per_call:
-            return True
-        conversation = f"{conversation_hash(run.call.conversation)}/corrections"
-        hour = f"corrections/{int(self._services.clock.wall() // _HOUR)}"
-        if await store.reserve(conversation, budget.per_conversation, _CONVERSATION) is None:
-            return True
-        if await store.reserve(hour, budget.per_hour, _HOUR) is None:
-            await store.release(conversation)
-            return True
-        return False
-
     # --- what a verdict means -----------------------------------------------------------------------------------------
-    async def _meant(self, run: _Run, layer: Layer, verdict: Verdict) -> ToolCall | Asked:
+    async def _meant(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
         match verdict.action:
             case Action.CHANGE:
                 return await self._changed(run, layer, verdict)
@@ -240,24 +259,33 @@ class ModelCorrector:
             case Action.STOP:
                 return Asked.CANNOT_FIX
 
-    async def _changed(self, run: _Run, layer: Layer, verdict: Verdict) -> ToolCall | Asked:
+    async def _changed(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
         shown, before = run.shown(), run.arguments
-        wanted = verdict.whole if verdict.whole is not None else changes.laid_over(shown, verdict.changes)
-        after = changes.restored(wanted, shown, before)
-        paths = changes.changed(before, after)
+        wanted = verdict.whole if verdict.whole is not None else changes.lay_over(shown, verdict.changes)
+        after = changes.restore_secrets(wanted, shown, before)
+        paths, run.note = changes.find_changes(before, after), ""
         if not paths:
             return await self._same(run, wait=False)
+        if run.stumble.policy.correction.scope_of(layer) is Scope.FAILING:
+            failing = await self._find_failing(run.call, run.stumble.policy, run.failure)
+            if beyond := changes.find_out_of_scope(paths, failing):
+                run.note = _name_beyond([format_pointer(path) for path in beyond])
+                after = changes.kept_in_scope(before, after, failing)
+                paths = changes.find_changes(before, after)
+        if not paths:
+            return Asked.OUT_OF_SCOPE
         if any(changes.holds_mask(after, path) for path in paths):
             return Asked.UNUSABLE
-        if run.stumble.policy.correction.scope is Scope.FAILING:
-            failing = failing_places(run.failure, run.stumble.policy, before)
-            if beyond := changes.out_of_scope(paths, failing):
-                run.note = _told_off([format_pointer(path) for path in beyond])
-                return Asked.OUT_OF_SCOPE
         document = run.call.arguments
         repairs = document.repairs if isinstance(document, Document) else ()
         made = tuple(Repair(layer.value, path) for path in paths)
         return replace(run.call, arguments=Document(dumps(after), after, (*repairs, *made)), raw=b"")
+
+    async def _find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
+        elsewhere = self._services.elsewhere
+        if elsewhere is None:
+            return find_failing_places(call, policy, failure)
+        return await elsewhere.find_failing(call, policy, failure)
 
     async def _same(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
         """The same payload once more, where the rules of resends let it."""
@@ -268,7 +296,7 @@ class ModelCorrector:
         if not upstream.grants_resend():
             return Asked.CANNOT_FIX
         if wait:
-            await services.pacing.sleep(pause(policy.resend, 0, services.pacing.chance()))
+            await services.pacing.sleep(compute_pause(policy.resend, 0, services.pacing.chance()))
         return run.call
 
 
@@ -279,6 +307,6 @@ def _parameters(meant: ToolCall | Asked, layer: Layer) -> int:
     return sum(repair.rule == layer.value for repair in meant.arguments.repairs)
 
 
-def _told_off(places: list[str]) -> str:
+def _name_beyond(places: list[str]) -> str:
     named = ", ".join(places[:_NAMED]) + (" and more" if len(places) > _NAMED else "")
     return f"\n\nYour last answer also changed {named}, which had not failed: repeat everything there as it is."

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from proxy.core.correction import DebugStore
-from proxy.core.jsontext import dumps
-from proxy.core.model import JsonValue
+from proxy.core.contract.correction import DebugStore
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue
 
 # Append only, never through a link that somebody put there, never handed on to a child process.
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

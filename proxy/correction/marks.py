@@ -1,4 +1,5 @@
-"""How a correction is written down: the seeds' span events, and a `Question` for each one asked. Never a value.
+"""How a correction is written down: the seeds' span events, and a `CorrectionQuestion` for each one asked. Never a
+value.
 
     layer 3   validation_feedback_started -> validation_feedback_success | validation_feedback_failed
     layer 4   contextual_re_resolution.start -> contextual_re_resolution.complete
@@ -13,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.correction import Asked, Layer
-from proxy.core.model import Failure, ToolCall
-from proxy.correction.rules import is_type_error, status_of
-from proxy.correction.verdicts import Verdict
-from proxy.interfaces import CallRecord, Event, Question
+from proxy.core.contract.correction import Asked, Layer
+from proxy.core.model.values import Failure, ToolCall
+from proxy.correction.rules import find_status, is_type_error
+from proxy.correction.verdicts import ModelVerdict
+from proxy.interfaces import CallRecord, CorrectionQuestion, Event
 
 # What came of a question for now, while the proposed call is yet to be tried.
 _PROPOSED: Final = "proposed"
@@ -44,10 +45,12 @@ class Marks:
         else:
             self._event(
                 "contextual_re_resolution.start", layer, call, 1,
-                http_status=status_of(failure), independent_step=independent,
+                http_status=find_status(failure), independent_step=independent,
             )  # fmt: skip
 
-    def answered(self, call: ToolCall, question: Question, verdict: Verdict | None, parameters: int) -> None:
+    def answered(
+        self, call: ToolCall, question: CorrectionQuestion, verdict: ModelVerdict | None, parameters: int
+    ) -> None:
         """A question has its answer, or will have none. `parameters`: how many would change."""
         self._record.questions = (*self._record.questions, question)
         proposed = question.outcome is Asked.DELIVERED
@@ -62,7 +65,7 @@ class Marks:
         elif not proposed:
             self._failed(call, question.outcome)
 
-    def skipped(self, question: Question) -> None:
+    def skipped(self, question: CorrectionQuestion) -> None:
         """A question that could not be asked."""
         self._record.questions = (*self._record.questions, question)
 

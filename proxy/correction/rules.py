@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from proxy.core import codes, contract
-from proxy.core.codes import STATUS_OF_CATEGORY, Category, Severity
-from proxy.core.correction import Layer
-from proxy.core.explain import violations
-from proxy.core.model import Executed, Failure, JsonValue
-from proxy.core.policy import ToolPolicy
+from proxy.core.contract import attempts as contract
+from proxy.core.contract.correction import Layer
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model import codes
+from proxy.core.model.codes import STATUS_OF_CATEGORY, Category
+from proxy.core.model.values import Executed, Failure
 
 
 class Why(StrEnum):
@@ -69,7 +69,7 @@ MATRIX: Final[Mapping[tuple[bool, bool, bool], Action]] = {
 }
 
 
-def status_of(failure: Failure) -> int:
+def find_status(failure: Failure) -> int:
     """The status a failure stands for; an error inside a success has that of its category."""
     status = failure.http_status
     return status if status >= 400 else STATUS_OF_CATEGORY[failure.code.category]
@@ -88,14 +88,14 @@ def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) 
         return _about_arguments(failure) and contract.raises_attempt(failure)
     if independent and not policy.correction.independent_steps:
         return False
-    if ACTIVATION.get(status_of(failure)) is Why.TRANSIENT:
+    if ACTIVATION.get(find_status(failure)) is Why.TRANSIENT:
         return failure.retryable is not None and policy.resend.idempotent
     return _about_arguments(failure)
 
 
 def _about_arguments(failure: Failure) -> bool:
     """`retryable: false` on a 4xx is the tool's last word (GoMind, "Retry Decision Matrix")."""
-    return ACTIVATION.get(status_of(failure)) is Why.ARGUMENTS and failure.may_retry and not may_have_run(failure)
+    return ACTIVATION.get(find_status(failure)) is Why.ARGUMENTS and failure.may_retry and not may_have_run(failure)
 
 
 # Failures of ours that come before anything is sent.
@@ -130,13 +130,4 @@ def may_go_again(failure: Failure, policy: ToolPolicy, resent: int) -> bool:
 
 def is_type_error(failure: Failure) -> bool:
     """Whether a value of the wrong type is among what is wrong (the seeds' `type_error`)."""
-    return any(violation.code is codes.TYPE_MISMATCH for violation in failure.violations)
-
-
-def failing_places(failure: Failure, policy: ToolPolicy, arguments: JsonValue) -> list[tuple[str, ...]]:
-    """The places that a failure names, in text, and those where the arguments break the schema by themselves: what a
-    repair rule would have mended is not among the failure's, and yet nobody has to repeat it."""
-    errors = [item.path for item in failure.violations if item.severity is Severity.ERROR]
-    if errors and policy.check is not None and not policy.check.accepts(arguments):
-        errors += [broken.path for broken in violations(policy.check, arguments, ())]
-    return [tuple(map(str, path)) for path in errors]
+    return failure.type_related or any(violation.code is codes.TYPE_MISMATCH for violation in failure.violations)

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from proxy.core.contentcoding import Undecodable, decode, is_coded
-from proxy.core.correction import TrajectoryLimits
-from proxy.core.graphemes import cut, encodable
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import (
+from proxy.core.contract.correction import TrajectoryLimits
+from proxy.core.display.graphemes import cut, replace_surrogates
+from proxy.core.display.secrets import mask_credentials
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     FeedbackLimits,
@@ -26,15 +27,14 @@ from proxy.core.model import (
     Rung,
     UpstreamReply,
 )
-from proxy.core.secrets import mask
-from proxy.correction.changes import shown
+from proxy.correction.changes import hide_secrets
 
 # Bytes of an answer that are looked at; a longer one is a document and no figure to compute with.
 _LOOKED_AT: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrajectoryStep:
     """One delivered call: what was asked and what came, each as shown."""
 
     tool: str
@@ -47,7 +47,7 @@ class Trajectory:
     """What is known of a conversation, oldest step first. `query` is '' where the user's wish was never told."""
 
     query: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TrajectoryStep, ...] = ()
 
     def told(self) -> str:
         """The steps as JSON."""
@@ -82,8 +82,8 @@ class Trajectories:
         if conversation.rung is Rung.ADDRESS or result is None:
             return
         before = self.of(conversation)
-        arguments = _bounded(shown(checked.value, hidden), limits.max_chars)
-        step = Step(checked.call.tool, arguments, result)
+        arguments = _bounded(hide_secrets(checked.value, hidden), limits.max_chars)
+        step = TrajectoryStep(checked.call.tool, arguments, result)
         after = replace(before, query=query or before.query, steps=(*before.steps, step)[-limits.steps :])
         self._kept[conversation.key] = (after, self._now() + limits.ttl)
         self._kept.move_to_end(conversation.key)
@@ -103,8 +103,8 @@ def _result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValu
         return None
     value = parse(body)
     if isinstance(value, JsonProblem):
-        return cut(mask(encodable(body.decode("utf-8", "replace")), most), most)
-    return _bounded(shown(value, hidden), most)
+        return cut(mask_credentials(replace_surrogates(body.decode("utf-8", "replace")), most), most)
+    return _bounded(hide_secrets(value, hidden), most)
 
 
 def _bounded(value: JsonValue, most: int) -> JsonValue:

@@ -1,8 +1,8 @@
 """From what an endpoint answers to a verdict. Pure, bounded, and it never raises, whatever comes.
 
-    content_of(body)     an OpenAI chat completion -> the text of its one choice
-    object_in(text)      the one JSON object in it: bare, in a Markdown fence, or inside prose
-    verdict_of(object)   what it says, in either of the seeds' shapes
+    read_content(body)   an OpenAI chat completion -> the text of its one choice
+    find_object(text)    the one JSON object in it: bare, in a Markdown fence, or inside prose
+    make_verdict(object) what it says, in either of the seeds' shapes
 
 Doubt is no verdict: several different objects, a cut-off answer, a shape of neither seed. The caller is then left with
 the failure it had.
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from proxy.core.correction import Layer
-from proxy.core.jsontext import equal, parse
-from proxy.core.model import JsonProblem, JsonValue
+from proxy.core.contract.correction import Layer
+from proxy.core.json.jsontext import are_equal, parse
+from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.correction.rules import MATRIX, Action
 
 
@@ -33,7 +33,7 @@ class Unusable(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ModelVerdict:
     """What a model says: `whole` holds all arguments, else `changes` holds those to change; both None: none.
 
     Its `analysis` may quote arguments, so it is left where it is: in the debug store alone.
@@ -54,9 +54,11 @@ class Verdict:
 # --- the completion ---------------------------------------------------------------------------------------------------
 _CUT_OFF: Final = "length"
 _FILTERED: Final = "content_filter"
+# No model takes more; what an endpoint claims beyond it is not believed.
+_MOST_TOKENS: Final = 10_000_000
 
 
-def content_of(body: bytes) -> str | Unusable:
+def read_content(body: bytes) -> str | Unusable:
     """The text of a chat completion's first choice (`choices[0].message.content`, a text or a list of text parts)."""
     completion = parse(body)
     choices = completion.get("choices") if isinstance(completion, dict) else None
@@ -72,6 +74,28 @@ def content_of(body: bytes) -> str | Unusable:
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)
     return content if isinstance(content, str) and content.strip() else Unusable.NOT_JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many tokens a question and its answer took, by the endpoint's own count; 0 where it does not say."""
+
+    prompt: int = 0
+    completion: int = 0
+
+
+def usage_of(body: bytes) -> Usage:
+    """What a chat completion says in `usage`, whatever it is worth."""
+    completion = parse(body)
+    told = completion.get("usage") if isinstance(completion, dict) else None
+    return Usage(_count(told, "prompt_tokens"), _count(told, "completion_tokens"))
+
+
+def _count(told: JsonValue, key: str) -> int:
+    value = told.get(key) if isinstance(told, dict) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return min(max(value, 0), _MOST_TOKENS)
 
 
 def _part(part: JsonValue) -> str:
@@ -91,7 +115,7 @@ _SEARCHED: Final = 64 * 1024
 _READ: Final = 16
 
 
-def object_in(text: str) -> dict[str, JsonValue] | Unusable:
+def find_object(text: str) -> dict[str, JsonValue] | Unusable:
     """The one JSON object a text holds. Of several, the one with a verdict's keys; equal ones count as one."""
     text = text.rpartition(_THOUGHTS)[2].strip()
     whole = parse(text.encode("utf-8", "replace"))
@@ -148,7 +172,7 @@ def _distinct(candidates: Iterator[str]) -> list[dict[str, JsonValue]]:
     found: list[dict[str, JsonValue]] = []
     for text in candidates:
         value = parse(text.encode("utf-8", "replace"))
-        if isinstance(value, dict) and not any(equal(value, other) for other in found):
+        if isinstance(value, dict) and not any(are_equal(value, other) for other in found):
             found.append(value)
     return found
 
@@ -160,11 +184,11 @@ _SAYS: Final = ("can_fix", "should_retry")
 _VERDICT_KEYS: Final = frozenset({_WHOLE_KEY, *_CHANGES_KEYS, *_SAYS})
 
 
-def verdict_of(told: Mapping[str, JsonValue], layer: Layer) -> Verdict | Unusable:
+def make_verdict(told: Mapping[str, JsonValue], layer: Layer) -> ModelVerdict | Unusable:
     """What an object says. Layer 3 also takes the bare arguments, as the seed's own prompt asks for them."""
     if _VERDICT_KEYS.isdisjoint(told):
         bare = layer is Layer.VALIDATION_FEEDBACK
-        return Verdict(should_retry=True, whole=dict(told)) if bare else Unusable.SHAPE
+        return ModelVerdict(should_retry=True, whole=dict(told)) if bare else Unusable.SHAPE
     said = [told[key] for key in _SAYS if key in told]
     transient = told.get("is_transient_error", False)
     given = {key: told[key] for key in (_WHOLE_KEY, *_CHANGES_KEYS) if told.get(key) is not None}
@@ -175,13 +199,13 @@ def verdict_of(told: Mapping[str, JsonValue], layer: Layer) -> Verdict | Unusabl
     if len(given) > 1:
         return Unusable.AMBIGUOUS
     changes = next((given[key] for key in _CHANGES_KEYS if key in given), None)
-    return Verdict(all(said), transient, given.get(_WHOLE_KEY), changes)
+    return ModelVerdict(all(said), transient, given.get(_WHOLE_KEY), changes)
 
 
-def read(body: bytes, layer: Layer) -> Verdict | Unusable:
+def read(body: bytes, layer: Layer) -> ModelVerdict | Unusable:
     """The verdict in an endpoint's answer."""
-    content = content_of(body)
+    content = read_content(body)
     if isinstance(content, Unusable):
         return content
-    told = object_in(content)
-    return told if isinstance(told, Unusable) else verdict_of(told, layer)
+    told = find_object(content)
+    return told if isinstance(told, Unusable) else make_verdict(told, layer)

@@ -1,16 +1,17 @@
-"""User middleware: what an author of hooks imports, and the chain that runs them (docs/hooks.md).
+"""User middleware: the names that authors of hooks import, and the chain that runs hooks (docs/hooks.md).
 
     from proxy.hooks import Answer, Call, Change, Hook, Refuse
 
-A hook may look at a call at four points and change it at one: *before* the decision. It hands over new arguments,
-never a checked call, and what it is shown are copies; so whatever a hook does, `decide` judges what is sent.
+A hook sees a call at five points. It may change the call at one, *before* the decision, and replace the tool's answer
+at another. It sees copies, and gives new arguments, never a checked call; so `decide` judges every call that is sent,
+and the tool's `response_schema` every answer that takes another's place, whatever a hook does.
 
-Files: `api.py` what authors see; `loading.py` finds and makes the hooks of a config; `running.py` asks them, each
-within its time, and makes a `Failure` of what goes wrong.
+Files: `api.py` is the interface for authors; `loading.py` finds and makes the hooks of a config; `running.py` runs them
+within their time, and turns what goes wrong into a `Failure`.
 """
 
-from proxy.hooks.api import Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Verdict
-from proxy.hooks.loading import GROUP, HookMistake, LoadedHook, find_hook, load_hook
+from proxy.hooks.api import Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
+from proxy.hooks.loading import GROUP, HookLoadError, LoadedHook, find_hook, load_hook
 from proxy.hooks.running import HookChain
 
 __all__ = [
@@ -22,10 +23,11 @@ __all__ = [
     "Ending",
     "Hook",
     "HookChain",
-    "HookMistake",
+    "HookLoadError",
     "LoadedHook",
     "Outgoing",
     "Refuse",
+    "Result",
     "Verdict",
     "find_hook",
     "load_hook",

@@ -1,7 +1,7 @@
-"""What authors of hooks see: the base class `Hook` and the values it is given and gives back. Public; kept stable.
+"""The interface for authors of hooks: the base class `Hook`, and the values that go in and out. Public and stable.
 
-All values are frozen, and arguments are read anew from their text whenever they are asked for: what a hook does to
-them changes nothing outside of it.
+All values are frozen, and arguments are read from their text each time: a hook that changes them changes nothing
+outside of itself.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.core.jsontext import parse
-from proxy.core.model import Headers, JsonProblem, JsonValue
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import Headers, JsonProblem, JsonValue
 
-__all__ = ["Answer", "Broken", "Call", "Change", "Ending", "Hook", "Outgoing", "Refuse", "Verdict"]
+__all__ = ["Answer", "Broken", "Call", "Change", "Ending", "Hook", "Outgoing", "Refuse", "Result", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call as the client made it, or as hooks before this one changed it.
 
-    `conversation` is a hash of what names its conversation, `token` the name of the bearer token it came with ('' where
-    the route asks for none), `headers` are the client's own, names in lower case, `text` the JSON of the arguments.
+    `conversation` is a hash that identifies its conversation, `token` the name of its bearer token ('' where the route
+    requires none), `headers` the client's own with names in lower case, `text` the JSON of the arguments.
     """
 
     route: str
@@ -34,9 +34,9 @@ class Call:
 
     @property
     def arguments(self) -> JsonValue:
-        """The arguments as a fresh copy; None where the text is no JSON. Numbers with a fraction or an exponent are
-        floats, or `jiter.LosslessFloat`s where a float would be written with other digits: `float(number)` makes one
-        to reckon with."""
+        """The arguments as a fresh copy; None where the text is not JSON. Numbers with a fraction or an exponent are
+        floats, or `jiter.LosslessFloat`s where a float would be written with other digits; `float(number)` converts
+        those for calculating."""
         value = parse(self.text)
         return None if isinstance(value, JsonProblem) else value
 
@@ -47,16 +47,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The call goes on with these arguments, which are judged like any others."""
+    """The call goes on with these arguments, which are checked like any others."""
 
     arguments: JsonValue = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The call ends here. `message` and `hint` are read by the model, so they say what it should do instead.
+    """The call ends here. The model reads `message` and `hint`, so they say what it should do instead.
 
-    `status` is the HTTP status; `retryable` whether another call can succeed. It costs the model no attempt.
+    `status` is the HTTP status; `retryable` says whether another call can succeed. The model loses no attempt.
     """
 
     message: str
@@ -68,7 +68,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The call is answered here, with a JSON value in place of the tool's."""
+    """The call is answered here, with this JSON value instead of the tool's answer."""
 
     value: JsonValue = field(repr=False)
     status: int = 200
@@ -76,7 +76,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One broken schema keyword: its code (VAL-002), the place as a JSON Pointer, and what is wrong there."""
+    """One broken schema keyword: its code (VAL-002), its place as a JSON Pointer, and what is wrong there."""
 
     code: str
     path: str
@@ -85,8 +85,8 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was decided. `code` is '' for a call that goes on; on a report-only route, what would have been refused.
-    `repairs` holds (rule, JSON Pointer)."""
+    """The decision about a call. `code` is '' for a call that goes on; on a report-only route it says why the call
+    would have been refused. `repairs` holds (rule, JSON Pointer)."""
 
     forwarded: bool
     code: str = ""
@@ -96,7 +96,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request that is about to go upstream. `headers` are those the client's became, names in lower case."""
+    """A request that is about to go upstream. `headers` are those that will be sent, with names in lower case."""
 
     upstream: str
     method: str
@@ -105,10 +105,28 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """What the tool answered, as a copy: `status`, `headers` with names in lower case, and `text`, the body without its
+    content coding. `whole` is False where the body is a stream or longer than 1 MiB: then `text` is empty."""
+
+    status: int
+    headers: Headers = field(repr=False)
+    text: bytes = field(repr=False)
+    whole: bool = True
+
+    @property
+    def value(self) -> JsonValue:
+        """The answer as a fresh copy; None where it is not JSON."""
+        value = parse(self.text)
+        return None if isinstance(value, JsonProblem) else value
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """What became of a call: `outcome` as in the log (delivered, repaired, refused, answered, tool_error,
     upstream_error, client_gone), the HTTP status (0 where nobody was left to answer), the error code or '', which
-    attempt it was of how many (0 where none counted), and how long it took in seconds."""
+    attempt it was of how many (0 where none counted), how long it took in seconds, and for an escalation the history:
+    one line for each attempt, without values."""
 
     outcome: str
     status: int
@@ -116,26 +134,33 @@ class Ending:
     attempt: int
     max_attempts: int
     seconds: float
+    history: tuple[str, ...] = ()
 
 
 class Hook:
-    """The base of every hook: override the points of interest, as `async def`. Of the others nothing is run."""
+    """The base class of hooks: override the points you need, as `async def`. Other points cost nothing."""
 
     async def before_decision(self, call: Call) -> Change | Refuse | Answer | None:
-        """Before a call is judged. None lets it go on as it is; what is refused or answered here goes no further."""
+        """Runs before a call is checked. None lets the call go on; `Refuse` and `Answer` end it here."""
 
     async def after_decision(self, call: Call, verdict: Verdict) -> None:
-        """When a call was judged, and before it is sent. Nothing can be changed here."""
+        """Runs after the decision and before the call is sent. Cannot change anything."""
 
     async def before_forward(self, call: Call, request: Outgoing) -> Mapping[str, str | None] | None:
-        """Before a checked call is sent: headers to set (name -> value) or to take away (name -> None).
+        """Runs before a checked call is sent. Gives headers to set (name -> value) or to remove (name -> None).
 
-        `call` has the arguments as they go out. Headers that frame or describe the body cannot be touched.
+        `call` has the arguments as they are sent. Headers that frame or describe the body cannot be changed.
+        """
+
+    async def after_answer(self, call: Call, result: Result) -> Answer | None:
+        """Runs when the tool has answered with success. None hands the answer on as it is; `Answer` takes its place.
+
+        `call` has the arguments that were sent. The new answer is checked against the tool's `response_schema`.
         """
 
     async def after_outcome(self, call: Call, ending: Ending) -> None:
-        """When all is over and the answer is about to go out. Nothing can be changed here."""
+        """Runs when the answer is about to go out. Cannot change anything."""
 
 
-# The points, in the order in which a call comes by them.
-POINTS = ("before_decision", "after_decision", "before_forward", "after_outcome")
+# The points in the order in which a call passes them.
+POINTS = ("before_decision", "after_decision", "before_forward", "after_answer", "after_outcome")

@@ -1,8 +1,8 @@
 """Finds the hooks that a config names: `module:attribute`, or the name of an entry point of `GROUP`.
 
-What is found is a subclass of `Hook`, made with the config's `settings` as keyword arguments, or a `Hook` that a
-module holds ready. Everything that can be wrong is told in one sentence; the operator's code runs here, so whatever it
-raises is caught.
+A hook is a subclass of `Hook`, which is created with the config's `settings` as keyword arguments, or a ready instance
+in a module. Every mistake is reported in one sentence. The operator's code runs here, so any exception from it is
+caught.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from proxy.core.model import JsonValue
+from proxy.core.model.values import JsonValue
 from proxy.hooks.api import POINTS, Hook
 
 GROUP: Final = "toolcall_proxy.hooks"
 
 
 @dataclass(frozen=True, slots=True)
-class HookMistake:
+class HookLoadError:
     """Why a hook cannot be used, and what to write instead."""
 
     message: str
@@ -30,7 +30,8 @@ class HookMistake:
 
 @dataclass(frozen=True, slots=True)
 class LoadedHook:
-    """A hook ready to be asked. `timeout` in seconds for one point; `strict`: a call whose hook fails is refused."""
+    """A hook that is ready to run. `timeout` is in seconds per point; with `strict`, a call whose hook fails is
+    refused."""
 
     name: str
     hook: Hook
@@ -38,42 +39,44 @@ class LoadedHook:
     strict: bool
 
     def listens(self, point: str) -> bool:
-        """Whether the hook has something to say at a point."""
+        """Whether the hook overrides a point."""
         return getattr(type(self.hook), point) is not getattr(Hook, point)
 
 
-def find_hook(use: str) -> Hook | type[Hook] | HookMistake:
+def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
     """What `use` names, without making anything of it."""
     try:
         found = _attribute(*use.split(":", 1)) if ":" in use else _installed(use)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: importing it runs it
-        return HookMistake(f"{use!r} cannot be loaded ({_named(error)})", _remedy(error))
-    if isinstance(found, HookMistake):
+        return HookLoadError(f"{use!r} cannot be loaded ({_named(error)})", _remedy(error))
+    if isinstance(found, HookLoadError):
         return found
     cls = found if isinstance(found, type) else type(found)
     if not issubclass(cls, Hook):
-        return HookMistake(f"{use!r} is no hook", "write a class that inherits from `proxy.hooks.Hook`")
+        return HookLoadError(f"{use!r} is no hook", "write a class that inherits from `proxy.hooks.Hook`")
     if not any(getattr(cls, point) is not getattr(Hook, point) for point in POINTS):
-        return HookMistake(f"{use!r} has none of the points of a hook", f"define one of: {', '.join(POINTS)}")
+        return HookLoadError(f"{use!r} has none of the points of a hook", f"define one of: {', '.join(POINTS)}")
     for point in POINTS:
         if not inspect.iscoroutinefunction(getattr(cls, point)):
-            return HookMistake(f"`{point}` of {use!r} is no coroutine", f"write `async def {point}`")
+            return HookLoadError(f"`{point}` of {use!r} is no coroutine", f"write `async def {point}`")
     return found  # type: ignore[no-any-return]  # a Hook or a class of hooks by now
 
 
-def load_hook(use: str, settings: Mapping[str, JsonValue], timeout: float, *, strict: bool) -> LoadedHook | HookMistake:
+def load_hook(
+    use: str, settings: Mapping[str, JsonValue], timeout: float, *, strict: bool
+) -> LoadedHook | HookLoadError:
     """A hook made with its settings, or why there is none."""
     found = find_hook(use)
-    if isinstance(found, HookMistake):
+    if isinstance(found, HookLoadError):
         return found
     if isinstance(found, Hook):
         if settings:
-            return HookMistake(f"{use!r} is ready made and takes no settings", "name the class, or drop `settings`")
+            return HookLoadError(f"{use!r} is ready made and takes no settings", "name the class, or drop `settings`")
         return LoadedHook(use, found, timeout, strict)
     try:
         return LoadedHook(use, found(**settings), timeout, strict)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-        return HookMistake(f"{use!r} cannot be made ({_named(error)})", "its `settings` are its keyword arguments")
+        return HookLoadError(f"{use!r} cannot be made ({_named(error)})", "its `settings` are its keyword arguments")
 
 
 def _attribute(module: str, path: str) -> Any:
@@ -87,7 +90,7 @@ def _installed(name: str) -> Any:
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
         known = f"installed: {', '.join(sorted(found))}" if found else "none is installed"
-        return HookMistake(
+        return HookLoadError(
             f"no hook is installed under the name {name!r}",
             f"write `module:Class`, or install a package with an entry point in {GROUP} ({known})",
         )
@@ -95,7 +98,7 @@ def _installed(name: str) -> Any:
 
 
 def _named(error: BaseException) -> str:
-    """The kind of an exception; its words only where Python itself made them, since others may quote a setting."""
+    """The kind of an exception, with its message only where Python itself wrote it: others may quote a setting."""
     told = type(error).__name__
     return f"{told}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else told
 

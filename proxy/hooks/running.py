@@ -1,10 +1,9 @@
-"""The chain of hooks: asks them one after the other in the config's order, and keeps what goes wrong in one of them
-from everything else.
+"""The chain of hooks: runs them one after the other in the config's order, and confines the failures of each.
 
-Each answer has its time; a hook that takes longer, raises, or gives what no point takes has failed. Then its policy
-counts: `ignore` goes on as if it had said nothing, `refuse` ends the call (HOOK_FAILED), unless the tool has run
-already. A hook runs in a task of its own, so that it cannot cancel a call, nor hold one by not letting itself be
-cancelled. Code that never awaits cannot be interrupted by anybody.
+A hook fails when it exceeds its time, raises, or gives a value that the point does not accept. Its policy then decides:
+`ignore` goes on as if the hook had given nothing, `refuse` ends the call (HOOK_FAILED) unless the tool has already run.
+Each hook runs in its own task, so that it can neither cancel a call nor hold one up by refusing to be cancelled. Code
+that never awaits cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from proxy.core import codes
-from proxy.core.jsontext import dumps, format_pointer, parse
-from proxy.core.model import (
+from proxy.core.json.contentcoding import decode, is_coded
+from proxy.core.json.jsontext import dumps, format_pointer, parse
+from proxy.core.model import codes
+from proxy.core.model.values import (
     CheckedCall,
     Decision,
     Document,
@@ -31,34 +31,36 @@ from proxy.core.model import (
     ToolResult,
     UpstreamReply,
 )
-from proxy.core.rules import HOOK
-from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Outgoing, Refuse, Verdict
+from proxy.core.rules.rules import HOOK
+from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Outgoing, Refuse, Result, Verdict
 from proxy.hooks.loading import LoadedHook
-from proxy.interfaces import CallRecord, HookFailure, Lane, UpstreamRequest
+from proxy.interfaces import CallRecord, CallRoute, HookFailure, UpstreamRequest
 
-# RFC 9110 section 5.1 and 5.5: a token, and a value without line breaks and NUL.
+# RFC 9110 sections 5.1 and 5.5: a token, and a value without line breaks and NUL.
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# What frames the message or says how its body is read: other values would let the upstream read another body than the
-# one that was checked (RFC 9110 section 7.6.1, 8; RFC 9112 section 6).
+# Headers that frame the message or say how to read its body: with other values the upstream could read another body
+# than the checked one (RFC 9110 sections 7.6.1 and 8; RFC 9112 section 6).
 _NOT_TO_TOUCH: Final = frozenset(
     ["connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive",
      "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
 )  # fmt: skip
 
+# Bytes of an answer that hooks are shown.
+_LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
 
 
 class _Failed:
-    """Stands for the answer of a hook that gave none."""
+    """Takes the place of the answer of a hook that failed."""
 
 
 FAILED: Final = _Failed()
 
 
 class HookChain:
-    """Implements the story's `Hooks`. `report` is told of each failure, with the exception if there was one; `now` is
-    a monotonic clock."""
+    """Implements `Hooks` for the path of a call. `report` receives each failure, with the exception if there was one;
+    `now` is a monotonic clock."""
 
     def __init__(
         self,
@@ -69,14 +71,15 @@ class HookChain:
         self._at = {point: tuple(hook for hook in hooks if hook.listens(point)) for point in POINTS}
         self._report = report
         self._now = now
-        self._left: set[asyncio.Task[Any]] = set()  # overdue, and not ended yet: the loop itself holds none of them
+        # overdue tasks that still run; the loop itself keeps no reference to them
+        self._left: set[asyncio.Task[Any]] = set()
 
     async def before_decision(
-        self, call: ToolCall, lane: Lane, record: CallRecord
+        self, call: ToolCall, call_route: CallRoute, record: CallRecord
     ) -> ToolCall | UpstreamReply | Failure:
-        """The call to judge, or the answer in its place."""
+        """The call to decide, or an answer that replaces it."""
         for hook in self._at["before_decision"]:
-            said = await self._ask(hook, "before_decision", record, _shown(call, lane, record))
+            said = await self._ask(hook, "before_decision", record, _shown(call, call_route, record))
             made = said if said is None or said is FAILED else _meant(call, said)
             if isinstance(made, str):
                 made = self._fail(hook, "before_decision", made, record)
@@ -89,21 +92,21 @@ class HookChain:
         return call
 
     async def after_decision(
-        self, call: ToolCall, decision: Decision, lane: Lane, record: CallRecord
+        self, call: ToolCall, decision: Decision, call_route: CallRoute, record: CallRecord
     ) -> Failure | None:
-        """Tells what was decided; a Failure where a hook that must not fail did."""
+        """Shows hooks the decision; a Failure where a strict hook failed."""
         for hook in self._at["after_decision"]:
-            said = await self._ask(hook, "after_decision", record, _shown(call, lane, record), _verdict(decision))
+            said = await self._ask(hook, "after_decision", record, _shown(call, call_route, record), _verdict(decision))
             if said is FAILED and hook.strict:
                 return _broken_hook()
         return None
 
     async def before_forward(
-        self, checked: CheckedCall, request: UpstreamRequest, lane: Lane, record: CallRecord
+        self, checked: CheckedCall, request: UpstreamRequest, call_route: CallRoute, record: CallRecord
     ) -> UpstreamRequest | Failure:
-        """The request with the headers that hooks want."""
+        """The request with the header changes of hooks."""
         for hook in self._at["before_forward"]:
-            call = _shown(checked.call, lane, record, checked.arguments)
+            call = _shown(checked.call, call_route, record, checked.arguments)
             outgoing = Outgoing(request.upstream, request.method, request.target, tuple(request.headers))
             said = await self._ask(hook, "before_forward", record, call, outgoing)
             headers = said if said is None or said is FAILED else _headers(request.headers, said)
@@ -114,20 +117,39 @@ class HookChain:
             request = replace(request, headers=headers) if isinstance(headers, tuple) else request
         return request
 
-    async def after_outcome(self, call: ToolCall, outcome: Outcome | None, lane: Lane, record: CallRecord) -> None:
-        """Tells what became of a call; `outcome` None where the client has gone."""
+    async def after_answer(
+        self, checked: CheckedCall, reply: UpstreamReply, call_route: CallRoute, record: CallRecord
+    ) -> UpstreamReply | Failure:
+        """The tool's answer, or what hooks put in its place; each sees what those before it left."""
+        for hook in self._at["after_answer"]:
+            call = _shown(checked.call, call_route, record, checked.arguments)
+            said = await self._ask(hook, "after_answer", record, call, _result(reply))
+            made = said if said is None or said is FAILED else _answered(said)
+            if isinstance(made, str):
+                made = self._fail(hook, "after_answer", made, record)
+            if made is FAILED and hook.strict:  # a filter that fails lets nothing through
+                return replace(_broken_hook(), retryable=False, details={"executed": "yes"})
+            if isinstance(made, UpstreamReply):
+                record.notes = {**record.notes, "hook": hook.name}
+                reply = made
+        return reply
+
+    async def after_outcome(
+        self, call: ToolCall, outcome: Outcome | None, call_route: CallRoute, record: CallRecord
+    ) -> None:
+        """Shows hooks the end of a call; `outcome` is None where the client has gone."""
         for hook in self._at["after_outcome"]:
             ending = _ending(outcome, record, self._now() - record.started)
-            await self._ask(hook, "after_outcome", record, _shown(call, lane, record), ending)
+            await self._ask(hook, "after_outcome", record, _shown(call, call_route, record), ending)
 
     async def _ask(self, hook: LoadedHook, point: str, record: CallRecord, *shown: object) -> Any:
-        """What a hook says within its time, or FAILED."""
+        """A hook's answer within its time, or FAILED."""
         started = self._now()
         task = asyncio.ensure_future(_quiet(getattr(hook.hook, point)(*shown)))
         try:
             await asyncio.wait({task}, timeout=hook.timeout)
         finally:
-            task.cancel()  # of no effect on one that is done
+            task.cancel()  # has no effect on a finished task
             record.stages["hooks"] = record.stages.get("hooks", 0.0) + self._now() - started
         if not task.done():
             self._left.add(task)
@@ -148,7 +170,7 @@ class HookChain:
 
 
 async def _quiet(answer: Any) -> Any:
-    """The answer, or the exception as a value: SystemExit in a task would end the process."""
+    """Awaits the answer, and gives an exception as a value: SystemExit within a task would end the process."""
     try:
         return await answer
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: its failure is not the call's
@@ -156,12 +178,12 @@ async def _quiet(answer: Any) -> Any:
 
 
 # --- what hooks are shown ---------------------------------------------------------------------------------------------
-# Headers are shown as a plain tuple: the index that `Fields` keep beside it could be written to.
-def _shown(call: ToolCall, lane: Lane, record: CallRecord, text: bytes | None = None) -> Call:
+# Headers are shown as a plain tuple, because a hook could write to the index of `Fields`.
+def _shown(call: ToolCall, call_route: CallRoute, record: CallRecord, text: bytes | None = None) -> Call:
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     return Call(
         record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
-        call.conversation.key, tuple(lane.headers), sent if text is None else text,
+        call.conversation.key, tuple(call_route.headers), sent if text is None else text,
     )  # fmt: skip
 
 
@@ -180,16 +202,27 @@ def _why(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:
     return failure.code.name, tuple(broken)
 
 
+def _result(reply: UpstreamReply) -> Result:
+    """A copy of an answer, without its content coding; of a stream or a long body its head alone."""
+    headers = tuple((name.lower(), value) for name, value in reply.headers)
+    body, coding = reply.body, next((value for name, value in headers if name == "content-encoding"), "")
+    text = decode(body, coding, _LONGEST_RESULT) if isinstance(body, bytes) and is_coded(coding) else body
+    if not isinstance(text, bytes) or len(text) > _LONGEST_RESULT:
+        return Result(reply.status, headers, b"", whole=False)
+    return Result(reply.status, headers, text)
+
+
 def _ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Ending:
     if outcome is None:
         return Ending("client_gone", 0, "", 0, 0, seconds)
     status = outcome.failure.http_status if isinstance(outcome, ToolResult) else outcome.reply.status
-    return Ending(record.outcome, status, record.code, record.attempt, record.max_attempts, seconds)
+    history = outcome.history if isinstance(outcome, ToolResult) else ()
+    return Ending(record.outcome, status, record.code, record.attempt, record.max_attempts, seconds, history)
 
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
 def _meant(call: ToolCall, said: object) -> ToolCall | UpstreamReply | Failure | str:
-    """What an answer at `before_decision` means, or the reason why it is none."""
+    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable."""
     try:
         match said:
             case Change(value):
@@ -202,22 +235,33 @@ def _meant(call: ToolCall, said: object) -> ToolCall | UpstreamReply | Failure |
                     codes.CALL_NOT_ALLOWED, str(message), hint=str(hint), details=told, status=status,
                     retryable=bool(retryable),
                 )  # fmt: skip
-    except (TypeError, ValueError, AttributeError, RecursionError):  # no JSON, or no mapping
+    except (TypeError, ValueError, AttributeError, RecursionError):  # neither JSON nor a mapping
+        return "wrong_answer"
+    return "wrong_answer"
+
+
+def _answered(said: object) -> UpstreamReply | str:
+    """Interprets an answer at `after_answer`; a text is the reason why it is not acceptable."""
+    try:
+        match said:
+            case Answer(value, status) if 200 <= status <= 599:
+                return UpstreamReply(status, _NO_REPLY, dumps(value))
+    except (TypeError, ValueError, RecursionError):  # no JSON
         return "wrong_answer"
     return "wrong_answer"
 
 
 def _changed(call: ToolCall, text: bytes) -> ToolCall | str:
-    """The call with other arguments: read from text, so that no hook keeps a hold on them."""
+    """The call with other arguments, read from text, so that the hook shares no object with it."""
     value = parse(text)
     if isinstance(value, JsonProblem) or not isinstance(call.arguments, Document):
-        return "wrong_answer"  # what could not be read has no place to put other arguments into
+        return "wrong_answer"  # unreadable arguments cannot be replaced
     repairs = (*call.arguments.repairs, Repair(HOOK, ()))
     return replace(call, arguments=Document(text, value, repairs))
 
 
 def _headers(headers: Headers, said: object) -> Headers | str:
-    """The headers with a hook's changes, or the reason why they are none."""
+    """The headers with a hook's changes; a text is the reason why these are not acceptable."""
     if not isinstance(said, Mapping):
         return "wrong_answer"
     changes: dict[str, str | None] = {}
@@ -232,7 +276,7 @@ def _headers(headers: Headers, said: object) -> Headers | str:
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether a header (lower case) has to stay as it is; MCP repeats parts of the checked body in its own."""
+    """Whether a header (in lower case) may not change; MCP repeats parts of the checked body in its own headers."""
     return name in _NOT_TO_TOUCH or name.startswith("mcp-")
 
 

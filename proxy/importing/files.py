@@ -7,31 +7,37 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from proxy.core.model import JsonValue
-from proxy.importing.harvest import Harvest, ImportProblem, one_line
+from proxy.config.sections.operation_section import write_request
+from proxy.core.model.values import JsonValue
+from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, flatten_text
 from proxy.importing.record import FILE, record_text
-from proxy.importing.yamltext import yaml_text
+from proxy.importing.yamltext import write_yaml
 
 CONFIG: Final = "config.yaml"
 SCHEMAS: Final = "schemas"
+# The schema of configs, for editors; `toolcall-proxy schema` prints it.
+SCHEMA: Final = "config.schema.json"
 UPSTREAM: Final = "tools"
+# Where every tool can be called by its name, with its arguments as JSON.
+BY_NAME: Final = "/tools/{tool}"
 _LONGEST: Final = 80  # characters of a file's name, so that every file system takes it
 
 _HEAD: Final = """\
+# yaml-language-server: $schema={schema}
 # Written by `toolcall-proxy import {kind}` from {source}. It is yours now: edit it, and the schemas beside it.
 #   toolcall-proxy check {config} --live   what has changed at the source since (it reads {record})
 #   toolcall-proxy serve {config}
-# Every key is explained in docs/config.md.
+#   toolcall-proxy schema > {schema}          what editors complete and check this file by
 """
 
 
-def files_of(harvest: Harvest) -> dict[str, str]:
+def make_files(harvest: Harvest) -> dict[str, str]:
     """Relative path -> text of every file of an import, the config first."""
     names = _schema_files([tool.name for tool in harvest.tools])
-    files = {CONFIG: config_text(harvest, names)}
+    files = {CONFIG: write_config_text(harvest, names)}
     for tool in harvest.tools:
-        notes = "".join(f"# {one_line(note)}\n" for note in tool.notes)
-        files[names[tool.name]] = f"# The arguments of {one_line(tool.name)}.\n{notes}{yaml_text(tool.schema)}"
+        notes = "".join(f"# {flatten_text(note)}\n" for note in tool.notes)
+        files[names[tool.name]] = f"# The arguments of {flatten_text(tool.name)}.\n{notes}{write_yaml(tool.schema)}"
     files[FILE] = record_text(harvest)
     return files
 
@@ -49,42 +55,70 @@ def _schema_files(names: list[str]) -> dict[str, str]:
     return made
 
 
-def config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
+def write_config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
     """The config, with where the schemas are: tool -> file."""
-    head = _HEAD.format(kind=harvest.kind, source=one_line(harvest.source), config=CONFIG, record=FILE)
+    head = _HEAD.format(
+        kind=harvest.kind, source=flatten_text(harvest.source), config=CONFIG, record=FILE, schema=SCHEMA
+    )
     sections: dict[str, JsonValue] = {
         "version": 1,
         "listen": "127.0.0.1:8080",
-        "upstreams": {UPSTREAM: {"url": escaped(harvest.upstream)}},
+        "upstreams": {UPSTREAM: {"url": escape_variables(harvest.upstream)}},
         "tools": {} if harvest.kind == "mcp" else _catalogue(harvest, schemas),
         "routes": [_mcp_route(harvest, schemas)] if harvest.kind == "mcp" else list(_routes(harvest)),
     }
-    return head + "".join(f"\n{yaml_text({key: value})}" for key, value in sections.items() if value)
+    return head + "".join(f"\n{write_yaml({key: value})}" for key, value in sections.items() if value)
 
 
 def _catalogue(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
-    described = {
-        tool.name: {"description": escaped(_tidy(tool.description))} if tool.description.strip() else {}
-        for tool in harvest.tools
-    }
-    return {name: {**entry, "schema": schemas[name]} for name, entry in described.items()}
+    return {tool.name: _entry(tool, schemas[tool.name]) for tool in harvest.tools}
+
+
+def _entry(tool: FoundTool, schema: str) -> dict[str, JsonValue]:
+    made: dict[str, JsonValue] = {}
+    if tool.description.strip():
+        made["description"] = escape_variables(_tidy(tool.description))
+    made["schema"] = schema
+    if tool.request is not None:
+        made["request"] = _escaped_texts(write_request(tool.request))
+    return made
+
+
+def _escaped_texts(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return escape_variables(value)
+    if isinstance(value, list):
+        return [_escaped_texts(item) for item in value]
+    return {key: _escaped_texts(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
     """One route for all tools. What it does not name is learned from the server, as always."""
     tools = {tool.name: {"schema": schemas[tool.name]} for tool in harvest.tools}
-    return {"path": escaped(harvest.path), "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
+    return {"path": escape_variables(harvest.path), "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
 
 
 def _routes(harvest: Harvest) -> Iterator[JsonValue]:
     for tool in harvest.tools:
-        methods = {} if tool.method == "POST" else {"methods": [tool.method]}
-        yield {"path": escaped(tool.path), **methods, "upstream": UPSTREAM, "tool": escaped(tool.name)}
+        own_head = f"HEAD {tool.origin.partition(' ')[2]}" in harvest.seen
+        methods = ["GET", "HEAD"] if tool.method == "GET" and not own_head else [tool.method]
+        said = {} if methods == ["POST"] else {"methods": methods}
+        yield {"path": escape_variables(tool.path), **said, "upstream": UPSTREAM, "tool": escape_variables(tool.name)}
+    if harvest.tools and not any(tool.path.startswith("/tools/") for tool in harvest.tools):
+        yield {"path": BY_NAME, "upstream": UPSTREAM}
+    for left in harvest.left_out:
+        if left.path:
+            yield {"path": escape_variables(left.path), "methods": [left.method], "refuse": escape_variables(left.why)}
     for relayed in harvest.relayed:
-        yield {"path": escaped(relayed.path), "methods": [relayed.method], "upstream": UPSTREAM, "passthrough": True}
+        yield {
+            "path": escape_variables(relayed.path),
+            "methods": [relayed.method],
+            "upstream": UPSTREAM,
+            "passthrough": True,
+        }
 
 
-def escaped(text: str) -> str:
+def escape_variables(text: str) -> str:
     """A text as the config has to spell it: `${` would ask for a variable of the environment."""
     return text.replace("$", "$$")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.core.model import JsonValue
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.http.operations import RequestTemplate
 
 
 class ImportProblem(Exception):  # noqa: N818 - it names what the user reads, not a defect of ours
@@ -25,6 +26,7 @@ class FoundTool:
     """A tool whose arguments can be judged. `origin` is how its source names it: `POST /book`, or an MCP tool's name.
 
     `path` and `method` are its route's; '' where the route serves many tools. `notes`: what was read differently.
+    `request`: how its arguments become an HTTP request.
     """
 
     name: str
@@ -34,6 +36,7 @@ class FoundTool:
     path: str = ""
     method: str = ""
     notes: tuple[str, ...] = ()
+    request: RequestTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,17 @@ class RelayedPath:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What no route leads to: its name at the source, why, and what to do about it."""
+    """What no route leads to: its name at the source, why, and what to do about it; `method` and `path` where a route
+    can say so."""
 
     name: str
     why: str
     hint: str = ""
+    method: str = ""
+    path: str = ""
 
 
-def one_line(text: str) -> str:
+def flatten_text(text: str) -> str:
     """A text of others for a line of ours: nothing in it breaks the line, or means anything to a terminal."""
     spaced = (" " if character.isspace() else character for character in text)
     return "".join(character for character in spaced if character.isprintable())

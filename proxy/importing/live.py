@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxy.core.model import Headers
-from proxy.importing.drift import Change, drift
-from proxy.importing.harvest import Harvest, ImportProblem, one_line
+from proxy.core.model.values import Headers
+from proxy.importing.drift import DescriptionChange, list_changes
+from proxy.importing.harvest import Harvest, ImportProblem, flatten_text
 from proxy.importing.mcp import read_mcp
 from proxy.importing.openapi import Choice
 from proxy.importing.reading import read_openapi
@@ -22,7 +22,7 @@ class SourceDrift:
 
     source: str
     same: int
-    changed: dict[str, tuple[Change, ...]] = field(default_factory=dict)
+    changed: dict[str, tuple[DescriptionChange, ...]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
     new: tuple[str, ...] = ()
 
@@ -43,7 +43,7 @@ async def look_live(folder: Path, headers: Headers) -> list[SourceDrift]:
     except OSError as error:
         hint = "it is written by `toolcall-proxy import`; a config written by hand has no source to compare with"
         raise ImportProblem(f"cannot read {path}: {error.strerror}", hint) from None
-    return [compare(source, await _now(source, headers, folder)) for source in recorded]
+    return [compare_source(source, await _now(source, headers, folder)) for source in recorded]
 
 
 async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
@@ -52,27 +52,27 @@ async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
     return await read_openapi(recorded.source, Choice(upstream=recorded.upstream), headers, folder)
 
 
-def compare(recorded: Recorded, now: Harvest) -> SourceDrift:
+def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:
     """What has changed between the record of a source and the source."""
     live = {tool.origin: tool.schema for tool in now.tools}
     why = {left.name: left.why for left in now.left_out}
     changed = {
         name: found
         for name, (origin, schema) in recorded.tools.items()
-        if origin in live and (found := tuple(drift(schema, live[origin])))
+        if origin in live and (found := tuple(list_changes(schema, live[origin])))
     }
     gone = {name: why.get(origin, "") for name, (origin, _) in recorded.tools.items() if origin not in live}
     new = tuple(tool.origin for tool in now.tools if tool.origin not in recorded.seen)
     return SourceDrift(recorded.source, len(recorded.tools) - len(changed) - len(gone), changed, gone, new)
 
 
-def told(found: SourceDrift) -> Iterator[str]:
+def describe_drift(found: SourceDrift) -> Iterator[str]:
     """The same in lines."""
     counts = f"{found.same} as imported, {len(found.changed)} changed, {len(found.gone)} gone"
     yield f"{found.source.partition('?')[0]}: {counts}"
     for name, changes in found.changed.items():
-        yield f"  {one_line(name)}:"
-        yield from (f"    {one_line(str(change))}" for change in changes)
+        yield f"  {flatten_text(name)}:"
+        yield from (f"    {flatten_text(str(change))}" for change in changes)
     for name, why in found.gone.items():
-        yield f"  {one_line(name)}: gone" + (f": {one_line(why)}" if why else "")
-    yield from (f"  new, served by no route: {one_line(origin)}" for origin in found.new)
+        yield f"  {flatten_text(name)}: gone" + (f": {flatten_text(why)}" if why else "")
+    yield from (f"  new, served by no route: {flatten_text(origin)}" for origin in found.new)

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 from proxy import __version__
 from proxy.adapters.mcpheaders import METHOD_HEADER
-from proxy.adapters.mcplist import MAX_PAGES, Page, answered, read_page
+from proxy.adapters.mcplist import MAX_PAGES, ToolsPage, find_answer, read_page
 from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, VERSION_HEADER, VERSION_META
-from proxy.core.dialects import normalise
-from proxy.core.jsontext import dumps, format_pointer
-from proxy.core.model import ABSENT, Headers, JsonValue
-from proxy.core.validation import SchemaError, compile_check
-from proxy.importing.fetch import Answer, Enough, Site, site
+from proxy.core.check.validation import SchemaError, compile_check
+from proxy.core.json.jsontext import dumps, format_pointer
+from proxy.core.model.values import ABSENT, Headers, JsonValue
+from proxy.core.schema.dialects import normalise
+from proxy.importing.fetch import Enough, FetchedAnswer, FetchSite
 from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut
 
 _MODERN: Final = "2026-07-28"
@@ -34,17 +34,17 @@ _META: Final[dict[str, JsonValue]] = {
 
 async def read_mcp(url: str, headers: Headers = ()) -> Harvest:
     """Every tool that a server lists. `headers` go with each request. Raises ImportProblem."""
-    async with site(url, headers) as server:
-        conversation = _Conversation(server)
-        revision = _MODERN
-        if (tools := await conversation.listed()) is None:
-            revision = await conversation.open()
-            try:
-                tools = await conversation.listed()
-            finally:
-                await conversation.close()
-        if tools is None:
-            raise ImportProblem(f"{server.shown} lists no tools", "is this the path that MCP is spoken at?")
+    server = FetchSite(url, headers)
+    conversation = _Conversation(server)
+    revision = _MODERN
+    if (tools := await conversation.listed()) is None:
+        revision = await conversation.open()
+        try:
+            tools = await conversation.listed()
+        finally:
+            await conversation.close()
+    if tools is None:
+        raise ImportProblem(f"{server.shown} lists no tools", "is this the path that MCP is spoken at?")
     parts = urlsplit(url)
     about = f"an MCP server, revision {revision}, {len(tools)} tool{'s' * (len(tools) != 1)}"
     found, left = _judged(tools)
@@ -84,7 +84,7 @@ def _unusable(schema: JsonValue) -> str:
 class _Conversation:
     """Requests to one server: without a session until `open` has made one."""
 
-    server: Site
+    server: FetchSite
     session: Headers = ()
     modern: bool = True
     asked: int = 0
@@ -103,7 +103,7 @@ class _Conversation:
                 return tools
         raise ImportProblem(f"{self.server.shown} names more than {MAX_PAGES} pages of tools")
 
-    async def page(self, cursor: str | None) -> Page | None:
+    async def page(self, cursor: str | None) -> ToolsPage | None:
         params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
         answer = await self.ask(LIST, {**params, "_meta": _META} if self.modern else params)
         return None if answer is None else read_page(answer)
@@ -133,17 +133,17 @@ class _Conversation:
         modern = ((VERSION_HEADER, _MODERN), (METHOD_HEADER, method)) if self.modern else ()
         message: dict[str, JsonValue] = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         reply = await self.post(
-            message, modern, lambda media_type, body: answered(media_type, body, number) is not None
+            message, modern, lambda media_type, body: find_answer(media_type, body, number) is not None
         )
         if reply.status in (401, 403):
             hint = "it wants to know who asks: --header 'Authorization: Bearer ...'"
             raise ImportProblem(f"{self.server.shown} answers {reply.status}", hint)
         if method == "initialize" and (session := reply.headers.get(SESSION_HEADER)) is not None:
             self.session = ((SESSION_HEADER, session),)
-        return answered(reply.headers.get("content-type", ""), reply.body, number) if reply.status == 200 else None
+        return find_answer(reply.headers.get("content-type", ""), reply.body, number) if reply.status == 200 else None
 
     async def post(
         self, message: dict[str, JsonValue], more: Headers = (), enough: Enough = lambda _media_type, _body: False
-    ) -> Answer:
+    ) -> FetchedAnswer:
         own = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
         return await self.server.fetch("POST", (*own, *more, *self.session), dumps(message), enough)

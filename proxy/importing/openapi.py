@@ -8,21 +8,22 @@ out by name, or relayed where the user asks for that. What takes nothing has not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-from proxy.core.dialects import normalise
-from proxy.core.jsontext import format_pointer
-from proxy.core.model import JsonValue
-from proxy.core.openapi import ListedOperation, OpenApiError, import_operation, list_operations, servers_of
-from proxy.core.validation import SchemaError, compile_check
+from proxy.core.check.validation import SchemaError, compile_check
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.http.operations import RequestTemplate
+from proxy.core.schema.openapi import ListedOperation, OpenApiError, import_operation, list_operations, list_servers
 from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, RelayedPath
 
-_CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
-_ROUTE_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD", "OPTIONS")
+_CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD")
+_ROUTE_METHODS: Final = (*_CALL_METHODS, "OPTIONS")
 _TOOL_NAME: Final = re.compile(r"[^\s{}]{1,128}")  # as schemas/config.schema.json has it
 _SEGMENT: Final = re.compile(r"[^{}%?#\s]*|\{[^{}]+\}")
 _PARAMETER: Final = re.compile(r"\{([^{}]+)\}")
@@ -44,8 +45,14 @@ class Choice:
         return not self.only or any(fnmatchcase(name, pattern) for pattern in self.only for name in names)
 
 
-def harvest(document: JsonValue, source: str, choice: Choice) -> Harvest:
-    """Reads a parsed description that came from `source`, a URL or the path of a file.
+def harvest_operations(
+    document: JsonValue,
+    source: str,
+    choice: Choice,
+    advance: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+) -> Harvest:
+    """Reads a parsed description that came from `source`, a URL or the path of a file. `advance` hears how many of all
+    operations are read.
 
     Raises ImportProblem where it is no description, or says nowhere where its server is.
     """
@@ -59,9 +66,10 @@ def harvest(document: JsonValue, source: str, choice: Choice) -> Harvest:
     if own:
         sorting.claim("GET", own)
         sorting.relayed.append(RelayedPath("GET", own, "the description itself"))
-    for operation in operations:
+    for done, operation in enumerate(operations, 1):
         if choice.wants(operation):
             sorting.take(operation)
+        advance(done, len(operations))
     sorting.left_out += _references(document)
     if choice.only and not (sorting.tools or sorting.left_out or len(sorting.relayed) > bool(own)):
         raise ImportProblem(f"no operation is called {' or '.join(choice.only)}", "without --only all are taken")
@@ -96,7 +104,7 @@ def _about(document: JsonValue, count: int) -> str:
 # --- where the tools run ----------------------------------------------------------------------------------------------
 def _server(document: JsonValue, source: str, upstream: str) -> tuple[str, str, tuple[str, ...]]:
     """The upstream's origin, the path its operations start at, and what to know about the two."""
-    written = servers_of(document)
+    written = list_servers(document)
     named = urljoin(source, written[0] if written else "/") if _is_url(source) else (written[0] if written else "")
     if upstream.startswith("unix:"):
         return upstream, _base_path(named), ()
@@ -156,11 +164,6 @@ class _Sorting:
         why = self.unservable(operation, path)
         if why:
             self.leave(operation, why)
-        elif not operation.takes_body and not operation.parameters and not operation.in_path:
-            self.relayed.append(RelayedPath(operation.method, path, "it takes no arguments"))
-        elif not operation.takes_body:
-            names = operation.parameters or tuple(f"{name} (path)" for name in operation.in_path)
-            self.cannot_judge(operation, path, f"its arguments are in no JSON body: {', '.join(names)}")
         elif operation.method not in _CALL_METHODS:
             self.cannot_judge(operation, path, f"{operation.method} carries no call")
         else:
@@ -185,29 +188,34 @@ class _Sorting:
         return ""
 
     def judge(self, operation: ListedOperation, path: str) -> None:
+        """Makes a tool of an operation, or says why there can be none."""
         origin = f"{operation.method} {operation.path}"
         try:
-            body = import_operation(self.document, origin, frozenset(operation.in_path))
-            compile_check(normalise(body.schema)[0])
+            found = import_operation(self.document, origin)
+            compile_check(normalise(found.schema)[0])
         except OpenApiError as error:
             self.cannot_judge(operation, path, error.message)
         except SchemaError as error:
             where = f"{format_pointer(error.path)}: " if error.path else ""
             self.cannot_judge(operation, path, f"its schema does not compile: {where}{error.message}")
         else:
-            name = self.named(operation)
-            described = body.description or operation.summary
-            self.tools.append(FoundTool(name, described, body.schema, origin, path, operation.method, body.notes))
+            request = _request(found.request, path, operation.path)
+            described = found.description or operation.summary
+            self.tools.append(
+                FoundTool(
+                    self.named(operation), described, found.schema, origin, path, operation.method, found.notes, request
+                )
+            )
 
     def cannot_judge(self, operation: ListedOperation, path: str, why: str) -> None:
         if self.choice.relay:
             self.relayed.append(RelayedPath(operation.method, path, f"unjudged, as asked: {why}"))
         else:
-            self.claimed.pop((operation.method, _PARAMETER.sub("{}", path)))
-            self.leave(operation, why, _RELAY_HINT)
+            self.leave(operation, why, _RELAY_HINT, path)
 
-    def leave(self, operation: ListedOperation, why: str, hint: str = "") -> None:
-        self.left_out.append(LeftOut(f"{operation.method} {operation.path}", why, hint))
+    def leave(self, operation: ListedOperation, why: str, hint: str = "", path: str = "") -> None:
+        name = f"{operation.method} {operation.path}"
+        self.left_out.append(LeftOut(name, why, hint, operation.method if path else "", path))
 
     def named(self, operation: ListedOperation) -> str:
         """The operationId, which agents call the tool by, else a name made of method and path; each only once."""
@@ -237,6 +245,16 @@ def _renamed(path: str) -> str:
         return f"{{{chosen}}}"
 
     return _PARAMETER.sub(name, path)
+
+
+def _request(template: RequestTemplate, path: str, described: str) -> RequestTemplate:
+    """The request with the path of its route, its parameters under the names that they have there."""
+    names = dict(zip(_PARAMETER.findall(described), _PARAMETER.findall(path)[-described.count("{") :], strict=False))
+    parameters = tuple(
+        replace(each, name=names.get(each.name, each.name)) if each.place == "path" else each
+        for each in template.parameters
+    )
+    return replace(template, path=path, parameters=parameters)
 
 
 def _unroutable(path: str) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from proxy.config.source import MAX_FILE_BYTES, read_file
-from proxy.config.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
-from proxy.core.jsontext import TextLimits, parse
-from proxy.core.model import Headers, JsonProblem, JsonValue
+from proxy.config.files.source import MAX_FILE_BYTES, read_file
+from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
+from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.model.values import Headers, JsonProblem, JsonValue
 from proxy.importing.fetch import fetch_description
 from proxy.importing.harvest import Harvest, ImportProblem
-from proxy.importing.openapi import Choice, harvest
+from proxy.importing.openapi import Choice, harvest_operations
 
 __all__ = ["MAX_FILE_BYTES", "is_url", "read_openapi"]
 
@@ -25,16 +26,22 @@ def is_url(source: str) -> bool:
     return _URL.match(source) is not None
 
 
-async def read_openapi(source: str, choice: Choice, headers: Headers = (), folder: Path | None = None) -> Harvest:
+async def read_openapi(
+    source: str,
+    choice: Choice,
+    headers: Headers = (),
+    folder: Path | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+) -> Harvest:
     """What an OpenAPI description at a URL or in a file (below `folder`, if it is relative) offers.
 
-    `headers` go with the request for it. Raises ImportProblem.
+    `headers` go with the request for it; `advance` hears how many of all operations are read. Raises ImportProblem.
     """
     if is_url(source):
         text = await fetch_description(source, headers)
     else:
         text = _file((folder or Path()) / source)
-    return harvest(_parsed(text, source), source, choice)
+    return harvest_operations(_parsed(text, source), source, choice, advance)
 
 
 def _file(path: Path) -> bytes:

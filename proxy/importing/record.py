@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.jsontext import TextLimits, dumps, parse
-from proxy.core.model import JsonProblem, JsonValue
+from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.importing.harvest import Harvest, ImportProblem, Kind
 
 FILE: Final = "imported.json"

@@ -1,4 +1,4 @@
-"""A JSON value as YAML text that `config/yaml12.py` reads back as the same value, laid out as a person would.
+"""A JSON value as YAML text that `config/files/yaml12.py` reads back as the same value, laid out as a person would.
 
 Plain text where it can only mean itself, block text for what has several lines, JSON's own quotes for the rest: a
 JSON string is a double-quoted YAML scalar (YAML 1.2 section 1.3, of which JSON is meant to be a subset).
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.config.yaml12 import core_scalar
-from proxy.core.jsontext import dumps
-from proxy.core.model import JsonValue
+from proxy.config.files.yaml12 import read_scalar
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue
 
 WIDTH: Final = 100  # columns that a list may fill before it is written one item a line
 # What needs no quotes: begins and ends with a letter or digit, and has nothing YAML reads as a sign of its own.
@@ -25,15 +25,15 @@ _UNPRINTABLE: Final = re.compile(
 )
 
 
-def yaml_text(value: JsonValue, indent: int = 0) -> str:
+def write_yaml(value: JsonValue, indent: int = 0) -> str:
     """A JSON value (numbers as `jsontext.parse` gives them) as YAML lines that end in a line break."""
     return "".join(f"{line}\n" for line in _block(value, indent))
 
 
-def scalar(text: str) -> str:
+def write_scalar(text: str) -> str:
     """One line of YAML for a text: as it is where that is safe, else quoted."""
     plain = _PLAIN.fullmatch(text) or _PATH.fullmatch(text)
-    if plain and core_scalar(text) == text and not text.endswith(":"):
+    if plain and read_scalar(text) == text and not text.endswith(":"):
         return text
     return _quoted(text)
 
@@ -54,7 +54,7 @@ def _block(value: JsonValue, indent: int) -> Iterator[str]:
         yield pad + short
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _entry(f"{pad}{scalar(key)}:", item, indent + 2)
+            yield from _entry(f"{pad}{write_scalar(key)}:", item, indent + 2)
     elif isinstance(value, list):
         for item in value:
             first, *rest = _block(item, indent + 2)
@@ -96,4 +96,4 @@ def _flow(value: JsonValue) -> str | None:
 
 
 def _one_line(value: JsonValue) -> str:
-    return scalar(value) if isinstance(value, str) else dumps(value).decode()
+    return write_scalar(value) if isinstance(value, str) else dumps(value).decode()

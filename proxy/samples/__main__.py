@@ -1,4 +1,4 @@
-"""`python -m proxy.samples [PORT]`: the sample tools alone, until Ctrl-C."""
+"""`python -m proxy.samples [PORT]` runs the sample tools alone, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a sample tool says: an `Answer`, or a `Fault` that becomes one. The envelope is GoMind's ToolResponse
-(Intelligent Error Handling, part 1), so that the proxy's reading of it is exercised by real answers."""
+"""What a sample tool says: a `SampleAnswer`, or a `SampleError` that becomes one. The envelope is GoMind's
+ToolResponse (Intelligent Error Handling, part 1), so that the proxy's reading of it is exercised by real answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATUS: Final = {"INPUT_ERROR": 400, "NOT_FOUND": 404, "AUTH_ERROR": 401, "RATE
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SampleAnswer:
     """An HTTP answer: status and JSON body."""
 
     status: int
@@ -21,7 +21,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SampleError:
     """Why a tool could not do what was asked (GoMind ToolError). `status` replaces the category's own where given."""
 
     code: str
@@ -32,12 +32,12 @@ class Fault:
     status: int | None = None
 
 
-def success(data: Mapping[str, Any]) -> Answer:
+def write_success(data: Mapping[str, Any]) -> SampleAnswer:
     """A 200 with `{"success": true, "data": ...}`."""
-    return Answer(200, _json({"success": True, "data": data}))
+    return SampleAnswer(200, _json({"success": True, "data": data}))
 
 
-def refusal(fault: Fault) -> Answer:
+def write_refusal(fault: SampleError) -> SampleAnswer:
     """A fault as `{"success": false, "error": ...}` with the status of its category."""
     error = {
         "code": fault.code,
@@ -46,12 +46,12 @@ def refusal(fault: Fault) -> Answer:
         "retryable": fault.retryable,
         "details": dict(fault.details),
     }
-    return Answer(fault.status or _STATUS[fault.category], _json({"success": False, "error": error}))
+    return SampleAnswer(fault.status or _STATUS[fault.category], _json({"success": False, "error": error}))
 
 
-def plain(data: Mapping[str, Any]) -> Answer:
+def write_plain(data: Mapping[str, Any]) -> SampleAnswer:
     """A 200 whose body is `data` itself."""
-    return Answer(200, _json(data))
+    return SampleAnswer(200, _json(data))
 
 
 def _json(value: object) -> bytes:

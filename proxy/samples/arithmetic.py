@@ -1,4 +1,4 @@
-"""`Math`: a container of four functions (HPD, Container Parameter Validation). Called with nothing it lists them."""
+"""`Math`: a container of four functions (HPD, Container Parameter Validation). A call without arguments lists them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.samples.answer import Answer, Fault, refusal, success
-from proxy.samples.request import Field, read
+from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
+from proxy.samples.request import Field, read_request
 
 FIELDS: Final = {"a": Field("float64"), "b": Field("float64")}
 
@@ -28,26 +28,26 @@ FUNCTIONS: Final = {
 }
 
 
-def expand(body: bytes) -> Answer:
+def expand(body: bytes) -> SampleAnswer:
     """The list of functions; a container takes no parameters."""
     if body.strip() not in (b"", b"{}", b"null"):
-        return refusal(Fault("INVALID_REQUEST", "Math is a container and takes no parameters"))
+        return write_refusal(SampleError("INVALID_REQUEST", "Math is a container and takes no parameters"))
     functions = [{"name": name, "description": function.description} for name, function in FUNCTIONS.items()]
-    return success({"message": f"Math expanded. Functions: {', '.join(FUNCTIONS)}", "functions": functions})
+    return write_success({"message": f"Math expanded. Functions: {', '.join(FUNCTIONS)}", "functions": functions})
 
 
-def answering(name: str) -> Callable[[bytes], Answer]:
+def make_handler(name: str) -> Callable[[bytes], SampleAnswer]:
     """The handler of one function."""
 
-    def answer(body: bytes) -> Answer:
-        request = read(f"{name}Request", FIELDS, body)
-        if isinstance(request, Fault):
-            return refusal(request)
+    def answer(body: bytes) -> SampleAnswer:
+        request = read_request(f"{name}Request", FIELDS, body)
+        if isinstance(request, SampleError):
+            return write_refusal(request)
         try:
-            return success({"function": name, "result": FUNCTIONS[name].compute(request["a"], request["b"])})
+            return write_success({"function": name, "result": FUNCTIONS[name].compute(request["a"], request["b"])})
         except ZeroDivisionError:
-            return refusal(Fault("INVALID_REQUEST", "b must not be 0: division by zero", status=422))
+            return write_refusal(SampleError("INVALID_REQUEST", "b must not be 0: division by zero", status=422))
         except OverflowError:
-            return refusal(Fault("INVALID_REQUEST", "the result is too large for a float64", status=422))
+            return write_refusal(SampleError("INVALID_REQUEST", "the result is too large for a float64", status=422))
 
     return answer

@@ -1,6 +1,6 @@
-"""`currency`: converts an amount between currencies by a shipped table of rates (rates.csv, units for one euro).
+"""`currency` converts an amount between currencies by a bundled table of rates (rates.csv, units for one euro).
 
-The rates are fixed, so that the same call has the same answer on every day. Amounts are decimals throughout.
+The rates are fixed, so the same call has the same answer on every day. All calculation is in decimals.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from proxy.samples.answer import Answer, Fault, refusal, success
-from proxy.samples.request import Field, read
+from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
+from proxy.samples.request import Field, read_request
 
 FIELDS: Final = {"amount": Field("float64"), "from": Field("string"), "to": Field("string")}
 
 
-def answer(body: bytes) -> Answer:
+def answer(body: bytes) -> SampleAnswer:
     """The amount in the other currency, rounded to cents."""
-    request = read("CurrencyRequest", FIELDS, body)
-    if isinstance(request, Fault):
-        return refusal(request)
+    request = read_request("CurrencyRequest", FIELDS, body)
+    if isinstance(request, SampleError):
+        return write_refusal(request)
     amount = Decimal(str(request["amount"]))
     if amount <= 0:
-        return refusal(Fault("INVALID_REQUEST", "amount must be greater than 0", details={"field": "amount"}))
+        return write_refusal(
+            SampleError("INVALID_REQUEST", "amount must be greater than 0", details={"field": "amount"})
+        )
     for key in ("from", "to"):
-        if request[key] not in rates():
-            return refusal(_unknown(key, request[key]))
-    rate = rates()[request["to"]] / rates()[request["from"]]
-    return success(
+        if request[key] not in read_rates():
+            return write_refusal(_unknown(key, request[key]))
+    rate = read_rates()[request["to"]] / read_rates()[request["from"]]
+    return write_success(
         {
             "amount": float(amount),
             "from": request["from"],
@@ -41,12 +43,12 @@ def answer(body: bytes) -> Answer:
     )
 
 
-def _unknown(key: str, currency: str) -> Fault:
+def _unknown(key: str, currency: str) -> SampleError:
     """GoMind's own example: `currency not found (due to "Euro" instead of "EUR")`."""
-    meant = get_close_matches(currency.upper(), list(rates()) + list(names()), n=1, cutoff=0.6)
-    code = names().get(meant[0], meant[0]) if meant else "EUR"
+    meant = get_close_matches(currency.upper(), list(read_rates()) + list(read_names()), n=1, cutoff=0.6)
+    code = read_names().get(meant[0], meant[0]) if meant else "EUR"
     hint = f"Use a three-letter code; did you mean '{code}'?" if meant else f"Use a three-letter code such as '{code}'."
-    return Fault(
+    return SampleError(
         "SYMBOL_NOT_FOUND",
         f"currency not found: {currency}",
         category="NOT_FOUND",
@@ -61,12 +63,12 @@ def _rows() -> tuple[tuple[str, str, str], ...]:
 
 
 @cache
-def rates() -> dict[str, Decimal]:
+def read_rates() -> dict[str, Decimal]:
     """Currency code -> units for one euro."""
     return {code: Decimal(units) for code, _, units in _rows()}
 
 
 @cache
-def names() -> dict[str, str]:
+def read_names() -> dict[str, str]:
     """A currency's name in capitals -> its code."""
     return {name.upper(): code for code, name, _ in _rows()}

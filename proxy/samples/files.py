@@ -1,6 +1,6 @@
-"""`read_file`: reads a text file of the shipped folder `sandbox`, and nothing else.
+"""`read_file` reads a text file of the bundled folder `sandbox`, and nothing outside of it.
 
-The path is resolved first, symbolic links and all, and must then still lie inside the folder.
+The path is resolved first, symbolic links included, and must then lie inside the folder.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Final
 
-from proxy.samples.answer import Answer, Fault, refusal, success
-from proxy.samples.request import Field, read
+from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
+from proxy.samples.request import Field, read_request
 
 SANDBOX: Final = Path(__file__).parent / "sandbox"
 MAX_BYTES: Final = 1024 * 1024
@@ -23,40 +23,44 @@ FIELDS: Final = {
 }
 
 
-def answer(body: bytes, sandbox: Path = SANDBOX) -> Answer:
+def answer(body: bytes, sandbox: Path = SANDBOX) -> SampleAnswer:
     """The text of a file, cut after `max_bytes`."""
-    request = read("ReadFileRequest", FIELDS, body)
-    if isinstance(request, Fault):
-        return refusal(request)
+    request = read_request("ReadFileRequest", FIELDS, body)
+    if isinstance(request, SampleError):
+        return write_refusal(request)
     encoding, limit = request.get("encoding", "utf-8"), request.get("max_bytes", MAX_BYTES)
     if encoding not in ENCODINGS:
-        return refusal(Fault("INVALID_FORMAT", f"encoding must be one of: {', '.join(ENCODINGS)}"))
+        return write_refusal(SampleError("INVALID_FORMAT", f"encoding must be one of: {', '.join(ENCODINGS)}"))
     if not 1 <= limit <= MAX_BYTES:
-        return refusal(Fault("INVALID_FORMAT", f"max_bytes must be between 1 and {MAX_BYTES}"))
+        return write_refusal(SampleError("INVALID_FORMAT", f"max_bytes must be between 1 and {MAX_BYTES}"))
     path = _inside(sandbox, request["path"])
     if path is None:
-        return refusal(_not_found(sandbox, request["path"]))
+        return write_refusal(_not_found(sandbox, request["path"]))
     content = path.read_bytes()
     try:
-        # Not final when cut: a character that the limit splits is left out, and is no mistake of the file.
+        # `final` is false for a cut text: a character that the limit splits is dropped and is not an error of the file.
         text = getincrementaldecoder(encoding)().decode(content[:limit], final=len(content) <= limit)
     except UnicodeError:
-        return refusal(Fault("INVALID_FORMAT", f"the file is not {encoding} text", details={"field": "encoding"}))
-    return success({"path": request["path"], "content": text, "size": len(content), "truncated": len(content) > limit})
+        return write_refusal(
+            SampleError("INVALID_FORMAT", f"the file is not {encoding} text", details={"field": "encoding"})
+        )
+    return write_success(
+        {"path": request["path"], "content": text, "size": len(content), "truncated": len(content) > limit}
+    )
 
 
 def _inside(sandbox: Path, path: str) -> Path | None:
-    """The file `path` names, if it is one and lies in the sandbox."""
+    """The file that `path` names, if it exists inside the sandbox."""
     try:
         found = (sandbox / path).resolve(strict=True)
-    except (OSError, ValueError):  # not there, a loop of links, a NUL in the name
+    except (OSError, ValueError):  # missing, a loop of links, or a NUL in the name
         return None
     return found if found.is_relative_to(sandbox.resolve()) and found.is_file() else None
 
 
-def _not_found(sandbox: Path, path: str) -> Fault:
+def _not_found(sandbox: Path, path: str) -> SampleError:
     known = sorted(file.relative_to(sandbox).as_posix() for file in sandbox.rglob("*") if file.is_file())
-    return Fault(
+    return SampleError(
         "RESOURCE_NOT_FOUND",
         f"no such file: {path}",
         category="NOT_FOUND",

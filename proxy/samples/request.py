@@ -1,8 +1,8 @@
-"""Reads a JSON body into a typed request, as strictly and in the same words as Go's encoding/json does.
+"""Reads a JSON body into a typed request, as strictly as Go's encoding/json and with its messages.
 
-That is the point of these tools: a service written in Go answers `"48.85"` for a float64 with `json: cannot unmarshal
-string into Go struct field WeatherRequest.lat of type float64`, and so do they. As in Go, unknown keys are ignored,
-null leaves a field unset, and the first wrong field ends the reading.
+A service written in Go answers `"48.85"` for a float64 with `json: cannot unmarshal string into Go struct field
+WeatherRequest.lat of type float64`, and so do these tools. As in Go, unknown keys are ignored, null leaves a field
+unset, and the first wrong field ends the reading.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proxy.samples.answer import Fault
+from proxy.samples.answer import SampleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Field:
 _JSON_NAME: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
-def read(name: str, fields: Mapping[str, Field], body: bytes) -> dict[str, Any] | Fault:
+def read_request(name: str, fields: Mapping[str, Field], body: bytes) -> dict[str, Any] | SampleError:
     """The fields of the request type `name` that were sent, or the fault that Go and a careful tool would name."""
     try:
         sent = json.loads(body, parse_constant=_no_constant)
@@ -48,7 +48,7 @@ def read(name: str, fields: Mapping[str, Field], body: bytes) -> dict[str, Any] 
         found[key] = value
     missing = [key for key, field in fields.items() if field.required and key not in found]
     if missing:
-        return Fault("MISSING_REQUIRED_FIELD", f"{missing[0]} is required", details={"field": missing[0]})
+        return SampleError("MISSING_REQUIRED_FIELD", f"{missing[0]} is required", details={"field": missing[0]})
     return found
 
 
@@ -61,7 +61,7 @@ def _json_name(value: object) -> str:
 
 
 def _fits(value: Any, go_type: str) -> bool:
-    kind = type(value)  # not isinstance: True is an int for Python, never a number for Go
+    kind = type(value)  # not isinstance, because True is an int in Python and never a number in Go
     if go_type == "string":
         return kind is str
     if go_type == "int":
@@ -69,5 +69,5 @@ def _fits(value: Any, go_type: str) -> bool:
     return kind in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _unreadable(reason: str) -> Fault:
-    return Fault("INVALID_REQUEST", f"Failed to parse request body: {reason}", retryable=False)
+def _unreadable(reason: str) -> SampleError:
+    return SampleError("INVALID_REQUEST", f"Failed to parse request body: {reason}", retryable=False)

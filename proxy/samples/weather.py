@@ -1,8 +1,8 @@
-"""`weather`: what it is usually like at a place, computed from a table of cities and their monthly normals.
+"""`weather` tells the usual weather at a place, computed from a table of cities and their monthly normals.
 
-The calendar stands still at 15 July, so that the same call has the same answer on every day and on every machine.
-places.csv holds monthly mean temperatures in whole degrees Celsius, close to the published normals of 1991-2020:
-good for a demonstration, not for a journey.
+The date is fixed at 15 July, so the same call has the same answer on every day and every machine. places.csv holds
+monthly mean temperatures in whole degrees Celsius, close to the published normals of 1991-2020: good for a
+demonstration, not for planning a journey.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from importlib.resources import files
 from math import asin, cos, radians, sin, sqrt
 from typing import Final
 
-from proxy.samples.answer import Answer, Fault, refusal, success
-from proxy.samples.request import Field, read
+from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
+from proxy.samples.request import Field, read_request
 
 TODAY: Final = date(2025, 7, 15)
 EARTH_RADIUS_KM: Final = 6371.0
-MONTH_DAYS: Final = 30.4375  # 365.25 / 12: the normals are taken to hold in the middle of twelve equal months
+MONTH_DAYS: Final = 30.4375  # 365.25 / 12: the normals stand for the middle of twelve equal months
 
 FIELDS: Final = {
     "lat": Field("float64"),
@@ -31,7 +31,7 @@ FIELDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class City:
     """A city with its twelve monthly mean temperatures in degrees Celsius."""
 
     name: str
@@ -41,25 +41,25 @@ class Place:
     normals: tuple[float, ...]
 
 
-def answer(body: bytes) -> Answer:
+def answer(body: bytes) -> SampleAnswer:
     """The nearest known place and its temperature for the asked days."""
-    request = read("WeatherRequest", FIELDS, body)
-    if isinstance(request, Fault):
-        return refusal(request)
+    request = read_request("WeatherRequest", FIELDS, body)
+    if isinstance(request, SampleError):
+        return write_refusal(request)
     lat, lon = request["lat"], request["lon"]
     units, days = request.get("units", "metric"), request.get("days", 1)
     if fault := _out_of_range(lat, lon, units, days):
-        return refusal(fault)
-    place = min(places(), key=lambda known: distance_km(lat, lon, known.lat, known.lon))
+        return write_refusal(fault)
+    place = min(read_cities(), key=lambda known: compute_distance_km(lat, lon, known.lat, known.lon))
     forecast = [
-        {"date": day.isoformat(), "temperature": temperature(place, day, units)}
+        {"date": day.isoformat(), "temperature": compute_temperature(place, day, units)}
         for day in (TODAY + timedelta(days=ahead) for ahead in range(days))
     ]
-    return success(
+    return write_success(
         {
             "place": place.name,
             "country": place.country,
-            "distance_km": round(distance_km(lat, lon, place.lat, place.lon), 1),
+            "distance_km": round(compute_distance_km(lat, lon, place.lat, place.lon), 1),
             "temperature": forecast[0]["temperature"],
             "unit": "C" if units == "metric" else "F",
             "forecast": forecast,
@@ -68,19 +68,19 @@ def answer(body: bytes) -> Answer:
     )
 
 
-def _out_of_range(lat: float, lon: float, units: str, days: int) -> Fault | None:
+def _out_of_range(lat: float, lon: float, units: str, days: int) -> SampleError | None:
     if not -90 <= lat <= 90:
-        return Fault("INVALID_FORMAT", "lat must be between -90 and 90", details={"field": "lat"})
+        return SampleError("INVALID_FORMAT", "lat must be between -90 and 90", details={"field": "lat"})
     if not -180 <= lon <= 180:
-        return Fault("INVALID_FORMAT", "lon must be between -180 and 180", details={"field": "lon"})
+        return SampleError("INVALID_FORMAT", "lon must be between -180 and 180", details={"field": "lon"})
     if units not in ("metric", "imperial"):
-        return Fault("INVALID_FORMAT", "units must be one of: metric, imperial", details={"field": "units"})
+        return SampleError("INVALID_FORMAT", "units must be one of: metric, imperial", details={"field": "units"})
     if not 1 <= days <= 7:
-        return Fault("INVALID_FORMAT", "days must be between 1 and 7", details={"field": "days"})
+        return SampleError("INVALID_FORMAT", "days must be between 1 and 7", details={"field": "days"})
     return None
 
 
-def temperature(place: Place, day: date, units: str) -> float:
+def compute_temperature(place: City, day: date, units: str) -> float:
     """The usual temperature of a day, between the normals of the two nearest months, to a tenth of a degree."""
     month, share = divmod(day.timetuple().tm_yday / MONTH_DAYS - 0.5, 1)
     before, after = place.normals[int(month) % 12], place.normals[int(month + 1) % 12]
@@ -88,7 +88,7 @@ def temperature(place: Place, day: date, units: str) -> float:
     return round(celsius if units == "metric" else celsius * 9 / 5 + 32, 1)
 
 
-def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
+def compute_distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
     """The great-circle distance of two points in kilometres (haversine formula)."""
     phi, other_phi = radians(lat), radians(other_lat)
     half = sin((other_phi - phi) / 2) ** 2 + cos(phi) * cos(other_phi) * sin(radians(other_lon - lon) / 2) ** 2
@@ -96,11 +96,11 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
 
 
 @cache
-def places() -> tuple[Place, ...]:
+def read_cities() -> tuple[City, ...]:
     """The shipped table of cities."""
     with files("proxy.samples").joinpath("places.csv").open(encoding="utf-8") as table:
         rows = list(csv.reader(table))[1:]
     return tuple(
-        Place(name, country, float(lat), float(lon), tuple(map(float, normals)))
+        City(name, country, float(lat), float(lon), tuple(map(float, normals)))
         for name, country, lat, lon, *normals in rows
     )

@@ -1,7 +1,7 @@
-"""Where episodes, call counts and expansions are remembered: one file for each backend, chosen by `make_store`.
+"""Stores for episodes, call counts and container expansions: one file per backend, chosen by `make_store`.
 
-A new backend is one file and one line in `STORES`; the store contract suite then runs over it unasked. What a failure
-does to an episode is `core.contract.add`, the same for all.
+A new backend is one file and one line in `STORES`; the store contract suite then runs over it as well.
+`core.contract.attempts.add` defines for all of them what a failure does to an episode.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_KEYS", "STORES", "RedisSettings", "Tls", "make_store"]
 
-# Keys kept at most in this process (contract section 4): about 60 MB when every one is an episode of typical size.
+# The most keys kept in this process (contract section 4): about 60 MB of typical episodes.
 MAX_KEYS: Final = 100_000
 
 Changed = Callable[["StoreChange"], None]
 
 
 def _redis(clock: Clock, max_keys: int, settings: RedisSettings, changed: Changed) -> StateStore:
-    # Only here: whoever keeps state in memory needs no client library, and nothing to fall back to.
+    # Imported here, because a store in memory needs no client library and no fallback.
     from proxy.state.fallback import FallbackStore
     from proxy.state.redis import RedisRemote
 
@@ -45,9 +45,9 @@ def make_store(
     redis: RedisSettings | None = None,
     changed: Changed = lambda change: None,  # noqa: ARG005
 ) -> StateStore:
-    """The store of a kind named in the config. `changed` hears when a shared store goes away and comes back.
+    """Makes the store of a kind named in the config. `changed` is called when a shared store goes away or comes back.
 
-    Raises ValueError, naming the known kinds, for any other, and ImportError where its client library is missing.
+    Raises ValueError, which names the known kinds, for another kind, and ImportError where a client library is missing.
     """
     if kind not in STORES:
         raise ValueError(f"state: unknown kind {kind!r}; known: {', '.join(sorted(STORES))}")

@@ -1,41 +1,42 @@
-"""A store that several processes share, with this process's memory behind it: no call fails or waits for it.
+"""A shared store with this process's memory behind it: calls go on when the store is away.
 
-**Up**: every operation is the remote store's; what it answered about attempts and call counts is kept in memory too.
-That copy says which keys have an episode (`knows`), and is what counting goes on with when the store goes away.
+**Up**: every operation goes to the remote store, and its answers about attempts and call counts are copied to memory.
+The copy says for which keys this process knows a failure, and counting goes on with it when the store goes away.
 **Away**: operations are answered from memory and written into a `Journal`. A task tries the store, at once and then
-ever more rarely; when it answers, the journal is added to it (`merge`), and then it is up again. The merge and what is
-asked after it stand in one line, so nothing overtakes it.
+with growing pauses; when it answers, the journal is merged into it, and the store is up again. The merge and the
+operations after it share one queue, so nothing overtakes the merge.
 
-An operation that got no answer is done again in memory. Whether the remote store did it cannot be known: a failed
-attempt is merged later (its digest makes that harmless), a slot of a call cap is taken to be taken.
+An operation without an answer is done again in memory, although the remote store may have done it. A failed attempt
+is merged later, which its digest makes harmless; a call-cap slot is assumed to be taken.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Future
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from proxy.interfaces import Ahead, Clock, Episode, FailedAttempt, FailureRecorded
+from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded
+from proxy.state.journal import Journal, JournalBatch
 from proxy.state.memory import MemoryStore
-from proxy.state.missed import Batch, Journal
-from proxy.state.remote import Remote, Seen, Unreachable
+from proxy.state.remote import Remote, SeenEpisode, Unreachable
 
 R = TypeVar("R")
 
 _AWAY: Final = Unreachable("away", sent=False)
 
-# How often an idle store is tried: a connection that died unnoticed is found by this and not by a call.
+# Seconds between two tries of an idle store, so that this and not a call finds a dead connection.
 _WATCH: Final = 1.0
-# The pause before a store that is away is tried again: at once, then this, doubled each time up to the longest.
+# The store that went away is tried at once, then after this pause, which doubles up to `_LONGEST_PAUSE`.
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
-# A store that was up for less than this before it was lost again is not tried at once.
+# A store that was up for less than this many seconds before it was lost again is not tried at once.
 _STEADY: Final = 10.0
-# Entries merged in one go; when no more than these are left, they go first in line and the store is up.
+# Entries merged at a time; when no more than these are left, they are queued first and the store is up.
 _MERGED_AT_ONCE: Final = 128
 
 
@@ -50,9 +51,7 @@ class StoreChange:
 
 
 class FallbackStore:
-    """Implements `StateStore` over a `Remote`. `changed` is told of each transition; `pause` sleeps."""
-
-    shared: Final = True
+    """Implements `StateStore` over a `Remote`. `changed` receives each transition; `pause` sleeps."""
 
     def __init__(
         self,
@@ -69,12 +68,15 @@ class FallbackStore:
         self._max_keys = max_keys
         self._local = MemoryStore(clock, max_keys)
         self._journal = Journal(clock, max_keys)
+        self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = (
+            OrderedDict()
+        )  # the latest look that nobody waits for
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
         self._up = True
         self._since = clock.now()
         self._wait = 0.0
-        self._key = ""  # whose place is tried: in a cluster, the one that gave no answer
+        self._key = ""  # the key that is tried: in a cluster, the one that gave no answer
 
     @property
     def up(self) -> bool:
@@ -82,7 +84,7 @@ class FallbackStore:
         return self._up
 
     async def open(self) -> None:
-        """Tries the store once and begins to watch it."""
+        """Tries the store once and starts watching it."""
         self._start(self._watch())
         try:
             await self._remote.probe(self._key)
@@ -90,7 +92,7 @@ class FallbackStore:
             self._lose(why)
 
     async def close(self) -> None:
-        """Stops watching, tries what is still in line, and closes the connections."""
+        """Stops watching, lets the queued operations run, and closes the connections."""
         watching, self._tasks = self._tasks, set()
         for task in watching:
             task.cancel()
@@ -100,12 +102,13 @@ class FallbackStore:
 
     # --- episodes -----------------------------------------------------------------------------------------------------
     def is_idle(self) -> bool:
+        """Never: other processes may have failures to tell of."""
         return False
 
-    def knows(self, key: str) -> bool:
-        return self._local.knows(key)
-
-    async def look(self, key: str) -> Episode | None:
+    async def look(self, key: str, if_known: bool = False) -> Episode | None:
+        if if_known and await self._local.look(key, if_known=True) is None:
+            self._look_ahead(key)
+            return None
         seen = await self._ask(key, lambda: self._remote.look(key))
         if isinstance(seen, Unreachable):
             return await self._local.look(key)
@@ -114,81 +117,96 @@ class FallbackStore:
         return episode
 
     async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
-        recorded = await self._ask(key, lambda: self._remote.fail(key, attempt, ttl))
+        recorded = await self._ask(key, lambda: self._fail(key, attempt, ttl))
+        self._ahead.pop(key, None)  # from here on the key is known
         if isinstance(recorded, Unreachable):
+            before = await self._local.look(key)
             recorded = await self._local.fail(key, attempt, ttl)
-            self._journal.failed(key, attempt, recorded.repeated, ttl)
+            joins = before is not None and 0 < before.count == recorded.episode.count
+            self._journal.failed(key, replace(attempt, seen=0 if joins else None), ttl)
         else:
             self._local.learn_episode(key, recorded.episode, ttl)
         return recorded
 
-    async def clear(self, key: str) -> Episode | None:
-        known = await self._local.clear(key)
-        was = await self._ask(key, lambda: self._remote.clear(key))
+    async def _fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
+        """A call that came when this process knew of no attempt may have come after those of other processes: what the
+        look that began then has found tells."""
+        ahead = self._ahead.get(key)
+        if attempt.seen == 0 and (ahead is not None or not _is_running(await self._local.look(key))):
+            found = await asyncio.shield(self._remote.look(key) if ahead is None else ahead)
+            attempt = attempt if found is None else replace(attempt, seen=found.episode.count)
+        return await self._remote.fail(key, attempt, ttl)
+
+    async def clear(self, key: str, forget: bool = False) -> Episode | Ending | None:
+        known, ahead = await self._local.clear(key, forget), self._ahead.pop(key, None)
+        if not (forget or _is_running(known)):
+            if ahead is None or not ahead.done() or ahead.exception() is not None:
+                return self._clear_soon(key, ahead)
+            if not _is_running(None if (seen := ahead.result()) is None else seen.episode):
+                return None
+        was = await self._ask(key, lambda: self._remote.clear(key, forget))
         if isinstance(was, Unreachable):
             self._journal.cleared(key)
             return known
-        self._local.learn_episode(key, None, 0)  # a look that was under way may have told of it meanwhile
+        await self._local.clear(key, forget)  # a look that was under way may have told of it meanwhile
         return was
 
-    def look_ahead(self, key: str) -> Ahead | None:
-        """A look that nobody waits for: its answer is there before most tools have answered."""
-        if not self._up or self._local.knows(key):
-            return None
-
-        def learn(seen: Seen | None) -> Episode | None:
-            if seen is not None:
-                self._local.learn_episode(key, seen.episode, seen.ttl)
-            return seen.episode if seen is not None else None
-
-        return self._beside(key, self._remote.look(key), learn, lambda: None)
-
-    def clear_soon(self, key: str, ahead: Ahead | None = None) -> Ahead | None:
+    # --- episodes that other processes may have begun -----------------------------------------------------------------
+    def _look_ahead(self, key: str) -> None:
+        """Begins a look-up without waiting for it: most tools take longer to answer than the store. Its result is known
+        in this process from then on, so that `clear` ends the episode before the answer goes out."""
         if not self._up:
-            self._journal.cleared(key)
-            return None
-        if ahead is None:
-            return self._beside(key, self._remote.clear(key), lambda was: was, lambda: self._journal.cleared(key))
-        if ahead.done():  # it found nothing, else `knows` would have told
-            return None
-        told: Ahead = asyncio.get_running_loop().create_future()
-        ahead.add_done_callback(lambda found: self._clear_found(key, found.result(), told))
-        return told
+            return
+        asked = self._remote.look(key)
+        self._ahead[key] = asked
+        self._ahead.move_to_end(key)
+        if len(self._ahead) > self._max_keys:
+            self._ahead.popitem(last=False)
 
-    def _clear_found(self, key: str, episode: Episode | None, told: Ahead) -> None:
-        """The look took longer than the tool: what it found is ended now, unless the store was lost over it."""
-        self._local.learn_episode(key, None, 0)
-        if self._up and episode is None:
-            _tell(told, None)
-        elif (cleared := self.clear_soon(key)) is None:
-            _tell(told, episode)
-        else:
-            cleared.add_done_callback(lambda was: _tell(told, was.result()))
-
-    def _beside(
-        self, key: str, asked: Future[R], read: Callable[[R], Episode | None], lost: Callable[[], None]
-    ) -> Ahead:
-        """What an operation that nobody waits for will have given; None where the store is lost over it."""
-        told: Ahead = asyncio.get_running_loop().create_future()
-
-        def settle(done: Future[R]) -> None:
+        def learn(done: Future[SeenEpisode | None]) -> None:
             why = done.exception()
             if isinstance(why, Unreachable):
                 self._lose(why, key)
-                lost()
-            _tell(told, None if why is not None else read(done.result()))
+            elif self._ahead.get(key) is done and (seen := done.result()) is not None:
+                self._local.learn_episode(key, seen.episode, seen.ttl)
 
-        asked.add_done_callback(settle)
-        return told
+        asked.add_done_callback(learn)
+
+    def _clear_soon(self, key: str, ahead: Future[SeenEpisode | None] | None) -> Ending | None:
+        """Ends an episode without making the answer wait. None while the store is away: it is ended later."""
+        if not self._up:
+            self._journal.cleared(key)
+            return None
+        ending: Ending = asyncio.get_running_loop().create_future()
+
+        def settle(asked: Future[Episode | None]) -> None:
+            why = asked.exception()
+            if isinstance(why, Unreachable):
+                self._lose(why, key)
+                self._journal.cleared(key)
+            if not ending.done():  # the waiting caller may be gone
+                ending.set_result(None if why is not None else asked.result())
+
+        def looked(found: Future[SeenEpisode | None]) -> None:
+            if found.exception() is None and ((seen := found.result()) is None or not _is_running(seen.episode)):
+                ending.set_result(None)
+            else:
+                self._remote.clear(key, False).add_done_callback(settle)
+
+        if ahead is None or ahead.done():
+            self._remote.clear(key, False).add_done_callback(settle)
+        else:
+            ahead.add_done_callback(looked)
+        return ending
 
     async def episodes(self) -> Sequence[tuple[str, Episode]]:
-        """Of all processes; while the store is away, those this process knows of."""
+        """The episodes of all processes; while the store is away, those that this process knows."""
         if self._up:
-            with suppress(Unreachable):  # the watch finds out whether it is away, or this was merely too much
+            with suppress(Unreachable):  # the watch task decides whether the store is away
                 return await self._remote.episodes(self._max_keys)
         return await self._local.episodes()
 
-    # --- call caps ----------------------------------------------------------------------------------------------------
+    # --- counts -------------------------------------------------------------------------------------------------------
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
         used = await self._ask(key, lambda: self._reserve(key, limit, ttl))
         if isinstance(used, Unreachable):
@@ -200,7 +218,7 @@ class FallbackStore:
         return used
 
     async def _reserve(self, key: str, limit: int, ttl: float) -> int | None:
-        """A call that is cancelled while it waits must not keep the slot it gets."""
+        """Takes a slot. A call that is cancelled meanwhile gives its slot back."""
         asked = self._remote.reserve(key, limit, ttl)
         try:
             return await asyncio.shield(asked)
@@ -222,29 +240,19 @@ class FallbackStore:
         else:
             self._local.learn_used(key, left, 0)
 
-    # --- marks --------------------------------------------------------------------------------------------------------
-    async def mark(self, key: str, ttl: float) -> None:
-        await self._local.mark(key, ttl)
-        if isinstance(await self._ask(key, lambda: self._remote.mark(key, ttl)), Unreachable):
-            self._journal.marked(key, ttl)
-
-    async def taken(self, key: str) -> int:
-        used = await self._ask(key, lambda: self._remote.taken(key))
-        return await self._local.taken(key) if isinstance(used, Unreachable) else used
-
-    async def marked(self, key: str) -> bool:
-        """A mark is never taken away, so one that this process knows of needs no asking."""
-        if await self._local.marked(key):
-            return True
-        left = await self._ask(key, lambda: self._remote.marked(key))
-        if isinstance(left, Unreachable) or left <= 0:
-            return False
-        await self._local.mark(key, left)
-        return True
+    async def taken(self, key: str, enough: int | None = None) -> int:
+        known = await self._local.taken(key)
+        if enough is not None and known >= enough:
+            return known
+        count = await self._ask(key, lambda: self._remote.taken(key))
+        if isinstance(count, Unreachable):
+            return known
+        self._local.learn_used(key, count.used, count.ttl)
+        return count.used
 
     # --- up and away --------------------------------------------------------------------------------------------------
     async def _ask(self, key: str, ask: Callable[[], Awaitable[R]]) -> R | Unreachable:
-        """The remote store's answer; Unreachable where it is away, at once if that is known."""
+        """The remote store's answer, or Unreachable; at once where the store is known to be away."""
         if not self._up:
             return _AWAY
         try:
@@ -277,13 +285,13 @@ class FallbackStore:
                 await self._heal()
 
     async def _heal(self) -> None:
-        """Tries the store; when it answers, merges what it missed and uses it again."""
+        """Tries the store; when it answers, merges the journal into it and uses it again."""
         merged = 0
         try:
             await self._remote.probe(self._key)
             while len(self._journal) > _MERGED_AT_ONCE:
                 merged += await self._merged(*self._merge())
-            rest, asked = self._merge()  # in line, ahead of whoever asks from now on
+            rest, asked = self._merge()  # queued before any operation that follows
         except Unreachable:
             self._wait = min(max(_FIRST_PAUSE, self._wait * 2), _LONGEST_PAUSE)
             return
@@ -295,16 +303,15 @@ class FallbackStore:
         except Unreachable as why:
             self._lose(why, self._key)
 
-    def _merge(self) -> tuple[Batch, list[Future[None]]]:
-        """Puts the oldest part of the journal into line."""
+    def _merge(self) -> tuple[JournalBatch, list[Future[None]]]:
+        """Queues the merge of the oldest part of the journal."""
         batch, remote = self._journal.take(_MERGED_AT_ONCE), self._remote
         asked = [remote.merge(key, missed) for key, missed in batch.episodes]
         asked += [remote.merge_used(key, change, ttl) for key, change, ttl in batch.counts]
-        asked += [remote.mark(key, ttl) for key, ttl in batch.marks]
         return batch, asked
 
-    async def _merged(self, batch: Batch, asked: list[Future[None]]) -> int:
-        """How many entries were merged. Raises Unreachable, with the batch back in the journal."""
+    async def _merged(self, batch: JournalBatch, asked: list[Future[None]]) -> int:
+        """The number of merged entries. Raises Unreachable, after putting the batch back into the journal."""
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, Unreachable):
                 self._journal.put_back(batch, answer.sent)
@@ -317,6 +324,6 @@ class FallbackStore:
         task.add_done_callback(self._tasks.discard)
 
 
-def _tell(told: Ahead, episode: Episode | None) -> None:
-    if not told.done():  # whoever waited may have gone
-        told.set_result(episode)
+def _is_running(episode: Episode | None) -> bool:
+    """Whether an attempt is counted: of an ended episode only the counts of refused arguments are left."""
+    return episode is not None and episode.count > 0

@@ -1,9 +1,9 @@
-"""State in this process: bounded tables with a time to live. The default, and the fallback of every other store.
+"""State in this process: bounded tables with a time to live. The default store, and the fallback of every other.
 
-Each table is an ordered dict in order of last use: looking up, adding and evicting the least recently used entry cost
-the same with one key or a hundred thousand (Acode NFR-003). An entry is dropped when found expired; entries nobody
-asks for again leave by eviction, which bounds memory whatever happens. Every method does its whole work without
-awaiting, under a lock, so it is atomic for one event loop and for threads alike (Acode NFR-008).
+Each table is an ordered dict in order of last use: looking up, adding and evicting cost the same with one key or a
+hundred thousand (Acode NFR-003). An expired entry is dropped when it is found; an entry that nobody looks up again
+leaves by eviction, which bounds memory. Every method works under a lock and awaits nothing, so it is atomic for one
+event loop and for threads alike (Acode NFR-008).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from proxy.core import contract
-from proxy.interfaces import Ahead, Clock, Episode, FailedAttempt, FailureRecorded
+from proxy.core.contract import attempts as contract
+from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded
 
 V = TypeVar("V")
 
 
 class _Table(Generic[V]):
-    """At most `max_keys` values, each until its time has come; the least recently used one leaves first."""
+    """Holds at most `max_keys` values, each until it expires; evicts the least recently used one."""
 
     def __init__(self, clock: Clock, max_keys: int) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class _Table(Generic[V]):
             self.entries.popitem(last=False)
 
     def swap(self, key: str, value: V) -> None:
-        """A new value for a present key; its time to live runs on."""
+        """Replaces the value of a present key, and keeps its time to live."""
         self.entries[key] = (value, self.entries[key][1])
 
     def pop(self, key: str) -> V | None:
@@ -59,39 +59,24 @@ class _Table(Generic[V]):
 
 
 class MemoryStore:
-    """A `StateStore` in this process. `max_keys` bounds episodes, call counts and marks, each for itself."""
-
-    shared: Final = False
+    """A `StateStore` in this process. `max_keys` bounds episodes and counts separately."""
 
     def __init__(self, clock: Clock, max_keys: int) -> None:
         self._lock = Lock()
         self._episodes: _Table[Episode] = _Table(clock, max_keys)
         self._used: _Table[int] = _Table(clock, max_keys)
-        self._marks: _Table[bool] = _Table(clock, max_keys)
 
     async def open(self) -> None:
-        """Always ready."""
+        """Does nothing: memory is always ready."""
 
     def is_idle(self) -> bool:
-        return not self._episodes.entries  # one that has expired counts until it is asked for
+        """Whether no key has an episode or a count."""
+        return not (self._episodes.entries or self._used.entries)
 
-    def knows(self, key: str) -> bool:
-        if key not in self._episodes.entries:  # as nearly always: a look that nothing can come between
-            return False
+    async def look(self, key: str, if_known: bool = False) -> Episode | None:
         with self._lock:
-            return self._episodes.get(key) is not None
-
-    def look_ahead(self, key: str) -> Ahead | None:  # noqa: ARG002 - of the protocol
-        """Nothing: `knows` tells of every episode there is."""
-        return None
-
-    def clear_soon(self, key: str, ahead: Ahead | None = None) -> Ahead | None:  # noqa: ARG002 - as above
-        """Nothing, for the same reason."""
-        return None
-
-    async def look(self, key: str) -> Episode | None:
-        with self._lock:
-            return self._episodes.get(key)
+            episode = self._episodes.get(key)
+            return None if if_known and episode is not None and episode.count == 0 else episode
 
     async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
         with self._lock:
@@ -99,9 +84,13 @@ class MemoryStore:
             self._episodes.put(key, recorded.episode, ttl)
             return recorded
 
-    async def clear(self, key: str) -> Episode | None:
+    async def clear(self, key: str, forget: bool = False) -> Episode | None:
         with self._lock:
-            return self._episodes.pop(key)
+            episode = self._episodes.pop(key) if forget else self._episodes.get(key)
+            if episode is None or forget or episode.count == 0:
+                return episode
+            self._episodes.swap(key, contract.clear_episode(episode))
+            return episode
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
         with self._lock:
@@ -119,28 +108,20 @@ class MemoryStore:
             elif used is not None:
                 self._used.pop(key)
 
-    async def taken(self, key: str) -> int:
+    async def taken(self, key: str, enough: int | None = None) -> int:  # noqa: ARG002 - this process knows all
         with self._lock:
             return self._used.get(key) or 0
-
-    async def mark(self, key: str, ttl: float) -> None:
-        with self._lock:
-            self._marks.put(key, True, ttl)
-
-    async def marked(self, key: str) -> bool:
-        with self._lock:
-            return self._marks.get(key) is not None
 
     async def episodes(self) -> Sequence[tuple[str, Episode]]:
         with self._lock:
             return self._episodes.items()
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Does nothing: memory needs no release."""
 
     # --- what a shared store said: kept in case it goes away ----------------------------------------------------------
     def learn_episode(self, key: str, episode: Episode | None, ttl: float) -> None:
-        """Makes an episode what it is elsewhere; `ttl` in seconds, of no meaning without an episode."""
+        """Sets an episode to its state elsewhere. `ttl` is in seconds, and unused without an episode."""
         with self._lock:
             if episode is None:
                 self._episodes.pop(key)
@@ -148,7 +129,7 @@ class MemoryStore:
                 self._episodes.put(key, episode, ttl)
 
     def learn_used(self, key: str, used: int, ttl: float) -> None:
-        """Makes a call count what it is elsewhere. `ttl` in seconds; 0 lets the time of a present count run on."""
+        """Sets a call count to its state elsewhere. `ttl` is in seconds; 0 keeps the time of a present count."""
         with self._lock:
             if used <= 0:
                 self._used.pop(key)

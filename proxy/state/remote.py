@@ -1,7 +1,7 @@
-"""What a store outside of this process has to offer, so that `FallbackStore` can make a `StateStore` of it.
+"""`Remote`: the interface of a store outside this process, from which `FallbackStore` makes a `StateStore`.
 
-Every method but `close` and `episodes` only puts an operation into line and gives a future. Operations take effect in
-the order in which they were asked for; a future fails with `Unreachable` and with nothing else.
+Every method except `close` and `episodes` only queues an operation and gives a future. Operations take effect in the
+order of the calls; a future fails only with `Unreachable`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Protocol
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
 
 
-class Unreachable(Exception):  # noqa: N818 - a condition of the network, no defect
-    """The remote store gave no answer. `reason` names no secret; `sent` says that the operation may have been done."""
+class Unreachable(Exception):  # noqa: N818 - a condition of the network, not an error of ours
+    """The remote store gave no answer. `reason` holds no secret; `sent` says that the operation may have been done."""
 
     def __init__(self, reason: str, sent: bool) -> None:
         super().__init__(reason)
@@ -24,7 +24,7 @@ class Unreachable(Exception):  # noqa: N818 - a condition of the network, no def
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenEpisode:
     """A running episode and for how many seconds it will still be remembered."""
 
     episode: Episode
@@ -32,54 +32,56 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """What became of an episode while the remote store was away: first ended (or not), then these new attempts, and so
-    many repetitions. `ttl` in seconds from now."""
+class SlotCount:
+    """The number of used slots, and the count's remaining time to live in seconds (0 where no slot is used)."""
+
+    used: int
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class MissedChanges:
+    """What became of an episode while the remote store was away: first ended (or not), then these failed calls; `seen`
+    0 stands with one that was part of the attempt before it. `ttl` in seconds from now."""
 
     cleared: bool
     attempts: tuple[FailedAttempt, ...]
-    repeats: int
     ttl: float
 
 
 class Remote(Protocol):
     """A store that several processes share."""
 
-    def look(self, key: str) -> Future[Seen | None]:
+    def look(self, key: str) -> Future[SeenEpisode | None]:
         """The running episode."""
 
     def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> Future[FailureRecorded]:
-        """Adds a failed attempt as `core.contract.add` does."""
+        """Adds a failed attempt as `core.contract.attempts.add` does."""
 
-    def clear(self, key: str) -> Future[Episode | None]:
-        """Ends the episode; gives what it was."""
+    def clear(self, key: str, forget: bool) -> Future[Episode | None]:
+        """Ends the episode, of which the counts of refused arguments stay unless they are to be forgotten too; gives
+        what it was."""
 
     def reserve(self, key: str, limit: int, ttl: float) -> Future[int | None]:
-        """Takes a slot; gives how many are used now, or None when all are."""
+        """Takes a slot; gives how many are used now, or None where all are."""
 
     def release(self, key: str) -> Future[int]:
         """Gives a slot back; gives how many are still used."""
 
-    def taken(self, key: str) -> Future[int]:
-        """How many slots are used now."""
+    def taken(self, key: str) -> Future[SlotCount]:
+        """Reads how many slots are used."""
 
-    def mark(self, key: str, ttl: float) -> Future[None]:
-        """Remembers a fact."""
-
-    def marked(self, key: str) -> Future[float]:
-        """For how many seconds the fact will still be remembered; 0 where it is not."""
-
-    def merge(self, key: str, missed: Missed) -> Future[None]:
+    def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         """Adds what was missed to the episode."""
 
     def merge_used(self, key: str, change: int, ttl: float) -> Future[None]:
-        """Adds to the number of used slots, whatever the cap: these calls have been made."""
+        """Adds to the number of used slots beyond any cap, because these calls have been made."""
 
     def probe(self, key: str) -> Future[None]:
-        """Writes something that matters to nobody where `key` would be written: whether the store works."""
+        """Writes a throwaway key where `key` would be written, to find out whether the store works."""
 
     async def episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
-        """Running episodes, at most so many. Raises Unreachable."""
+        """Reads running episodes, at most so many. Raises Unreachable."""
 
     async def close(self) -> None:
-        """Ends the connections. What is still in line is tried first."""
+        """Lets the queued operations run, and closes the connections."""

@@ -1,4 +1,4 @@
-"""What a store outside of this process has to be told. Apart from the code that uses it, which needs a library."""
+"""The settings of a store outside this process. They stand apart from the code that needs a client library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS to the store. Paths of PEM files; `ca` '' trusts what the system trusts."""
+    """TLS to the store. Paths of PEM files; an empty `ca` means the system's trust store."""
 
     ca: str = ""
     cert: str = ""
@@ -17,11 +17,11 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """Where the store is and how to get in. Timeouts in seconds: of a new connection, and of one round trip.
+    """Address and credentials of the store. Timeouts are in seconds: for a new connection, and for one round trip.
 
     `topology` single: `hosts` has one entry, or `unix_socket` is set; sentinel: `hosts` are the sentinels, which know
-    the primary by `service`; cluster: `hosts` are some of the nodes. `most_waiting` bounds the operations in line:
-    beyond it the store counts as away.
+    the primary by the name `service`; cluster: `hosts` are some of the nodes. `most_waiting` bounds the queue of
+    operations; beyond it the store counts as away.
     """
 
     topology: Literal["single", "sentinel", "cluster"] = "single"

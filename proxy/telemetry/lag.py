@@ -1,4 +1,4 @@
-"""How late the event loop comes to its timers: what a call waits for before anything of ours can be done for it."""
+"""Event loop lag: how late timers fire, which is how long a call waits before the proxy can work on it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-# Twice a second finds every stop that a client could notice, and costs a quiet process nothing.
+# Twice a second finds every stall that a client could notice, at no cost to a quiet process.
 EVERY: Final = 0.5
 
 
 class LoopLag:
-    """Sets a timer `every` so many seconds and hands on how late it went off, in seconds."""
+    """Sets a timer every `every` seconds, and reports to `lagged` how many seconds late it fires."""
 
     def __init__(self, lagged: Callable[[float], None], every: float = EVERY) -> None:
         self._lagged = lagged
@@ -19,13 +19,13 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Measures from here on. Must be called inside the event loop."""
+        """Starts measuring. Must be called inside the event loop."""
         loop = asyncio.get_running_loop()
         due = loop.time() + self._every
         self._timer = loop.call_at(due, self._went_off, loop, due)
 
     def end(self) -> None:
-        """Measures no longer."""
+        """Stops measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

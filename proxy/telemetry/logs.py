@@ -1,31 +1,36 @@
-"""The log: one line per finished request, JSON for machines or a console format for people. The room of structlog.
+"""The log: one line per finished request, as JSON for machines or in a console format for people. Uses structlog.
 
-Fields bear OTel's names where it has any; a refusal is that same line at level warning with the message and keys Acode
-prescribes (NFR-013..016, "Logging"). Names, codes and paths only, bounded and with credentials masked: a line never
-holds an argument value.
+Fields have OTel's names where it defines them. A refusal is logged at level warning with the message and keys that
+Acode prescribes (NFR-013..016, "Logging"). Lines hold names, codes and paths, bounded and with credentials masked, and
+never an argument value.
 
-structlog writes what happens outside of requests, and makes lines for people; it is loaded at the first of those. The
-many lines of requests go out as JSON without it.
+structlog filters and renders each line; `writer.py` writes it without blocking the event loop.
 """
 
 from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from proxy.core.model import Violation
-from proxy.core.telling import shown_path
-from proxy.interfaces import CallRecord, HookFailure
-from proxy.telemetry.kinds import Told, nothing_waits
-from proxy.telemetry.lines import Stamps, Template, milliseconds
+import orjson
+import structlog
+
+from proxy.core.contract.correction import AnswerFormat
+from proxy.core.envelope.view import select_violations, show_path
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import Violation
+from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure
+from proxy.telemetry.console_log import format_call
+from proxy.telemetry.fast_lines import FastLines, LineKind, fill_line, round_milliseconds
+from proxy.telemetry.recent.failures import describe_errors
+from proxy.telemetry.writer import DROP_REASONS, open_writer
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
-# outcome -> (level, message); a refused call of a tool is told apart from a request that was no call.
+# outcome -> (level, message). A refused tool call and a refused request that is not a call have different messages.
 _MESSAGES: Final = {
     "delivered": ("info", "Tool call delivered"),
     "repaired": ("info", "Tool call repaired and delivered"),
@@ -37,137 +42,165 @@ _MESSAGES: Final = {
     "tool_error": ("warning", "Tool reported an error"),
     "upstream_error": ("error", "Upstream failed"),
 }
-# Acode, "Logging": the message of every refused call.
+# The message of every refused call (Acode, "Logging").
 _FAILED: Final = "Tool validation failed"
-# Report-only routes: what an enforced one would have done.
+# The same on a report-only route, which delivers the call.
 _WOULD_FAIL: Final = "Tool validation would have failed"
 _WOULD_REPAIR: Final = "Tool call would have been repaired"
+_DROPPED: Final = "Log lines dropped"
 _LONGEST_NAME: Final = 100
 _MOST_LISTED: Final = 20
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+# Seconds that a slow reader has for the last lines.
+_CLOSING: Final = 1.0
 
 Fields = dict[str, Any]
 
 
 class Log:
-    """Implements `Observer`; `event` and `defect` are for what happens outside of requests."""
+    """Implements `Observer`; `event` and `defect` report what happens outside of requests."""
 
-    def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float]) -> None:
-        """`console`: lines for people. `wall` gives seconds since the Unix epoch."""
-        self._stream = stream
-        self._console = console
+    def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float], fast: bool = True) -> None:
+        """`console` chooses lines for people. `wall` gives seconds since the Unix epoch. `fast` allows the quick way
+        for usual lines in JSON."""
         self._wall = wall
-        self._stamps = Stamps()
-        self.settle: Callable[[], None] = nothing_waits
-        self._level, self._least = level, LEVELS[level]
+        self._instant = (-1, "")
+        self._writer = open_writer(stream, self._losses)
+        self._fast = FastLines(self._kind) if fast and not console else None
+        # Whether lines for people are coloured; None where they are for machines.
+        self._colors = stream.isatty() if console else None
+        self._render = render_json if self._colors is None else _console(self._colors)
+        self.level = level
 
     @property
     def level(self) -> str:
-        """The least severe lines that are written: one of LEVELS. May be set at any time."""
+        """The lowest level that is written, one of LEVELS. May be set at any time."""
         return self._level
 
     @level.setter
     def level(self, level: str) -> None:
-        self.settle()
         self._level, self._least = level, LEVELS[level]
+        self._logger = structlog.wrap_logger(
+            _Methods(self._writer.write),
+            processors=[self._complete, self._render],
+            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            cache_logger_on_first_use=True,
+        ).bind()
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many lines were lost so far, by each of `writer.DROP_REASONS`."""
+        return {reason: self._writer.dropped[reason] for reason in DROP_REASONS}
+
+    def close(self, within: float = _CLOSING) -> None:
+        """Writes the queued lines, blocking for at most `within` seconds. Later lines are lost."""
+        self._writer.close(within)
 
     def finished(self, record: CallRecord) -> None:
         """Writes the line of one finished request."""
-        self.told([(None, record, self._wall(), fields_of(record))])
-
-    def told(self, requests: Sequence[Told]) -> None:
-        """Writes the lines of finished requests together. A full disk or a closed pipe must not fail calls."""
-        stamp, least = self._stamps.of, self._least
-        pieces: list[str] = []
-        for kind, record, wall, fields in requests:
-            if kind is None:
-                pieces.append(self._line(record, fields, stamp(wall)))
-            elif (template := kind.template) is None:
-                pieces.append(self._line(record, fields_of(record), stamp(wall)))
-            elif template.level >= least:
-                pieces += template.pieces(record, stamp(wall))
-        if text := "".join(pieces):
-            with suppress(OSError, ValueError):
-                self._stream.write(text)
-                self._stream.flush()
-
-    def template(self, record: CallRecord) -> Template | None:
-        """What the lines of all requests of this one's kind have in common; None where they are for people."""
-        if self._console:
-            return None
+        if self._fast is not None and (kind := self._fast.kind_of(record)) is not None:
+            if kind.level >= self._least:
+                line = kind.fields.copy()
+                fill_line(line, record)
+                line["timestamp"] = self._timestamp()
+                self._writer.write(render_json(None, "", line))
+            return
         level, message = _headline(record)
-        fields = {**fields_of(record), "level": level, "message": message, "timestamp": ""}
-        return Template(fields, _JSON.encode, LEVELS[level])
-
-    def _line(self, record: CallRecord, fields: Mapping[str, Any], stamp: str) -> str:
-        level, message = _headline(record)
-        if LEVELS[level] < self._least:
-            return ""
-        return f"{self._rendered(None, level, {**fields, 'timestamp': stamp, 'level': level, 'message': message})}\n"
+        if not self._logger.is_enabled_for(LEVELS[level]):
+            return
+        if self._colors is not None:
+            self._writer.write(_format_for_people(record, self._timestamp(), colors=self._colors))
+            return
+        self._logger.log(LEVELS[level], message, fields=build_fields(record))
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
-        """Writes one line about the proxy itself. It comes up in the midst of calls and of draining, so for it holds
-        what holds in `told`: where it cannot be written, that is all that is lost."""
-        self.settle()
-        if LEVELS[level] >= self._least:
-            with suppress(OSError, ValueError):
-                getattr(self._logger, level)(message, **fields)
+        """Writes one line about the proxy itself."""
+        self._logger.log(LEVELS[level], message, fields=fields)
 
     def formatter_failed(self, tool: str, error: Exception) -> None:
-        """Writes down that a tool's own formatter failed; not the exception's words, which may quote a value."""
+        """Logs that a tool's own formatter failed, without the exception's message, which may quote a value."""
         self.event("Formatter failed", "warning", tool_name=tool, error=type(error).__name__)
 
     def hook_failed(self, failure: HookFailure, error: BaseException | None) -> None:
-        """Writes down that a hook failed and where in its code; not the exception's words, which may quote a value."""
+        """Logs that a hook failed and where in its code, without the exception's message, which may quote a value."""
         told: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
         if error is not None:
-            told |= {"error": type(error).__name__, "frames": _frames(error)}
+            told |= {"error": type(error).__name__, "frames": frames_of(error)}
         self.event("Hook failed", "error", **told)
 
     def defect(self, request_id: str, error: BaseException) -> None:
         """Writes down a defect of ours: where it happened, but not the exception's words, which may quote a value."""
-        told: Fields = {"error": type(error).__name__, "frames": _frames(error)}
+        told: Fields = {"error": type(error).__name__, "frames": frames_of(error)}
         self.event("Internal error", "error", correlation_id=request_id, **told)
 
-    @cached_property
-    def _logger(self) -> Any:
-        """structlog's, for what is rare."""
-        import structlog
+    def _complete(self, _logger: object, level: str, event: Any) -> Fields:
+        """A structlog processor that completes the fields of a line. They come as one value, because their names could
+        collide with structlog's own arguments."""
+        return {**event["fields"], "timestamp": self._timestamp(), "level": level, "message": event["event"]}
 
-        def stamped(_logger: Any, _method: str, fields: Any) -> Any:
-            fields["timestamp"] = self._stamps.of(self._wall())
-            return fields
+    def _kind(self, record: CallRecord) -> LineKind:
+        """The kind of a request, for the quick way."""
+        level, message = _headline(record)
+        return LineKind(LEVELS[level], self._complete(None, level, {"event": message, "fields": build_fields(record)}))
 
-        return structlog.wrap_logger(
-            structlog.WriteLogger(self._stream),
-            processors=[
-                stamped,
-                structlog.processors.add_log_level,
-                structlog.processors.EventRenamer("message"),
-                self._rendered,
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(LEVELS["debug"]),  # `event` has looked at the level
-            cache_logger_on_first_use=True,
-        ).bind()
+    def _timestamp(self) -> str:
+        """The time of day (RFC 3339, UTC, milliseconds). All lines of one second share its text, which is kept in one
+        attribute because the writer's thread uses it too."""
+        second, millisecond = divmod(int(self._wall() * 1000), 1000)
+        at, text = self._instant
+        if second != at:
+            text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._instant = (second, text)
+        return f"{text}.{millisecond:03}+00:00"
 
-    @cached_property
-    def _rendered(self) -> Callable[[Any, str, Any], str]:
-        """Makes the text of a line, as structlog calls for it."""
-        if not self._console:
-            return lambda _logger, _method, fields: _JSON.encode(fields)
-        import structlog
-
-        return structlog.dev.ConsoleRenderer(colors=self._stream.isatty(), event_key="message")
+    def _losses(self, lost: Mapping[str, int]) -> bytes:
+        """The line that says how many lines were lost before it, by reason."""
+        if not self._logger.is_enabled_for(LEVELS["warning"]):
+            return b""
+        return self._render(None, "warning", self._complete(None, "warning", {"event": _DROPPED, "fields": lost}))
 
 
-def _frames(error: BaseException) -> list[str]:
+class _Methods:
+    """The object that structlog uses as logger: a method per level name, each taking a rendered line."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.debug = self.info = self.warning = self.error = write
+
+
+def render_json(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> bytes:
+    """A structlog processor that renders a line as JSON. Values that orjson cannot write (an integer beyond 64 bits,
+    half a surrogate pair, a type unknown to JSON) are written by the standard library, as escapes and text."""
+    try:
+        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return json.dumps(fields, separators=(",", ":"), default=str).encode() + b"\n"
+
+
+def _format_for_people(record: CallRecord, timestamp: str, *, colors: bool) -> bytes:
+    """The line of a finished request in the console format."""
+    entry = {"timestamp": timestamp, **build_fields(record), **describe_errors(record)}
+    if record.would_refuse:
+        entry["would_refuse"] = True
+    return f"{format_call(entry, colors=colors)}\n".encode(errors="backslashreplace")
+
+
+def _console(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], bytes]:
+    """A structlog processor that renders a line for people."""
+    renderer = structlog.dev.ConsoleRenderer(colors=colors, event_key="message")
+
+    def render(logger: object, level: str, fields: MutableMapping[str, Any]) -> bytes:
+        return f"{renderer(logger, level, fields)}\n".encode(errors="backslashreplace")
+
+    return render
+
+
+def frames_of(error: BaseException) -> list[str]:
     """Where an exception came up: the innermost places."""
     found = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found][-12:]
 
 
 def make_log(stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> Log:
-    """A log that writes to `stream`. `format_name`: json, console, or auto (console on a terminal)."""
+    """Makes a log that writes to `stream`. `format_name` is json, console, or auto (console on a terminal)."""
     return Log(stream, format_name == "console" or (format_name == "auto" and stream.isatty()), level, wall)
 
 
@@ -181,7 +214,7 @@ def _headline(record: CallRecord) -> tuple[str, str]:
     return _MESSAGES.get(record.outcome, ("info", "Request finished"))
 
 
-def fields_of(record: CallRecord) -> Fields:
+def build_fields(record: CallRecord) -> Fields:
     """The fields of a line, for whatever else shows finished requests too; what says nothing is left out."""
     fields: Fields = {
         "correlation_id": record.request_id,
@@ -191,14 +224,14 @@ def fields_of(record: CallRecord) -> Fields:
         "http.response.status_code": record.status,
         "http.request.body.size": record.request_bytes,
         "http.response.body.size": record.response_bytes,
-        "duration_ms": milliseconds(record.ended - record.started),
+        "duration_ms": round_milliseconds(record.ended - record.started),
     }
     if record.call_id:
         fields |= _call_fields(record)
     if record.upstream:
         fields["server.address"] = record.upstream
-        fields["upstream.duration_ms"] = milliseconds(record.upstream_seconds)
-        fields["overhead_ms"] = milliseconds(record.stages.get("total", 0.0))
+        fields["upstream.duration_ms"] = round_milliseconds(record.upstream_seconds)
+        fields["overhead_ms"] = round_milliseconds(record.stages.get("total", 0.0))
         if record.upstream_status:
             fields["upstream.status_code"] = record.upstream_status
         if record.resends:
@@ -218,7 +251,7 @@ def fields_of(record: CallRecord) -> Fields:
 
 
 def _call_fields(record: CallRecord) -> Fields:
-    name = shown_path((record.tool[:_LONGEST_NAME],)).removeprefix("/")
+    name = show_path((record.tool[:_LONGEST_NAME],)).removeprefix("/")
     fields: Fields = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": name,
@@ -229,12 +262,12 @@ def _call_fields(record: CallRecord) -> Fields:
     }
     if record.repairs:
         fields["repairs"] = [
-            {"rule": repair.rule, "path": shown_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
+            {"rule": repair.rule, "path": show_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
         ]
     if record.questions:
         fields |= _correction_fields(record)
     if record.outcome == "refused" or record.violations:
-        fields |= _failure_fields(record, name)
+        fields |= _violation_fields(record, name)
     if record.answer_violations:
         fields["answer.errors"] = _broken(record.answer_violations)
     if record.corrected_after:
@@ -246,32 +279,61 @@ def _call_fields(record: CallRecord) -> Fields:
 
 
 def _correction_fields(record: CallRecord) -> Fields:
-    """What was asked of the model endpoint, and what it changed in the call that was delivered."""
-    fields: Fields = {
-        "correction.questions": [
-            {"layer": asked.layer.value, "outcome": asked.outcome.value, "duration_ms": milliseconds(asked.seconds)}
-            for asked in record.questions
-        ]
-    }
+    """Fields about the model endpoint: what it was asked, and what it changed in the delivered call."""
+    fields: Fields = {"correction.questions": [_question_fields(asked) for asked in record.questions]}
     if record.corrections:
         fields["corrections"] = [
-            {"layer": made.rule, "path": shown_path(made.path)} for made in record.corrections[:_MOST_LISTED]
+            {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]
         ]
     return fields
 
 
+def _question_fields(asked: CorrectionQuestion) -> Fields:
+    """One question; Compozy's words for the form that its answer was held to."""
+    fields: Fields = {
+        "layer": asked.layer.value,
+        "outcome": asked.outcome.value,
+        "duration_ms": round_milliseconds(asked.seconds),
+    }
+    if asked.budget is not None:
+        return {**fields, "budget": asked.budget.value}
+    if asked.seconds:
+        fields["forced_json_mode"] = asked.format is not AnswerFormat.TEXT
+        fields["structured_output_strict"] = asked.format is AnswerFormat.STRICT
+    if asked.prompt_tokens or asked.completion_tokens:
+        fields["tokens"] = asked.prompt_tokens + asked.completion_tokens
+    return fields
+
+
 def _broken(violations: Sequence[Violation]) -> list[Fields]:
-    return [{"path": shown_path(each.path), "code": each.code.name} for each in violations[:_MOST_LISTED]]
+    return [
+        {"path": show_path(each.path), "code": each.code.name}
+        for each in select_violations(violations, _MOST_LISTED)[0]
+    ]
 
 
-def _failure_fields(record: CallRecord, name: str) -> Fields:
-    """Acode's keys, and whether the model was told to stop."""
+def _violation_fields(record: CallRecord, name: str) -> Fields:
+    """What was wrong with a call, and apart from it what was only worth a warning."""
+    errors = [each for each in record.violations if each.severity is Severity.ERROR]
+    warnings = [each for each in record.violations if each.severity is not Severity.ERROR]
+    fields = _failure_fields(record, name, errors) if errors or record.outcome == "refused" else {}
+    if warnings:
+        fields["warning_count"] = len(warnings)
+        fields["warnings"] = [
+            {"path": show_path(each.path), "code": each.code.name, "severity": each.severity.value}
+            for each in select_violations(warnings, _MOST_LISTED)[0]
+        ]
+    return fields
+
+
+def _failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) -> Fields:
+    """Acode's keys for a failure, and whether the model was told to stop."""
     fields: Fields = {
         "tool_name": name,
-        "error_count": len(record.violations),
+        "error_count": len(errors),
         "retry_attempt": record.attempt,
         "max_retries": record.max_attempts,
-        "errors": _broken(record.violations),
+        "errors": _broken(errors),
     }
     if record.escalated:
         fields["escalated"] = True

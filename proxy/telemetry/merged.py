@@ -1,8 +1,8 @@
-"""One page of metrics out of those of several workers, as if one process had counted.
+"""Merges the metrics pages of several workers into one, as if one process had counted.
 
-Counters and histograms are summed. A worker that died has its last page counted on: a sum that fell would look to
-Prometheus like a restart, and `rate` would count everything again. Gauges are summed too, except those that tell a
-state, which the worst worker tells for all.
+Counters and histograms are summed. The last page of a worker that died still counts: Prometheus would take a falling
+sum for a restart, and `rate` would count everything again. Gauges are summed too, except those that show a state,
+for which the worst worker decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 Merge = Callable[[Iterable[float]], float]
 
-# What is no sum, by sample name.
+# Gauges that are not summed, by sample name.
 _STATES: Final[Mapping[str, Merge]] = {
     "toolproxy_config_last_reload_successful": min,
     "toolproxy_config_last_reload_success_timestamp_seconds": min,
@@ -32,7 +32,7 @@ _INFO: Final = "_info"
 _LASTING: Final = frozenset({"counter", "histogram", "summary"})
 
 
-def merged(living: Iterable[bytes], gone: Iterable[bytes] = ()) -> tuple[str, bytes]:
+def merge_pages(living: Iterable[bytes], gone: Iterable[bytes] = ()) -> tuple[str, bytes]:
     """Content type and text of the page that tells of all workers. Takes their own pages; `gone` are the last ones of
     workers that live no more, of which only what is counted still matters."""
     found = _Merged()
@@ -44,7 +44,7 @@ def merged(living: Iterable[bytes], gone: Iterable[bytes] = ()) -> tuple[str, by
 
 
 class _Merged:
-    """A collector: metrics in order of first sight, samples by name and labels."""
+    """A collector of metrics in order of appearance, with samples by name and labels."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}

@@ -1,61 +1,69 @@
-"""Prometheus metrics, as `catalogue.py` describes them. What each call counts is kept in `tallies.py`, where that costs
-a dictionary look-up; `exposition.py` shows it when somebody scrapes.
+"""Prometheus metrics, as `metric_table.py` describes them. Uses prometheus_client.
 
-Label values come from the config and from our own tables alone; whatever a client makes up (a tool's name, a method)
-counts as `_other`, so no client can grow the number of series.
+Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface when
+somebody scrapes. That costs a call a third of the library's own counters, which look up a series and take a lock each
+time (docs/performance.md). No lock is needed here, because each series is counted by one thread.
+
+Label values come only from the config and our own tables. A text that a client made up (a tool's name, a method)
+counts as `_other`, so no client can increase the number of series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
-from proxy.core.codes import CALL_CAP_EXCEEDED, ERROR_CODES
+from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
 from proxy.interfaces import CallRecord
-from proxy.telemetry.catalogue import (
-    CATALOGUE,
+from proxy.telemetry.metric_table import (
     CORRECTION_EVENTS,
     METHODS,
+    METRICS,
     MOST_CORRECTED,
     OTHER,
     OWN_STAGES,
     SPAN_RESULTS,
+    WRONG,
+    MetricRow,
 )
-from proxy.telemetry.exposition import exposition, loaded
-from proxy.telemetry.kinds import PREPARED, WRONG, Told, nothing_waits
-from proxy.telemetry.tallies import Count, Family, Gauge, S, Spread, Tally
 
-# OTel's advice for HTTP durations, stretched to the minutes that tools take.
-_DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
-_OVERHEADS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
-# A timer is a millisecond late on a quiet machine; a second is what stops a liveness probe.
-_LAGS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
-
-# A model takes seconds.
-_ASKED: Final = (0.1, 0.25, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60)
-
-# CallRecord.outcome -> what the check said, where there was one.
+# CallRecord.outcome -> the result of the check, where one ran.
 _VALIDATION: Final = {
     "delivered": "passed",
     "repaired": "repaired",
-    "corrected": "passed",  # the call that was sent has
+    "corrected": "passed",  # the corrected call that was sent
     "refused": "rejected",
     "tool_error": "passed",
     "upstream_error": "passed",
 }
 
+_STAGES: Final = tuple((stage,) for stage in OWN_STAGES)
 _COUNTED: Final = frozenset(CORRECTION_EVENTS)
 
-# (route, tool) pairs that get series of their own where upstreams say which tools there are.
+# The most (route, tool) pairs with series of their own among tools that upstreams list.
 _MOST_LEARNED: Final = 5_000
-# The longest name that an MCP server should give a tool (specification, "Tool Names").
+# The longest tool name that the MCP specification allows ("Tool Names").
 _LONGEST_LEARNED: Final = 128
+
+Labels = tuple[str, ...]
 
 
 class Served(NamedTuple):
-    """A tool of the config being served, as `toolproxy_tool_info` shows it."""
+    """A tool of the served config, as `toolproxy_tool_info` shows it."""
 
     route: str
     tool: str
@@ -64,35 +72,101 @@ class Served(NamedTuple):
     schema_id: str = ""
 
 
+class Counter:
+    """One metric of kind counter. Callers add to the series of their label values, in the order of the metric table."""
+
+    def __init__(self, described: MetricRow) -> None:
+        self._described = described
+        self.series: defaultdict[Labels, float] = defaultdict(float)
+
+    def metric(self) -> Metric:
+        """The metric as a scrape shows it."""
+        shown = CounterMetricFamily(self._described.name, self._described.meaning, labels=self._described.labels)
+        for labels, value in self.series.items():
+            shown.add_metric(labels, value)
+        return shown
+
+
+class Histogram:
+    """One metric of kind histogram. A series holds the count of each bucket, then the sum of all values. A value
+    belongs to the first bucket whose bound is not below it; the last bucket holds values above all bounds."""
+
+    def __init__(self, described: MetricRow) -> None:
+        self._described = described
+        self._bounds = described.bounds
+        self.series: dict[Labels, list[float]] = {}
+
+    def observe(self, value: float, labels: Labels = ()) -> None:
+        """Counts a value in the series of these label values, in the order of the metric table."""
+        series = self.series.get(labels)
+        if series is None:
+            series = self.begin(labels)
+        series[bisect_left(self._bounds, value)] += 1
+        series[-1] += value
+
+    def begin(self, labels: Labels = ()) -> list[float]:
+        """Starts a series, which scrapes show from then on."""
+        series = self.series[labels] = [0.0] * (len(self._bounds) + 2)
+        return series
+
+    def metric(self) -> Metric:
+        """The metric as a scrape shows it."""
+        shown = HistogramMetricFamily(self._described.name, self._described.meaning, labels=self._described.labels)
+        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        for labels, series in self.series.items():
+            *counts, total = series
+            shown.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
+        return shown
+
+
+class Gauge:
+    """One metric of kind gauge or info. `read` gives the value of a series at each scrape."""
+
+    def __init__(self, described: MetricRow) -> None:
+        self._described = described
+        self.read: Callable[[], Mapping[Labels, float]] = dict
+
+    def set(self, value: float, *labels: str) -> None:
+        """Shows a series with this value from now on."""
+        self.read = lambda: {labels: value}
+
+    def watch(self, read: Callable[[], float]) -> None:
+        """Shows one series without labels, and reads its value at each scrape."""
+        self.read = lambda: {(): read()}
+
+    def metric(self) -> Metric:
+        """The metric as a scrape shows it."""
+        name, meaning, labels = self._described.name, self._described.meaning, self._described.labels
+        if self._described.kind == "info":
+            info = InfoMetricFamily(name.removesuffix("_info"), meaning, labels=labels)
+            for values in self.read():
+                info.add_metric(values, {})
+            return info
+        gauge = GaugeMetricFamily(name, meaning, labels=labels)
+        for values, value in self.read().items():
+            gauge.add_metric(values, value)
+        return gauge
+
+
 class Metrics:
-    """Implements `Observer`. `tools` are all tools of the config, `digest` its hash."""
+    """Implements `Observer`, and the library's `Collector`. `tools` are all tools of the config, `digest` is its
+    hash."""
 
     def __init__(self, tools: Iterable[Served], digest: str) -> None:
-        self._families: list[Family[Any]] = []
-        self.settle: Callable[[], None] = nothing_waits
+        self._shown: list[Counter | Histogram | Gauge] = []
         self._make_calls()
         self._make_wire()
         self._make_process()
         self._know(tools, digest)
-
-    def _know(self, tools: Iterable[Served], digest: str) -> None:
-        served = tuple(tools)
-        self.known = frozenset((tool.route, tool.tool) for tool in served)
-        self._tools.series = {tuple(tool): Gauge(1) for tool in served}
-        self._config.series = {(digest,): Gauge(1)}
-
-    def learned(self, route: str, tools: Iterable[str]) -> None:
-        """Tools that a route has learned of: they are told apart from here on, the first thousands of them. A name that
-        no label should hold, because it is too long or means something to a terminal, stays `_other`."""
-        self.settle()
-        room = max(0, _MOST_LEARNED - len(self.known))
-        fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
-        self.known |= frozenset(islice(fit, room))
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
     def _make_calls(self) -> None:
-        self._requests = self._counter("toolproxy_requests_total")
+        self.requests = self._counter("toolproxy_requests_total")
         self._validations = self._counter("toolproxy_validations_total")
         self._violations = self._counter("toolproxy_violations_total")
+        self._warnings = self._counter("toolproxy_warnings_total")
         self._repairs = self._counter("toolproxy_repairs_total")
         self._episodes = self._counter("toolproxy_episodes_total")
         self._attempts = self._counter("toolproxy_attempts_total")
@@ -104,208 +178,223 @@ class Metrics:
         self._containers = self._counter("toolproxy_containers_total")
         self._corrections = self._counter("toolproxy_corrections_total")
         self._questions = self._counter("toolproxy_correction_questions_total")
-        self._asking = self._histogram("toolproxy_correction_seconds", _ASKED)
+        self._asking = self._histogram("toolproxy_correction_seconds")
+        self._tokens = self._counter("toolproxy_correction_tokens_total")
+        self._budgets = self._counter("toolproxy_correction_budget_exhausted_total")
         self._answers = self._counter("toolproxy_answers_total")
         self._hooks = self._counter("toolproxy_hook_failures_total")
+        self._second_opinions = self._counter("toolproxy_second_opinions_total")
 
     def _make_wire(self) -> None:
-        self._upstream = self._counter("toolproxy_upstream_requests_total")
+        self.sent = self._counter("toolproxy_upstream_requests_total")
         self._faults = self._counter("toolproxy_upstream_errors_total")
-        self._resends = self._counter("toolproxy_upstream_resends_total")
+        self.resent = self._counter("toolproxy_upstream_resends_total")
         self._denied = self._counter("toolproxy_upstream_resends_denied_total")
         self._breakers = self._gauge("toolproxy_upstream_breaker_state")
         self._breaker_changes = self._counter("toolproxy_upstream_breaker_changes_total")
-        self._breaker_states: Callable[[], Mapping[str, int]] = dict
-        self._overhead = self._histogram("toolproxy_overhead_seconds", _OVERHEADS)
-        self._own = tuple((stage, Spread(_OVERHEADS)) for stage in OWN_STAGES)
-        self._server = self._histogram("http_server_request_duration_seconds", _DURATIONS)
-        self._client = self._histogram("http_client_request_duration_seconds", _DURATIONS)
+        self._overhead = self._histogram("toolproxy_overhead_seconds")
+        self._server = self._histogram("http_server_request_duration_seconds")
+        self._client = self._histogram("http_client_request_duration_seconds")
 
     def _make_process(self) -> None:
-        self._inflight = self._gauge("toolproxy_inflight_requests").of()
-        self._draining = self._gauge("toolproxy_draining").of()
-        self._state_up = self._gauge("toolproxy_state_backend_up").of()
-        self._state_up.set(1)
-        self._lag = self._histogram("toolproxy_event_loop_lag_seconds", _LAGS).of()
+        self._inflight = self._gauge("toolproxy_inflight_requests", 0)
+        self._draining = self._gauge("toolproxy_draining", 0)
+        self._state_up = self._gauge("toolproxy_state_backend_up", 1)
+        self._lag = self._histogram("toolproxy_event_loop_lag_seconds")
+        self._lag.begin()
         self._spans = self._counter("toolproxy_spans_total")
-        self._gauge("toolproxy_build_info").of(__version__).set(1)
+        self._dropped = self._counter("toolproxy_log_lines_dropped_total")
+        self.recorded = self._counter("toolproxy_recorded_total")
+        self._lines_dropped: Callable[[], Mapping[str, int]] = dict
+        self._gauge("toolproxy_build_info").set(1, __version__)
         self._config = self._gauge("toolproxy_config_info")
         self._tools = self._gauge("toolproxy_tool_info")
         self._reloads = self._counter("toolproxy_config_reloads_total")
-        self._reloaded = self._gauge("toolproxy_config_last_reload_successful").of()
-        self._reloaded_at = self._gauge("toolproxy_config_last_reload_success_timestamp_seconds").of()
-        self._restart = self._gauge("toolproxy_config_restart_needed").of()
+        self._reloaded = self._gauge("toolproxy_config_last_reload_successful", 0)
+        self._reloaded_at = self._gauge("toolproxy_config_last_reload_success_timestamp_seconds", 0)
+        self._restart = self._gauge("toolproxy_config_restart_needed", 0)
 
-    def _counter(self, name: str) -> Family[Count]:
-        return self._family(name, Count)
+    def _counter(self, name: str) -> Counter:
+        self._shown.append(made := Counter(METRICS[name]))
+        return made
 
-    def _histogram(self, name: str, bounds: tuple[float, ...]) -> Family[Spread]:
-        return self._family(name, lambda: Spread(bounds))
+    def _histogram(self, name: str) -> Histogram:
+        self._shown.append(made := Histogram(METRICS[name]))
+        return made
 
-    def _gauge(self, name: str) -> Family[Gauge]:
-        return self._family(name, Gauge)
+    def _gauge(self, name: str, value: float | None = None) -> Gauge:
+        self._shown.append(made := Gauge(METRICS[name]))
+        if value is not None:
+            made.set(value)
+        return made
 
-    def _family(self, name: str, make: Callable[[], S]) -> Family[S]:
-        family = Family(name, CATALOGUE[name].meaning, CATALOGUE[name].labels, make)
-        self._families.append(family)
-        return family
+    # --- what the proxy tells ----------------------------------------------------------------------------------------
+    def _know(self, tools: Iterable[Served], digest: str, files_digest: str = "") -> None:
+        served = tuple(tools)
+        self._known = frozenset((tool.route, tool.tool) for tool in served)
+        self._tools.read = lambda: {tuple(tool): 1.0 for tool in served}
+        self._config.set(1, digest, files_digest)
+
+    def knows(self, route: str, tool: str) -> bool:
+        """Whether a tool's name is one of ours, and so one of few."""
+        return (route, tool) in self._known
+
+    def learned(self, route: str, tools: Iterable[str]) -> None:
+        """Tools that a route has learned of. The first thousands are told apart from here on; a name that is too long
+        or means something to a terminal stays `_other`."""
+        room = max(0, _MOST_LEARNED - len(self._known))
+        fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
+        self._known |= frozenset(islice(fit, room))
 
     def watch(
         self,
         inflight: Callable[[], int],
         draining: Callable[[], bool],
         breakers: Callable[[], Mapping[str, int]] = dict,
+        lines_dropped: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Where the gauges look when they are read. `breakers`: upstream -> 0 closed, 1 half-open, 2 open."""
-        self._breaker_states = breakers
-        self._inflight.read = inflight
-        self._draining.read = draining
+        """Sets where values are read. `breakers`: 0 closed, 1 half-open, 2 open; `lines_dropped`: by reason."""
+        self._inflight.watch(inflight)
+        self._draining.watch(draining)
+        self._breakers.read = lambda: {(upstream,): state for upstream, state in breakers().items()}
+        self._lines_dropped = lines_dropped
 
-    def loaded(self, tools: Iterable[Served], digest: str, wall: float) -> None:
-        """Another config is served from here on; `wall` in seconds since the Unix epoch."""
-        self.settle()
-        self._know(tools, digest)
+    def watch_state(self, up: Callable[[], bool]) -> None:
+        """Sets where each scrape reads whether the state backend is up."""
+        self._state_up.watch(up)
+
+    def loaded(self, tools: Iterable[Served], digest: str, wall: float, files_digest: str = "") -> None:
+        """Records that another config is served; `wall` is in seconds since the Unix epoch."""
+        self._know(tools, digest, files_digest)
         self._reloaded.set(1)
         self._reloaded_at.set(wall)
 
     def reloaded(self, result: str, restart_needed: int) -> None:
         """Counts one attempt to reload: `success`, `unchanged` or `failure`."""
-        self._reloads.of(result).inc()
+        self._reloads.series[result,] += 1
         self._reloaded.set(result != "failure")
         self._restart.set(restart_needed)
 
-    def watch_state(self, up: Callable[[], bool]) -> None:
-        """Where the gauge of the state backend looks when it is read."""
-        self._state_up.read = up
-
     def lagged(self, seconds: float) -> None:
-        """Takes down how late the event loop came to a timer."""
+        """Records how many seconds late a timer of the event loop fired."""
         self._lag.observe(seconds)
 
-    def spans(self) -> Mapping[str, Count]:
-        """The counts of finished spans, by SPAN_RESULTS. Each is to be counted up by one thread alone."""
-        return {result: self._spans.of(result) for result in SPAN_RESULTS}
+    def spans(self) -> Callable[[str, int], None]:
+        """A function that counts finished spans under one of SPAN_RESULTS, each used by one thread only."""
+        for result in SPAN_RESULTS:
+            self._spans.series[result,] = 0.0
+        return self._count_spans
+
+    def _count_spans(self, result: str, number: int) -> None:
+        self._spans.series[result,] += number
 
     def breaker_changed(self, upstream: str, state: str) -> None:
-        """Counts a circuit breaker that came into another state."""
-        self._breaker_changes.of(upstream, state).inc()
+        """Counts a circuit breaker's change of state."""
+        self._breaker_changes.series[upstream, state] += 1
 
-    def knows(self, route: str, tool: str) -> bool:
-        """Whether a tool's name is one of ours, and so one of few."""
-        return (route, tool) in self.known
+    def second_opinion(self, route: str, tool: str, outcome: str) -> None:
+        """Counts a call that the second judge was asked about."""
+        name = tool if (route, tool) in self._known else OTHER
+        self._second_opinions.series[route or OTHER, name, outcome] += 1
 
-    async def prepare_page(self) -> None:
-        """Returns when `page` has all it needs at hand."""
-        await loaded()
-
+    # --- what a scrape asks ------------------------------------------------------------------------------------------
     def page(self) -> tuple[str, bytes]:
         """Content type and text of `/metrics`."""
-        self.settle()
-        self._overhead.series = {(stage,): spread for stage, spread in self._own if any(spread.buckets)}
-        # A reload takes upstreams away.
-        self._breakers.series = {(upstream,): Gauge(state) for upstream, state in self._breaker_states().items()}
-        return exposition(self._families)
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
+    def collect(self) -> Iterator[Metric]:
+        """Every metric with its samples, as the library's registry asks for them."""
+        self._dropped.series.update(((reason,), float(lines)) for reason, lines in self._lines_dropped().items())
+        for each in self._shown:
+            yield each.metric()
+
+    # --- what a finished request counts ------------------------------------------------------------------------------
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""
-        self.told([(None, record, 0.0, PREPARED)])
-
-    def told(self, requests: Sequence[Told]) -> None:
-        """Counts finished requests. The tally of a kind holds as long as `known` is what it was."""
-        own = self._own
-        for kind, record, _, _ in requests:
-            if kind is None:
-                tally = self.tally(record)
-                self._timed_questions(record)
-            else:
-                tally = kind.tally
-            for count in tally.counts:
-                count.value += 1.0
-            stages = record.stages
-            for stage, spread in own:
-                if (seconds := stages.get(stage)) is not None:
-                    spread.observe(seconds)
-            tally.server.observe(record.ended - record.started)
-            if tally.client is not None:
-                tally.client.observe(record.upstream_seconds)
-
-    def tally(self, record: CallRecord) -> Tally:
-        """The series in which a request counts."""
         route = record.route or OTHER
-        counts = (*self._finished(record, route), *self._sent(record))
-        return Tally(counts, self._server_of(record, route), self._client_of(record, route))
-
-    def _finished(self, record: CallRecord, route: str) -> Iterator[Count]:
-        tool = record.tool if self.knows(record.route, record.tool) else OTHER
-        yield self._requests.of(route, tool, record.outcome)
+        tool = record.tool if (record.route, record.tool) in self._known else OTHER
+        self.requests.series[route, tool, record.outcome] += 1
         if record.call_id:
-            yield from self._judged(record, route, tool)
-        if record.code and record.outcome in WRONG:  # a report-only route delivers what it would have refused
-            yield self._errors.of(route, tool, record.code if record.code in ERROR_CODES else OTHER)
+            self._count_call(record, route, tool)
+        if record.code and record.outcome in WRONG:  # a report-only route delivers the call and still has a code
+            self._errors.series[route, tool, record.code if record.code in ERROR_CODES else OTHER] += 1
         for failed in record.hook_failures:
-            yield self._hooks.of(failed.hook, failed.point, failed.reason)
-
-    def _judged(self, record: CallRecord, route: str, tool: str) -> Iterator[Count]:
-        capped = record.code == CALL_CAP_EXCEEDED.name
-        outcome = "passed" if capped else _VALIDATION.get(record.outcome, "skipped")
-        if record.would_refuse:
-            outcome = "rejected"
-        elif record.repairs:
-            outcome = "repaired" if outcome == "passed" else outcome
-        elif not record.schema_id and outcome == "passed":
-            outcome = "skipped"
-        yield self._validations.of(route, tool, outcome, record.mode)
-        for violation in record.violations:
-            yield self._violations.of(route, tool, violation.code.name)
-        for repair in record.repairs:
-            yield self._repairs.of(route, tool, repair.rule)
-        if record.attempt and not record.repeated:
-            yield self._attempts.of(route, tool)
-            if record.attempt == 1:
-                yield self._episodes.of(route, tool)
-        if capped:
-            yield self._caps.of(route, tool)
-        for event in record.events:
-            if event.name in _COUNTED:
-                yield self._corrections.of(route, tool, event.name)
-        for asked in record.questions:
-            independent = "true" if asked.independent else "false"
-            yield self._questions.of(route, tool, asked.layer, asked.outcome, independent)
-        if record.repeated:
-            yield self._repeats.of(route, tool)
-        if record.escalated:
-            yield self._escalations.of(route, tool)
-        if record.corrected_after:
-            yield self._corrected.of(route, tool, str(min(record.corrected_after, MOST_CORRECTED)))
-        if record.answer:
-            yield self._answers.of(route, tool, record.answer)
-        if record.container_event:
-            yield self._containers.of(route, tool, record.container_event)
-
-    def _timed_questions(self, record: CallRecord) -> None:
-        for asked in record.questions if record.call_id else ():
-            if asked.seconds:  # else it was not asked
-                self._asking.of(asked.layer).observe(asked.seconds)
-
-    def _sent(self, record: CallRecord) -> Iterator[Count]:
-        upstream, status = record.upstream, record.upstream_status
-        if not upstream:
-            return
-        yield self._upstream.of(upstream, f"{str(status)[:1]}xx" if status else OTHER)
-        if record.upstream_error:
-            yield self._faults.of(upstream, record.upstream_error)
-        for reason in record.resends:
-            yield self._resends.of(upstream, reason)
-        if record.resend_denied is not None:
-            yield self._denied.of(upstream, record.resend_denied)
-
-    def _server_of(self, record: CallRecord, route: str) -> Spread:
+            self._hooks.series[failed.hook, failed.point, failed.reason] += 1
+        if record.upstream:
+            self._count_sent(record, route)
+        stages = record.stages
+        for labels in _STAGES:
+            if (seconds := stages.get(labels[0])) is not None:
+                self._overhead.observe(seconds, labels)
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
-        return self._server.of(method, route, status, record.upstream_error or (status if record.status >= 500 else ""))
+        error = record.upstream_error or (status if record.status >= 500 else "")
+        self._server.observe(record.ended - record.started, (method, route, status, error))
 
-    def _client_of(self, record: CallRecord, route: str) -> Spread | None:
-        if not record.upstream:
-            return None
+    def _count_call(self, record: CallRecord, route: str, tool: str) -> None:
+        self._validations.series[route, tool, _validation(record), record.mode] += 1
+        for violation in record.violations:
+            if violation.severity is Severity.ERROR:
+                self._violations.series[route, tool, violation.code.name] += 1
+            else:
+                self._warnings.series[route, tool, violation.code.name, violation.severity.value] += 1
+        for repair in record.repairs:
+            self._repairs.series[route, tool, repair.rule] += 1
+        if record.attempt or record.repeated or record.escalated or record.corrected_after:
+            self._count_attempts(record, route, tool)
+        if record.code == CALL_CAP_EXCEEDED.name:
+            self._caps.series[route, tool] += 1
+        if record.events or record.questions:
+            self._count_corrections(record, route, tool)
+        if record.answer:
+            self._answers.series[route, tool, record.answer] += 1
+        if record.container_event:
+            self._containers.series[route, tool, record.container_event] += 1
+
+    def _count_attempts(self, record: CallRecord, route: str, tool: str) -> None:
+        if record.attempt and "decide" in record.stages:  # what is answered without a look is no attempt
+            self._attempts.series[route, tool] += 1
+            if record.attempt == 1:
+                self._episodes.series[route, tool] += 1
+        if record.repeated:
+            self._repeats.series[route, tool] += 1
+        if record.escalated:
+            self._escalations.series[route, tool] += 1
+        if record.corrected_after:
+            self._corrected.series[route, tool, str(min(record.corrected_after, MOST_CORRECTED))] += 1
+
+    def _count_corrections(self, record: CallRecord, route: str, tool: str) -> None:
+        for event in record.events:
+            if event.name in _COUNTED:
+                self._corrections.series[route, tool, event.name] += 1
+        for asked in record.questions:
+            self._questions.series[route, tool, asked.layer, asked.outcome, str(asked.independent).lower()] += 1
+            if asked.seconds:  # 0 where the endpoint was not asked
+                self._asking.observe(asked.seconds, (asked.layer,))
+            for kind, count in (("prompt", asked.prompt_tokens), ("completion", asked.completion_tokens)):
+                if count:
+                    self._tokens.series[route, tool, asked.layer, kind] += count
+            if asked.budget is not None:
+                self._budgets.series[route, tool, asked.budget] += 1
+
+    def _count_sent(self, record: CallRecord, route: str) -> None:
+        upstream = record.upstream
         status = str(record.upstream_status) if record.upstream_status else ""
-        return self._client.of(route, record.upstream, status, record.upstream_error)
+        self.sent.series[upstream, f"{status[0]}xx" if status else OTHER] += 1
+        if record.upstream_error:
+            self._faults.series[upstream, record.upstream_error] += 1
+        for reason in record.resends:
+            self.resent.series[upstream, reason] += 1
+        if record.resend_denied is not None:
+            self._denied.series[upstream, record.resend_denied] += 1
+        self._client.observe(record.upstream_seconds, (route, upstream, status, record.upstream_error))
+
+
+def _validation(record: CallRecord) -> str:
+    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
+    outcome = "passed" if record.code == CALL_CAP_EXCEEDED.name else _VALIDATION.get(record.outcome, "skipped")
+    if record.would_refuse:
+        return "rejected"
+    if outcome == "passed" and record.repairs:
+        return "repaired"
+    return "skipped" if outcome == "passed" and not record.schema_id else outcome

@@ -1,12 +1,12 @@
-"""Traces that leave the process: which requests are sampled, and their spans to a collector by OTLP over HTTP.
+"""Exports traces: samples requests, and sends their spans to a collector by OTLP over HTTP.
 
-The room of OpenTelemetry (the extra `otel`); imported only where traces are on. Sampler, resource, batching, endpoint,
-headers and TLS are what the standard variables `OTEL_*` say, read by the SDK itself.
+The only room of OpenTelemetry (the extra `otel`), imported only where traces are on. The SDK reads sampler, resource,
+batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
-Spans are made after the fact, out of records (`traces.py`), and handed to the SDK's batch as `ReadableSpan`s. The SDK
-says not to make those oneself, because its tracer does; a tracer, though, gives a span its id only while it runs, and
-ours are in the upstream's `traceparent` before there is a record. Exporting happens in a thread of the SDK's: the event
-loop never waits for a collector. What finds the queue full is dropped and counted.
+Spans are made from finished records (`traces.py`) and queued as `ReadableSpan`s. The SDK advises against making those
+by hand; but its tracer assigns a span's id while the span runs, and our ids are in the upstream's `traceparent` before
+a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans that find the queue
+full are dropped and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -39,13 +39,12 @@ from opentelemetry.trace import (
 )
 
 from proxy import __version__
-from proxy.core.tracecontext import RANDOM, SAMPLED, read
+from proxy.core.model.tracecontext import RANDOM, SAMPLED, read
 from proxy.interfaces import CallRecord, Clock, Trace
-from proxy.telemetry.tallies import Count
-from proxy.telemetry.traces import Span, spans_of
+from proxy.telemetry.traces import Span, build_spans
 
 NAME: Final = "toolcall-proxy"
-# The SDK's own bound of its queue, OTEL_BSP_MAX_QUEUE_SIZE.
+# The SDK's own bound for its queue, OTEL_BSP_MAX_QUEUE_SIZE.
 _QUEUE: Final = 2048
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SCOPE: Final = InstrumentationScope(NAME, __version__)
@@ -54,19 +53,21 @@ _NANO: Final = 1_000_000_000
 Bits = Callable[[int], int]
 Knows = Callable[[str, str], bool]
 Tell = Callable[[str, str], None]
+Count = Callable[[str, int], None]
 
 
 class Traces:
-    """Implements `Observer`, and begins the trace of each request. Made inside the event loop."""
+    """Implements `Observer`, and starts the trace of each request. Made inside the event loop."""
 
-    def __init__(self, clock: Clock, bits: Bits, knows: Knows, counts: Mapping[str, Count], tell: Tell) -> None:
-        """`bits(n)` gives n random bits; `knows(route, tool)` whether a tool is one of few; `counts` are by
-        SPAN_RESULTS; `tell(message, level)` writes to the log. Raises what the SDK does for a variable it cannot take.
+    def __init__(self, clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell) -> None:
+        """`bits(n)` gives n random bits; `knows(route, tool)` says whether a tool's name may be shown; `count(result,
+        number)` counts spans by SPAN_RESULTS; `tell(message, level)` writes to the log. Raises what the SDK raises for
+        a variable that it cannot read.
         """
         queue = _whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE)
         self._clock = clock
         self._bits = bits
-        self._dropped = counts["dropped"]
+        self._count = count
         self._knows = knows
         self._queue = queue
         self._resource = Resource(
@@ -74,12 +75,12 @@ class Traces:
         ).merge(OTELResourceDetector().detect())
         self._sampler = TracerProvider(resource=self._resource, shutdown_on_exit=False).sampler
         loop = asyncio.get_running_loop()
-        self._exporter = _Counting(OTLPSpanExporter(), counts, lambda *said: _from_thread(loop, tell, *said))
+        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *said: _from_thread(loop, tell, *said))
         self._batch = BatchSpanProcessor(self._exporter, max_queue_size=queue)
         self._taken = 0
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
-        """The trace of a request that begins: that of its parent where it names one, else a new one."""
+        """Starts the trace of a request: its parent's trace where it names one, else a new one."""
         parent = read(traceparent)
         trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
         state = (tracestate or "") if parent is not None else ""
@@ -96,19 +97,19 @@ class Traces:
         if record.trace is None or not record.trace.flags & SAMPLED:
             return
         offset = self._clock.wall() - self._clock.now()
-        for span in spans_of(record, known=self._knows(record.route, record.tool)):
+        for span in build_spans(record, known=self._knows(record.route, record.tool)):
             if self._taken - self._exporter.taken >= self._queue:
-                self._dropped.inc()
+                self._count("dropped", 1)
                 continue
             self._taken += 1
             self._batch.on_end(self._readable(span, offset))
 
     async def flush(self, within: float) -> None:
-        """Exports what is queued; gives up after `within` seconds, and at once where the last export failed."""
+        """Exports the queued spans within `within` seconds; gives up at once where the last export failed."""
         await _in_thread(self._batch.force_flush, within if self._exporter.well else 0)
 
     async def close(self, within: float) -> None:
-        """Exports what is queued and ends; gives up like `flush`."""
+        """Exports the queued spans and ends; gives up like `flush`."""
         await _in_thread(self._batch.shutdown, within if self._exporter.well else 0)
 
     def _fresh(self) -> str:
@@ -134,11 +135,11 @@ class Traces:
 
 
 class _Counting(SpanExporter):
-    """Counts what the exporter takes, and says when that changes. Runs in the SDK's thread."""
+    """Counts the spans that the exporter accepts, and reports changes. Runs in the SDK's thread."""
 
-    def __init__(self, inner: SpanExporter, counts: Mapping[str, Count], tell: Tell) -> None:
+    def __init__(self, inner: SpanExporter, count: Count, tell: Tell) -> None:
         self._inner = inner
-        self._counts = counts
+        self._count = count
         self._tell = tell
         self.well = True
         self.taken = 0
@@ -150,7 +151,7 @@ class _Counting(SpanExporter):
         except Exception:  # noqa: BLE001 - whatever the library meets there, calls go on
             result = SpanExportResult.FAILURE
         well = result is SpanExportResult.SUCCESS
-        self._counts["exported" if well else "failed"].value += len(spans)
+        self._count("exported" if well else "failed", len(spans))
         if well is not self.well:
             self.well = well
             self._tell(*(("Spans are exported again", "info") if well else ("Spans cannot be exported", "warning")))
@@ -160,7 +161,7 @@ class _Counting(SpanExporter):
         self._inner.shutdown()
 
 
-class Saying(logging.Handler):
+class SdkMessages(logging.Handler):
     """What the SDK has to say, as lines of our log: its templates alone, because what it fills in may be a secret."""
 
     def __init__(self, tell: Tell) -> None:
@@ -171,21 +172,21 @@ class Saying(logging.Handler):
         self._tell(f"OpenTelemetry: {record.msg}", "warning")
 
 
-def make_traces(clock: Clock, bits: Bits, knows: Knows, counts: Mapping[str, Count], tell: Tell) -> Traces | None:
-    """Traces as the variables `OTEL_*` want them; None, and said why, where the SDK cannot take one of them."""
+def make_traces(clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell) -> Traces | None:
+    """Makes traces as the variables `OTEL_*` say. None, with a log line, where the SDK cannot read one of them."""
     logger = logging.getLogger("opentelemetry")
     logger.propagate = False  # else Python writes its own lines to the log's stream
-    saying = Saying(tell)
+    saying = SdkMessages(tell)
     logger.addHandler(saying)
     try:
-        return Traces(clock, bits, knows, counts, tell)
+        return Traces(clock, bits, knows, count, tell)
     except Exception as error:  # noqa: BLE001 - calls are served whatever the SDK makes of a variable
-        # Not its words: they may quote a header's value.
+        # Without the exception's message, which may quote a header's value.
         tell(f"Traces are off: a variable OTEL_* has a value that cannot be ({type(error).__name__})", "error")
         return None
     finally:
         logger.removeHandler(saying)
-        logger.addHandler(logging.NullHandler())  # without any handler Python writes by itself
+        logger.addHandler(logging.NullHandler())  # without any handler Python would write these messages itself
 
 
 def _whole(text: str, otherwise: int) -> int:
@@ -207,7 +208,7 @@ def _from_thread(loop: asyncio.AbstractEventLoop, tell: Tell, message: str, leve
 
 
 async def _in_thread(work: Callable[[], object], within: float) -> None:
-    """Does what blocks without holding up anything: a thread that does not keep the process alive."""
+    """Runs blocking work in a daemon thread, which does not keep the process alive."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def run() -> None:

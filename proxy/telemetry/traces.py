@@ -1,9 +1,9 @@
-"""A finished request as spans: one of kind SERVER, and one of kind CLIENT for each time its upstream was asked, or the
-model endpoint of the correction layers. Pure.
+"""The spans of a finished request: one SERVER span, and one CLIENT span per request to the upstream or to the model
+endpoint of the correction layers. Pure.
 
-Names and attributes are OTel's (HTTP and GenAI conventions) and those of the log line; the events bear the names and
-attributes that GoMind prescribes. Names, codes and paths only: like the log line, a span never holds an argument value.
-`otlp.py` sends what is made here.
+Names and attributes are OTel's (HTTP and GenAI conventions) and those of the log line; events have the names and
+attributes that GoMind prescribes. Like a log line, a span holds names, codes and paths, and never an argument value.
+`otlp.py` exports these spans.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from proxy.core.correction import Asked
-from proxy.core.rules import RULES
+from proxy.core.contract.correction import AnswerFormat, Asked
+from proxy.core.rules.rules import RULES
 from proxy.interfaces import CallRecord, Event, Trace
-from proxy.telemetry.catalogue import METHODS
-from proxy.telemetry.logs import Fields, fields_of
+from proxy.telemetry.logs import Fields, build_fields
+from proxy.telemetry.metric_table import METHODS
 
 Value = str | int | float | bool | tuple[str, ...]
 
-# GoMind layer 2: the event of a call whose values were given another type.
+# The event of GoMind's layer 2: values of the call were converted to another type.
 COERCED: Final = "type_coercion_applied"
 _COERCIONS: Final = frozenset(rule.name for rule in RULES.values() if rule.kind == "value")
-# A span tells these by itself.
+# Fields that every span has in another form already.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
-# What tells when a question to the model endpoint began, and which questions never did.
+# Events at which a request to the model endpoint started, and which not every layer reaches.
 _BEGUN: Final = frozenset({"validation_feedback_started", "contextual_re_resolution.start"})
 _NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
-# No answer, or none that can be read: the endpoint's failure, and not that its model knew no better.
+# No readable answer: a failure of the endpoint, and not a model that found nothing to correct.
 _UNANSWERED: Final = frozenset({Asked.TIMEOUT, Asked.ENDPOINT, Asked.TOO_LONG, Asked.UNUSABLE})
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span. Ids in hexadecimal, `parent_id` '' at the root; times on the monotonic clock, in seconds. `failed` is
-    '' or why its status is an error."""
+    """One span. Ids are hexadecimal, with `parent_id` '' at the root; times are seconds of the monotonic clock.
+    `failed` is '' or the reason for status error."""
 
     name: str
     kind: Literal["server", "client"]
@@ -50,13 +50,15 @@ class Span:
     failed: str = field(default="")
 
 
-def spans_of(record: CallRecord, *, known: bool) -> Iterator[Span]:
+def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
     """The spans of a finished request; none without a trace. `known`: its tool is one of the config's, so that its name
     may stand in that of the span (few of them: OTel, "Span name")."""
     trace = record.trace
     if trace is None:
         return
-    attributes = dict(_attributes(fields_of(record)))
+    attributes = dict(_attributes(build_fields(record)))
+    if any(event.attributes.get("type_error") is True for event in record.events):
+        attributes["orchestration.type_error"] = True  # what GoMind filters by
     failed = record.outcome in _FAILED or record.status >= 500
     yield Span(
         _name(record, attributes if known else {}),
@@ -82,8 +84,8 @@ def _name(record: CallRecord, attributes: Mapping[str, Value]) -> str:
 
 
 def _attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
-    """The fields of the log line as attributes, which know no mappings: a list of them becomes one of their values as
-    text. What is not known is left out."""
+    """The fields of the log line as attributes. Attributes cannot be mappings, so a list of those becomes one text.
+    Unknown values are left out."""
     for name, value in fields.items():
         if name in _KNOWN_BY_THE_SPAN or value is None:
             continue
@@ -96,7 +98,7 @@ def _attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
 
 
 def _coercions(record: CallRecord, attributes: Mapping[str, Value]) -> Iterator[Event]:
-    """GoMind's event where values were given another type, at the moment the call was decided."""
+    """GoMind's event for converted values, at the time of the decision."""
     rules = [repair.rule for repair in record.repairs if repair.rule in _COERCIONS]
     if rules:
         stages = record.stages
@@ -106,7 +108,7 @@ def _coercions(record: CallRecord, attributes: Mapping[str, Value]) -> Iterator[
 
 
 def _sent(record: CallRecord, trace: Trace) -> Iterator[Span]:
-    """A span for each request to an upstream (OTel, "HTTP client span")."""
+    """One span per request to an upstream (OTel, "HTTP client span")."""
     reasons = iter(record.resends)
     resent = 0
     for sent in trace.sent:
@@ -126,8 +128,8 @@ def _sent(record: CallRecord, trace: Trace) -> Iterator[Span]:
 
 
 def _asked(record: CallRecord, trace: Trace) -> Iterator[Span]:
-    """A span for each question to the model endpoint (OTel, "GenAI inference"). The endpoint, which is somebody else's,
-    is not told of the trace."""
+    """One span per request to the model endpoint (OTel, "GenAI inference"). The endpoint belongs to a third party and
+    does not receive the trace."""
     begun = [event.at for event in record.events if event.name in _BEGUN]
     asked = [question for question in record.questions if question.outcome not in _NOT_ASKED]
     for at, question in zip(begun, asked, strict=False):
@@ -136,7 +138,12 @@ def _asked(record: CallRecord, trace: Trace) -> Iterator[Span]:
             "gen_ai.operation.name": "chat",
             "correction.layer": question.layer.value,
             "correction.outcome": question.outcome.value,
+            "forced_json_mode": question.format is not AnswerFormat.TEXT,
+            "structured_output_strict": question.format is AnswerFormat.STRICT,
         }
+        if question.prompt_tokens or question.completion_tokens:
+            attributes["gen_ai.usage.input_tokens"] = question.prompt_tokens
+            attributes["gen_ai.usage.output_tokens"] = question.completion_tokens
         if failed:
             attributes["error.type"] = failed
         ended = at + question.seconds

@@ -1,13 +1,13 @@
 """Sends checked calls, and relays what is no call, to the upstreams.
 
-`http1/` is the connection, made from `settings.py`; `faults.py` the rows every failure is told with, `stream.py` what
-all streamed answers share. `guarded.py` stands in front of each upstream, with breaker, bound and budget
-(`turnstile.py` is its queue); `resending.py` sends a call again where that is allowed. Every implementation of
-`Upstream` passes tests/contract/test_upstream.py.
+`settings.py` describes an upstream and `http1/` connects to it; `stdio/` talks to an MCP server in a child process.
+`guarded.py` stands in front of each upstream with its circuit breaker, concurrency limit (`concurrency_limit.py`) and
+resend budget. `resending.py` sends a call again where that is allowed. `faults.py` lists what can fail, and
+`stream.py` holds what all streamed answers share. Every `Upstream` passes tests/contract/test_upstream.py.
 """
 
-from proxy.upstream.guarded import Guarded
+from proxy.upstream.guarded import UpstreamGuard
 from proxy.upstream.settings import UpstreamSettings
 from proxy.upstream.stream import ReplyBroken
 
-__all__ = ["Guarded", "ReplyBroken", "UpstreamSettings"]
+__all__ = ["ReplyBroken", "UpstreamGuard", "UpstreamSettings"]

@@ -1,7 +1,7 @@
-"""A guard in front of any `Upstream`: circuit breaker, bound of concurrency, budget of resends (contract section 7).
+"""The guard in front of an upstream: circuit breaker, concurrency limit and resend budget (contract section 7).
 
-What it refuses was never sent, so its faults say `executed: no`, and when to come back. The rules are
-`core/guard.py`'s and `core/backoff.py`'s; here they meet the clock and the waiting.
+A request that the guard refuses was never sent, so its fault says `executed: no` and when to try again. The rules are
+pure and stand in `core/tool_errors/circuit_breaker.py` and `backoff.py`; this file gives them the clock and waits.
 """
 
 from __future__ import annotations
@@ -10,24 +10,35 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.backoff import Budget
-from proxy.core.codes import CIRCUIT_OPEN, OVERLOADED, ErrorCode
-from proxy.core.guard import CALLED, SHOWN_AS, Breaker, Closed, GuardPolicy, admit, has_failed, refuses, settle
-from proxy.core.model import CheckedCall, Executed, UpstreamFault, UpstreamReply
+from proxy.core.model.codes import CIRCUIT_OPEN, OVERLOADED, ErrorCode
+from proxy.core.model.values import CheckedCall, Executed, UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.backoff import Budget
+from proxy.core.tool_errors.circuit_breaker import (
+    CALLED,
+    SHOWN_AS,
+    Breaker,
+    Closed,
+    GuardPolicy,
+    admit,
+    find_wait,
+    has_failed,
+    settle,
+)
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.upstream.turnstile import Turnstile
+from proxy.upstream.concurrency_limit import ConcurrencyLimiter
 
 Answer = UpstreamReply | UpstreamFault
+Send = Callable[[UpstreamRequest], Awaitable[Answer]]
 
-# Seconds after which a place is likely to be free again.
+# Retry hint in seconds: when a slot is likely to be free again.
 _SOON: Final = 1
 
 
-class Guarded:
+class UpstreamGuard:
     """Implements `GuardedUpstream` around another upstream. `now` is a monotonic clock in seconds; `changed` hears
     the upstream's name and the breaker's new state (one of `guard.CALLED`) whenever that becomes another one.
 
-    A call holds its place until its whole answer is through, a relayed request until its answer begins.
+    A call keeps its slot until its answer has been read to the end; a relayed request until its answer begins.
     """
 
     def __init__(
@@ -48,12 +59,17 @@ class Guarded:
         self._most_saved = policy.budget.saved
         bound = policy.concurrency
         self._unguarded = policy.breaker is None and bound is None
-        self._turnstile = Turnstile(bound.limit, bound.most_waiting) if bound is not None else None
+        self._limiter = ConcurrencyLimiter(bound.limit, bound.most_waiting) if bound is not None else None
 
     @property
     def breaker_state(self) -> int | None:
         """0 closed, 1 half-open, 2 open; None without a breaker."""
         return SHOWN_AS[type(self._breaker)] if self._policy.breaker is not None else None
+
+    @property
+    def unguarded(self) -> Upstream:
+        """The upstream without breaker and bound."""
+        return self._inner
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the budget; False where there is none left."""
@@ -64,8 +80,8 @@ class Guarded:
         return True
 
     def send(self, checked: CheckedCall, request: UpstreamRequest) -> Coroutine[None, None, Answer]:
-        """Sends a checked call once, unless the guard refuses it. What is not guarded costs no coroutine of its own."""
-        if not request.resend and self._budget.tokens < self._most_saved:  # to a full one nothing is paid
+        """Sends a checked call once, unless the guard refuses it. An upstream without limits adds no coroutine."""
+        if not request.resend and self._budget.tokens < self._most_saved:  # a full budget takes no more
             self._budget = self._budget.paid_in(self._now())
         return self._inner.send(checked, request) if self._unguarded else self._send(checked, request)
 
@@ -78,41 +94,45 @@ class Guarded:
             answer = await self._judged(lambda: self._inner.send(checked, entered))
         finally:
             streams = isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes)
-            if self._turnstile is not None and not streams:
-                self._turnstile.leave()
-        if self._turnstile is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
-            return replace(answer, body=_Held(answer.body, self._turnstile.leave))
+            if self._limiter is not None and not streams:
+                self._limiter.release()
+        if self._limiter is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
+            return replace(answer, body=_Held(answer.body, self._limiter.release))
         return answer
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
         """Sends what is not a call, unless the guard refuses it."""
+        return await self.guard(request, lambda entered: self._inner.relay(entered, body))
+
+    async def guard(self, request: UpstreamRequest, send: Send) -> Answer:
+        """Lets somebody else send what is not a call, unless the guard refuses it."""
         entered = await self._enter(request)
         if isinstance(entered, UpstreamFault):
             return entered
         try:
-            return await self._judged(lambda: self._inner.relay(entered, body))
+            return await self._judged(lambda: send(entered))
         finally:
-            if self._turnstile is not None:
-                self._turnstile.leave()
+            if self._limiter is not None:
+                self._limiter.release()
 
     async def close(self) -> None:
         """Closes the upstream."""
         await self._inner.close()
 
     async def _enter(self, request: UpstreamRequest) -> UpstreamRequest | UpstreamFault:
-        """The request with the time that is left to it once it has its place; the caller leaves that place."""
-        bound, turnstile = self._policy.concurrency, self._turnstile
-        if bound is None or turnstile is None or turnstile.pass_at_once():
+        """Takes a slot; gives the request with the time it has left. The caller frees the slot."""
+        bound, limiter = self._policy.concurrency, self._limiter
+        if bound is None or limiter is None or limiter.try_acquire():
             return request
-        if (refused := self._refused()) is not None:  # nobody waits for what is shut
+        if (refused := self._refused()) is not None:  # an open circuit refuses at once
             return refused
         began = self._now()
-        if not await turnstile.enter(min(bound.wait, request.timeout)):
+        if not await limiter.acquire(min(bound.wait, request.timeout)):
             return self._fault(OVERLOADED, "connection_limit_reached", "too many calls are under way", _SOON)
         return replace(request, timeout=request.timeout - (self._now() - began))
 
     async def _judged(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Sends what the breaker admits, and tells it how that went."""
+        """Sends what the breaker admits, and reports the result to the breaker."""
         now = self._now()
         policy = self._policy.breaker
         if policy is None:
@@ -137,7 +157,7 @@ class Guarded:
 
     def _refused(self) -> UpstreamFault | None:
         policy = self._policy.breaker
-        wait = refuses(self._breaker, self._now(), policy) if policy is not None else None
+        wait = find_wait(self._breaker, self._now(), policy) if policy is not None else None
         return None if wait is None else self._shut(wait)
 
     def _shut(self, wait: int) -> UpstreamFault:
@@ -149,7 +169,7 @@ class Guarded:
 
 
 class _Held:
-    """The body of an answer that holds its place until it ends, however it ends."""
+    """A streamed body that frees its slot when it ends, for whatever reason."""
 
     def __init__(self, body: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
         self._body = body

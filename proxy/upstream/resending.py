@@ -1,32 +1,39 @@
-"""`send_with_backoff`: one call on its way to its tool, sent again where the rules of `core/backoff.py` allow it.
+"""`send_with_backoff` sends one call to its tool, and sends it again where `core/tool_errors/backoff.py` allows it.
 
-    send, and find out what the answer means
-    is there a reason to send again? is it worth the time, and does the upstream's budget have room?
+    send, and classify the answer
+    stop unless there is a reason to resend, time for it, and room in the upstream's budget
     wait, and send the same bytes again
 
-The same payload with the same idempotency key goes out each time, and all sends share one deadline.
+Every send carries the same payload and the same idempotency key, and all sends share one deadline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from proxy.core.backoff import Denied, keyed_headers, pause, reason_to_resend, told_to_wait
-from proxy.core.classify import classify, fault_failure, is_success
-from proxy.core.model import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply
-from proxy.core.policy import ResendPolicy, ToolPolicy
+from proxy.core.contract.policy import ResendPolicy, ToolPolicy
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.backoff import (
+    ResendDenied,
+    add_idempotency_key,
+    compute_pause,
+    find_resend_reason,
+    read_wait,
+)
+from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
 from proxy.interfaces import CallRecord, GuardedUpstream, Services, UpstreamRequest
 from proxy.upstream.stream import close_body
-from proxy.upstream.traced import traced
+from proxy.upstream.traced import trace_sends
 
 _OF_NO_TOOL: Final = ResendPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+@value_class
+class FailedSend:
     """A call that failed, and the tool's own error; `reply` is None where none came."""
 
     failure: Failure
@@ -35,34 +42,34 @@ class Failed:
 
 async def send_with_backoff(
     checked: CheckedCall, request: UpstreamRequest, policy: ToolPolicy | None, services: Services, record: CallRecord
-) -> UpstreamReply | Failed:
-    """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. Notes in
-    `record` what was done.
+) -> UpstreamReply | FailedSend:
+    """The tool's answer, or what became of the call: sent again as long as that is allowed and of use.
 
-    `policy` is that of the called tool. Cancelling the caller cancels the request under way, or the wait.
+    `policy` is the called tool's; `record` receives times, resends and errors. Cancelling the caller cancels the
+    request or the wait under way.
     """
     rules = policy.resend if policy is not None else _OF_NO_TOOL
     clock, upstream = services.clock, services.upstreams[request.upstream]
     trace, keyed, may_have_run = record.trace, False, False
     if rules.key_header:
-        headers, keyed = keyed_headers(request.headers, rules, services.pacing.fresh_key)
+        headers, keyed = add_idempotency_key(request.headers, rules, services.pacing.fresh_key)
         request = replace(request, headers=headers)
     started, record.upstream = clock.now(), request.upstream
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
-    traced_send = None if trace is None else traced(partial(upstream.send, checked), trace, clock.now)
+    traced_send = None if trace is None else trace_sends(partial(upstream.send, checked), trace, clock.now)
     while True:
-        if record.resends or rules.deadline is not None:  # else all of its time is left to it
+        if record.resends or rules.deadline is not None:  # the first send has the whole timeout
             request = _within(request, due - clock.now())
         answer = await (upstream.send(checked, request) if traced_send is None else traced_send(request))
         if isinstance(answer, UpstreamReply) and is_success(answer):
             record.upstream_seconds, record.upstream_status = clock.now() - started, answer.status
             return answer
         if isinstance(answer, UpstreamFault) and may_have_run:
-            answer = replace(answer, executed=Executed.UNKNOWN)  # of all sends together
+            answer = replace(answer, executed=Executed.UNKNOWN)  # an earlier send may have run
         failure = _meaning(answer, checked, policy, clock.wall)
-        if failure is None or (reason := reason_to_resend(answer, failure, rules, keyed)) is None:
+        if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
             break
-        wait = pause(rules, len(record.resends), services.pacing.chance(), told_to_wait(failure))
+        wait = compute_pause(rules, len(record.resends), services.pacing.chance(), read_wait(failure))
         record.resend_denied = _denied(rules, len(record.resends), due - clock.now() - wait, upstream)
         if record.resend_denied is not None:
             break
@@ -77,17 +84,17 @@ async def send_with_backoff(
 
 def _ended(
     answer: UpstreamReply | UpstreamFault, failure: Failure | None, record: CallRecord
-) -> UpstreamReply | Failed:
+) -> UpstreamReply | FailedSend:
     """What became of a call that nobody sends once more."""
     if isinstance(answer, UpstreamFault):
         record.upstream_error = answer.token
-        return Failed(fault_failure(answer, len(record.resends) + 1), None)
+        return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)
     record.upstream_status = answer.status
-    return answer if failure is None else Failed(failure, answer)
+    return answer if failure is None else FailedSend(failure, answer)
 
 
 def _within(request: UpstreamRequest, left: float) -> UpstreamRequest:
-    """The request with no more time than is left."""
+    """The request, with its timeout cut to the time that is left."""
     return request if left >= request.timeout else replace(request, timeout=max(left, 0.0))
 
 
@@ -98,19 +105,21 @@ def _meaning(
     wall: Callable[[], float],
 ) -> Failure | None:
     if isinstance(answer, UpstreamFault):
-        return fault_failure(answer)
+        return make_fault_failure(answer)
     if policy is None:
-        return classify(answer, wall(), sent=checked.value)
-    return classify(answer, wall(), policy.check, checked.value, policy.feedback)
+        return classify_answer(answer, wall(), sent=checked.value)
+    named = policy.operation.argument_names if policy.operation is not None else {}
+    idempotent = policy.resend.idempotent
+    return classify_answer(answer, wall(), policy.check, checked.value, policy.feedback, named, idempotent=idempotent)
 
 
-def _denied(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> Denied | None:
-    """What stands against one more resend; the budget is asked last, because asking takes."""
+def _denied(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> ResendDenied | None:
+    """Why no further resend may happen, or None. The budget comes last, because asking it spends from it."""
     if resent >= rules.max_resends:
-        return Denied.MAX
+        return ResendDenied.MAX
     if left <= 0:
-        return Denied.DEADLINE
-    return None if upstream.grants_resend() else Denied.BUDGET
+        return ResendDenied.DEADLINE
+    return None if upstream.grants_resend() else ResendDenied.BUDGET
 
 
 def _is_unsent(answer: UpstreamReply | UpstreamFault) -> bool:

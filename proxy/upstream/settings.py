@@ -1,4 +1,4 @@
-"""What an upstream's connections are made from. Values alone; `app/outbound.py` fills them from the config."""
+"""The settings of an upstream's connections: values only, filled from the config by `server/setup/upstreams.py`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class UpstreamSettings:
     """One upstream. Times in seconds, sizes in bytes.
 
-    `url` is http or https with an optional path prefix; `socket` a unix socket to use instead of the network.
-    `keepalive` is how long an idle connection is kept: less than the 5 s after which uvicorn closes its side, so that a
-    POST does not hit a dead socket. `buffer` is the longest answer kept in memory, longer ones stream; `idle_timeout`
-    is the longest silence within a stream. `tls` is a ready context, or None for the system's trust store;
-    `server_name` is what the certificate has to carry where that is not the url's host.
+    `url` is http or https with an optional path prefix; `socket` is a unix socket to use instead of the network.
+    `keepalive` is how long an idle connection is kept: less than the 5 s after which uvicorn closes its side, so that
+    no POST meets a dead socket. An answer longer than `buffer` is streamed instead of kept in memory; `idle_timeout` is
+    the longest silence within such a stream. `tls` is a ready context, or None for the system's trust store.
+    `server_name` is the name in the certificate, where it differs from the URL's host.
     """
 
     name: str

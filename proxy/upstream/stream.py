@@ -1,12 +1,12 @@
-"""Answers whose body is not kept in memory: how one breaks off, and how one is given up."""
+"""Streamed answers: the error for one that breaks off, and how to give one up."""
 
 from __future__ import annotations
 
-from proxy.core.model import UpstreamFault, UpstreamReply
+from proxy.core.model.values import UpstreamFault, UpstreamReply
 
 
-class ReplyBroken(Exception):  # noqa: N818 - it names an event, not a mistake of ours
-    """A streamed answer broke off after its head was handed on. `fault` says how."""
+class ReplyBroken(Exception):  # noqa: N818 - it names an event
+    """A streamed answer broke off after its head was passed on. `fault` says why."""
 
     def __init__(self, fault: UpstreamFault) -> None:
         super().__init__(fault.message)
@@ -14,7 +14,7 @@ class ReplyBroken(Exception):  # noqa: N818 - it names an event, not a mistake o
 
 
 async def close_body(reply: UpstreamReply) -> None:
-    """Gives up an answer whose body nobody will read to its end."""
+    """Closes an answer whose body will not be read to its end."""
     close = getattr(reply.body, "aclose", None)
     if close is not None:
         await close()

@@ -1,5 +1,5 @@
-"""Sending as part of a trace: each request to an upstream, resends too, is a span of its own and names itself as the
-parent of what the upstream does (W3C Trace Context section 3.4). Without a trace the client's headers stay as they are.
+"""Spans of upstream requests: each send, resends included, becomes a span and names itself in `traceparent` as the
+parent of the upstream's work (W3C Trace Context section 3.4). Without a trace the client's headers stay untouched.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from proxy.core.model import Headers, UpstreamFault, UpstreamReply
-from proxy.core.tracecontext import written
+from proxy.core.model.tracecontext import write_traceparent
+from proxy.core.model.values import Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import Sent, Trace, UpstreamRequest
 
 Answer = UpstreamReply | UpstreamFault
@@ -19,7 +19,7 @@ _PARENT: Final = "traceparent"
 _STATE: Final = "tracestate"
 
 
-def traced(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
+def trace_sends(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
     """`send`, noting in `trace` what was sent and when. `now` is the monotonic clock in seconds."""
 
     async def sending(request: UpstreamRequest) -> Answer:
@@ -39,7 +39,7 @@ def traced(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
 
 
 def _own(headers: Headers, trace: Trace, span_id: str) -> Headers:
-    """The headers with the span as the parent. A state without a valid parent belongs to nobody (section 3.3)."""
+    """The headers with this span as parent. `tracestate` without a valid parent is dropped (section 3.3)."""
     dropped = (_PARENT,) if trace.parent_id else (_PARENT, _STATE)
     kept = tuple([field for field in headers if field[0] not in dropped])
-    return (*kept, (_PARENT, written(trace.trace_id, span_id, trace.flags)))
+    return (*kept, (_PARENT, write_traceparent(trace.trace_id, span_id, trace.flags)))

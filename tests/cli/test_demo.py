@@ -59,6 +59,18 @@ def reached(started: Demo) -> dict[str, int]:
     return calls
 
 
+def test_a_script_in_place_of_a_model_shows_layers_3_and_4(started: Demo) -> None:
+    for sent, layer in [
+        ('{"amount": "five", "from": "USD", "to": "EUR"}', 3),
+        ('{"amount": 5, "from": "USD", "to": "Euro"}', 4),
+    ]:
+        line = call(started, "/corrected/currency", sent)
+        assert f"# layer {layer}: " in started.lines[started.lines.index(line) - 1]
+        status, text = curl.run(line)
+        data = json.loads(text)["data"]
+        assert (200, 5.0, "USD", "EUR") == (status, data["amount"], data["from"], data["to"])
+
+
 def test_every_printed_call_is_answered_in_json(started: Demo) -> None:
     wanted = {"/tools/weather": {200, 400}, "/tools/currency": {400}, "/tools/Math": {200, 400}, "/tools/Divide": {422}}
     for line in started.calls:

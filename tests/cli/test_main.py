@@ -11,7 +11,7 @@ import pytest
 
 from proxy import __version__
 from proxy.__main__ import VERBS, main
-from proxy.samples.server import SampleServer, running
+from proxy.samples.server import SampleServer, run_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,7 +104,7 @@ def test_a_drain_that_nobody_answers_says_where_to_look(tmp_path: Path, capsys: 
 
 
 def test_a_drain_at_another_port_than_the_operators_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with running(SampleServer(0)) as tools:
+    with run_server(SampleServer(0)) as tools:
         address = tools.url.removeprefix("http://")
         assert 1 == main(["drain", "--admin", address])
     said = f"drain: {address}: no operator's port  (it is where `admin.listen` says)\n"
@@ -117,7 +117,7 @@ def test_help_imports_nothing_heavy() -> None:
         "from proxy.__main__ import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('aiohttp', 'jiter', 'jsonschema_rs', 'yaml', 'structlog') if name in sys.modules])\n"
+        "print([name for name in ('aiohttp', 'jiter', 'jsonschema', 'yaml', 'structlog') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
-from proxy.cli.progress import Progress, bar
+from proxy.cli import progress as bars
+from proxy.cli.import_ import showing_operations
+from proxy.cli.progress import Progress, draw_bar
+from proxy.core.model.values import JsonValue
+from proxy.importing.openapi import Choice, harvest_operations
 
 
 class Terminal(io.StringIO):
@@ -15,9 +20,10 @@ class Terminal(io.StringIO):
 
 
 def test_the_bar_says_how_far_it_is() -> None:
-    assert "[###############...............]  50%  1,234 lines" == bar(1234, 50, 100)
-    assert "[##############################] 100%  9 lines" == bar(9, 120, 100)
-    assert "7 lines" == bar(7, 0, None)
+    assert "[###############...............]  50%  1,234 lines" == draw_bar(1234, 50, 100)
+    assert "[##############################] 100%  9 lines" == draw_bar(9, 120, 100)
+    assert "7 lines" == draw_bar(7, 0, None)
+    assert "[##############################] 100%  1,500 operations" == draw_bar(1500, 1500, 1500, "operations")
 
 
 @pytest.mark.parametrize(("stream", "drawn"), [(io.StringIO(), False), (Terminal(), True)])
@@ -31,3 +37,14 @@ def test_only_a_terminal_gets_a_bar_and_only_after_a_moment(stream: io.StringIO,
     progress.done()
     assert drawn == ("2 lines" in stream.getvalue())
     assert drawn == stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_an_import_shows_how_many_operations_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(bars, "_PATIENCE", 0.0)
+    paths: JsonValue = {f"/orders/{number}": {"get": {"responses": {}}} for number in range(4)}
+    with showing_operations() as advance:
+        harvest_operations({"openapi": "3.1.0", "paths": paths}, "orders.json", Choice(upstream="http://x"), advance)
+    assert "\r[#######.......................]  25%  1 operations" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")

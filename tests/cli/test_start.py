@@ -26,26 +26,23 @@ routes: [{path: /mcp, protocol: mcp, upstream: tools}]
 # Each with what it takes or what asks for it.
 NOT_NEEDED: Final = {
     "difflib": "finds the word that was meant, where one is wrong",
-    "email.message": "comes with importlib.metadata",
-    "email.utils": "reads dates, where an upstream says until when to wait",
     "encodings.idna": "looks up names; addresses are numbers here",
-    "html": "reads tools' pages of errors",
     "importlib.metadata": "reads the entry points of formatters and hooks, where some are installed",
-    "jsonschema_rs": "judges patterns, formats and schemas that are not plain (8 MB)",
+    "fastjsonschema": "the second judge, in a process of its own",
+    "jsonschema": "says what is wrong with a schema; the second judge, in a process of its own",
+    "referencing": "comes with jsonschema",
+    "regex": "patterns with lookaround",
     "opentelemetry": "traces",
-    "prometheus_client": "writes metrics",
     "redis": "a shared store",
-    "shutil": "how wide the terminal is, for the help",
-    "structlog": "writes what happens outside of requests",
-    "proxy.app.fleet": "several workers",
-    "proxy.app.mcp.exchange": "MCP routes",
+    "proxy.server.workers.supervisor": "several workers",
+    "proxy.server.mcp.exchange": "MCP routes",
     "proxy.cli.import_": "another verb",
-    "proxy.core.export": "another verb",
-    "proxy.core.openapi": "reads OpenAPI descriptions",
+    "proxy.core.guidance.export": "another verb",
+    "proxy.core.schema.openapi": "reads OpenAPI descriptions",
     "proxy.correction": "asks a model",
     "proxy.hooks": "an operator's own code",
     "proxy.importing": "another verb",
-    "proxy.learning": "MCP routes",
+    "proxy.server.mcp.learner": "MCP routes",
     "proxy.samples": "the demo",
     "proxy.state.fallback": "a shared store",
     "proxy.telemetry.otlp": "traces",
@@ -65,10 +62,10 @@ async def loaded_by(folder: Path, config: str) -> set[str]:
 
 async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, PLAIN)
-    assert "proxy.app.serving" in loaded
+    assert "proxy.server.lifecycle" in loaded
     assert [] == sorted(loaded & NOT_NEEDED.keys())
 
 
 async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, MCP)
-    assert {"proxy.app.mcp.exchange", "proxy.learning"} == loaded & NOT_NEEDED.keys()
+    assert {"proxy.server.mcp.exchange", "proxy.server.mcp.learner"} == loaded & NOT_NEEDED.keys()

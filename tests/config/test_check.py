@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import check
+from proxy.config.load import load
 
 GOOD = """\
 version: 1
@@ -52,3 +53,65 @@ def test_each_mistake_has_its_line_and_the_exit_code_is_2(tmp_path: Path, capsys
         f"{path}:2:31  route '/a'  unknown key 'tol'  (did you mean 'tool'?)",
         f"{path}: 3 mistakes; nothing would be served",
     ] == err.splitlines()
+
+
+# --- the config alone -------------------------------------------------------------------------------------------------
+ELSEWHERE = """\
+version: 1
+listen: {host: "${HOST}", tls: {cert: /nowhere/cert.pem, key: /nowhere/key.pem}}
+admin: {token: "${file:/nowhere/token}"}
+state: {backend: redis, url: "${REDIS_URL}"}
+upstreams:
+  a: {url: "${A_URL}", timeouts: {response: "${TIME}"}}
+  b: {url: "https://b", tls: {ca: /nowhere/ca.pem}, headers: {set: {authorization: "Bearer ${file:/nowhere/b}"}}}
+defaults: {attempts: {max: "${MAX}"}, mode: "${MODE}"}
+hooks: [{use: "nowhere:Hook", settings: {key: "${file:/nowhere/key}"}}]
+workers: 2
+routes:
+  /a: {upstream: a, tool: a, schema: a.yaml}
+  /b: {upstream: b, tool: b, schema: a.yaml}
+"""
+
+
+def test_the_config_alone_needs_no_secret_variable_certificate_or_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("type: object")
+    assert 0 == run(tmp_path, ELSEWHERE, "--config-only")[0], capsys.readouterr().err
+    assert 2 == run(tmp_path, ELSEWHERE)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("a.yaml", "b.yaml", "b.yaml"),
+        ("upstream: b,", "upstream: c,", "unknown upstream 'c'"),
+        ("${MAX}", "${MA X}", "names no environment variable"),
+        ("version: 1", "version: 2", "`version` expects 1"),
+    ],
+)
+def test_the_config_alone_is_judged_all_the_same(
+    old: str, new: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("type: object")
+    assert 2 == run(tmp_path, ELSEWHERE.replace(old, new), "--config-only")[0]
+    assert words in capsys.readouterr().err
+
+
+def test_the_digest_is_over_the_files_beside_the_config_and_no_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = 'version: 1\nadmin: {token: "${file:token}"}\nroutes: {/a: {upstream: none, tool: a, schema: a.yaml}}'
+
+    def digest(schema: str, token: str | None) -> str:
+        (tmp_path / "a.yaml").write_text(schema)
+        (tmp_path / "token").unlink(missing_ok=True)
+        if token is not None:
+            (tmp_path / "token").write_text(token)
+        code, path = run(tmp_path, text, "--digest", "--config-only")
+        assert (0, load(path, {}, config_only=True).files_digest) == (code, capsys.readouterr().out.strip())
+        return load(path, {}, config_only=True).files_digest
+
+    first = digest("type: object", "0123456789abcdef")
+    assert [first, first] == [digest("type: object", "fedcba9876543210"), digest("type: object", None)]
+    assert first != digest("type: string", None)

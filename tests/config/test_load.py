@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import Loaded, load
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Address, Admin
-from proxy.config.yaml12 import read_yaml
-from proxy.core.jsontext import dumps, walk
-from proxy.core.model import JsonValue
+from proxy.config.model import Address, AdminConfig
+from proxy.core.json.jsontext import dumps, walk
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.formats import NONE
 from proxy.routing import build_routes
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def test_a_wrong_key_does_not_make_its_absence_a_second_mistake(tmp_path: Path) 
 
 def test_the_least_config_has_the_documented_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, "version: 1\nroutes: {/a: {upstream: none, tool: x, schema: {}}}").config
-    assert (Address("127.0.0.1", 8080), Admin(Address("127.0.0.1", 9090)), 25.0) == (
+    assert (Address("127.0.0.1", 8080), AdminConfig(Address("127.0.0.1", 9090)), 25.0) == (
         config.listen.address, config.admin, config.drain,
     )  # fmt: skip
 
@@ -129,8 +130,12 @@ def test_an_address_has_three_spellings(tmp_path: Path, written: str, address: A
 def test_the_admin_port_can_be_off_and_says_when_it_is_exposed(tmp_path: Path) -> None:
     tail = "\nroutes: {/a: {upstream: none, tool: x, schema: {}}}"
     assert loaded(tmp_path, "version: 1\nadmin: off" + tail).config.admin is None
-    exposed = loaded(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090'}" + tail).config
+    exposed = loaded(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090', console: off}" + tail).config
     assert ("admin: 0.0.0.0:9090 is no loopback address; whoever reaches it can see and reset state",) == exposed.notes
+    assert mistakes(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090'}" + tail) == [
+        "c.yaml:2:8  admin  the console at 0.0.0.0:9090 would be open to whoever reaches it  "
+        "(add `token`, listen on 127.0.0.1, or say `console: off`)"
+    ]
 
 
 def test_numbers_and_switches_can_come_from_the_environment(tmp_path: Path) -> None:
@@ -138,7 +143,7 @@ def test_numbers_and_switches_can_come_from_the_environment(tmp_path: Path) -> N
         HEAD + "routes: [{path: /a, upstream: tools, tool: weather, attempts: {max: '${MAX}'}, formats: '${F:-off}'}]"
     )
     tool = loaded(tmp_path, text, {"MAX": "5"}).config.routes[0].tools["weather"]
-    assert (5, False) == (tool.policy.attempts.max_attempts, tool.policy.formats)
+    assert (5, NONE) == (tool.policy.attempts.max_attempts, tool.policy.formats)
     assert mistakes(tmp_path, text, {"MAX": "many"}) == [
         "c.yaml:6:69  route '/a'  `max` expects a whole number of at least 1; this is \"${MAX}\""
     ]
@@ -217,6 +222,33 @@ routes:
         "route '/a': report only, invalid calls of tool 'a' go through",
         "route '/b': calls of tool 'b' are not judged (validation: off)",
     } == set(loaded(tmp_path, text).config.notes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "notes"),
+    [
+        (
+            "attempts: {block: hard}, caps: {default: 2}",
+            {
+                "route '/b': for clients that send no conversation id (looked for in x-c), `block: hard` of tool 'b' "
+                "refuses nothing (attempts.address: count changes that)",
+                "route '/b': for clients that send no conversation id (looked for in x-c), the cap of tool 'b' does "
+                "nothing (caps.by_address: on changes that)",
+            },
+        ),
+        ("attempts: {block: hard, address: count}, caps: {default: 2, by_address: on}", set()),
+        ("attempts: {block: soft}", set()),
+    ],
+)
+def test_what_does_nothing_without_a_conversation_id_is_noted(tmp_path: Path, policy: str, notes: set[str]) -> None:
+    text = f"""\
+version: 1
+upstreams: {{tools: {{url: http://h}}}}
+defaults: {{conversation: [{{header: X-C}}, address], {policy}}}
+routes:
+  - {{path: /b, upstream: tools, tool: b, schema: {{}}}}
+"""
+    assert notes == {note for note in loaded(tmp_path, text).config.notes if "no conversation id" in note}
 
 
 def test_routes_can_be_a_mapping_from_path(tmp_path: Path) -> None:
@@ -304,5 +336,5 @@ def _steps(holder: JsonValue) -> list[Any]:
 
 def test_the_example_runs_as_it_is() -> None:
     result = load(ROOT / "config.example.yaml", {})
-    assert ((), 13) == (result.config.notes, len(build_routes(result.config).routes))
+    assert ((), 14) == (result.config.notes, len(build_routes(result.config).routes))
     assert "http://127.0.0.1:9101" == result.config.upstreams["samples"].url

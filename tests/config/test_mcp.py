@@ -10,7 +10,7 @@ from proxy.__main__ import main
 from proxy.adapters.base import MCP_LADDER
 from proxy.config.load import Loaded, load
 from proxy.config.mistakes import ConfigError
-from proxy.core.policy import CallCap, Mode, UpstreamErrors
+from proxy.core.contract.policy import CallCap, Mode, UpstreamErrors
 from proxy.routing import Route, build_routes
 
 HEAD = """\
@@ -27,7 +27,7 @@ def loaded(tmp_path: Path, below: str) -> Loaded:
 
 def route(tmp_path: Path, keys: str, below: str = "") -> Route:
     text = f"routes: [{{path: /mcp, upstream: tools, protocol: mcp{keys}}}]\n{below}"
-    (made,) = build_routes(loaded(tmp_path, text).config).routes
+    made, *_ = build_routes(loaded(tmp_path, text).config).routes  # the others relay OAuth metadata
     return made
 
 
@@ -144,3 +144,43 @@ def test_a_dry_run_sends_the_operator_to_the_running_proxy(tmp_path: Path, capsy
 
     assert 2 == main(["validate", "-c", str(path), "-r", "/mcp", "{}"])
     assert "learns its tools while it serves" in capsys.readouterr().err
+
+
+COMMAND_MISTAKES = [
+    ("{command: [x], url: 'http://127.0.0.1:9'}", "`url` and `command` both say where the service is"),
+    ("{}", "'url' is missing"),
+    ("{command: [x], pool: {idle: 1s}}", "`pool` has no effect beside `command`"),
+    ("{url: 'http://127.0.0.1:9', max_children: 3}", "`max_children` has no effect beside `url`"),
+    ("{command: [x], cwd: nowhere}", "there is no folder 'nowhere'"),
+    ("{command: npx}", "expects a list of the program and its arguments"),
+    ("{command: []}", "expects a list of the program and its arguments"),
+]
+
+
+@pytest.mark.parametrize(("upstream", "message"), COMMAND_MISTAKES)
+def test_an_upstream_that_is_a_command_says_what_it_cannot_have(upstream: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"version: 1\nupstreams: {{tools: {upstream}}}\nroutes: [{{path: /mcp, upstream: tools, protocol: mcp}}]\n"
+    )
+    with pytest.raises(ConfigError) as raised:
+        load(path, {})
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "route", "message"),
+    [
+        ("", "tool: a, validation: off", "upstream 'tools' is a command, which speaks MCP alone"),
+        ("", "protocol: mcp, upstream_path: /x", "`upstream_path` has no effect: a command has no paths"),
+        ("workers: 2\n", "protocol: mcp, mode: report", "2 workers do not share the sessions of upstream 'tools'"),
+    ],
+)
+def test_a_command_is_reached_by_mcp_in_one_process_alone(more: str, route: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"version: 1\n{more}upstreams: {{tools: {{command: [x]}}}}\nroutes: [{{path: /a, upstream: tools, {route}}}]\n"
+    )
+    with pytest.raises(ConfigError) as raised:
+        load(path, {})
+    assert message in str(raised.value)

@@ -12,12 +12,22 @@ from proxy.adapters.base import DEFAULT_LADDER, ConversationSource
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Caps, Policy
-from proxy.config.policies import layered, policy_of, repair_policy
-from proxy.config.units import seconds, size
-from proxy.core.jsontext import LosslessFloat, TextLimits
-from proxy.core.model import FeedbackLimits
-from proxy.core.policy import AttemptsPolicy, Block, CallCap, Mode, ToolPolicy, UnknownKeys
-from proxy.core.rules import PLUMBING_KEYS, rules_for
+from proxy.config.policies import make_repair_policy, merge_layers, read_policy
+from proxy.config.sections.units import read_seconds, read_size
+from proxy.core.contract.policy import (
+    AttemptsPolicy,
+    Block,
+    ByAddress,
+    CallCap,
+    Mode,
+    ToolErrors,
+    ToolPolicy,
+    UnknownKeys,
+)
+from proxy.core.json.jsontext import LosslessFloat, TextLimits
+from proxy.core.model.values import FeedbackLimits
+from proxy.core.rules.rules import LEAVING_OUT, PLUMBING_KEYS, select_rules
+from proxy.core.schema.formats import NONE, USUAL, Formats
 from proxy.routing import Route, build_routes
 
 
@@ -27,12 +37,12 @@ def routes(tmp_path: Path, text: str) -> dict[str, Route]:
 
 
 def test_nothing_written_means_the_defaults() -> None:
-    assert Policy() == policy_of({})
-    assert (ToolPolicy("x", None, "").mode, DEFAULT_LADDER) == (policy_of({}).mode, policy_of({}).ladder)
+    assert Policy() == read_policy({})
+    assert (ToolPolicy("x", None, "").mode, DEFAULT_LADDER) == (read_policy({}).mode, read_policy({}).ladder)
 
 
 def test_the_nearer_layer_wins_key_by_key() -> None:
-    merged = layered(
+    merged = merge_layers(
         {"mode": "report", "attempts": {"max": 2, "ttl": "1m"}, "repair": "lenient"},
         {"attempts": {"max": 5}, "repair": {"rules": {"yes_no": False}}},
         {"repair": {"rules": {"wrap_single": False}}, "path": "/no/policy/key"},
@@ -45,7 +55,7 @@ def test_the_nearer_layer_wins_key_by_key() -> None:
 
 
 def test_lists_replace_and_header_names_have_one_case() -> None:
-    merged = layered(
+    merged = merge_layers(
         {"conversation": ["trace"], "headers": {"set": {"X-A": "1", "X-B": "1"}}},
         {"conversation": ["address"], "headers": {"set": {"x-a": "2"}}},
     )
@@ -53,11 +63,12 @@ def test_lists_replace_and_header_names_have_one_case() -> None:
 
 
 def test_every_policy_key_is_compiled() -> None:
-    policy = policy_of(
+    policy = read_policy(
         {
             "mode": "report", "unknown_keys": "refuse", "envelope": "hpd", "error_status": "ok", "formats": "off",
-            "attempts": {"max": 2, "ttl": "1m", "address_ttl": 9, "block": "hard"}, "timeout": "500ms",
-            "caps": {"default": 3, "overrides": {"a": 5}, "ttl": "2h"},
+            "attempts": {"max": 2, "ttl": "1m", "address_ttl": 9, "address": "count", "block": "hard",
+                         "tool_errors": {"max": 9, "window": "2m"}}, "timeout": "500ms",
+            "caps": {"default": 3, "overrides": {"a": 5}, "ttl": "2h", "by_address": True},
             "limits": {"body": "1kB", "depth": 5, "nodes": 7},
             "feedback": {"max_errors": 1, "max_chars": 300, "max_preview": 20, "path_roots": ["/srv"], "marks": True},
             "conversation": ["trace", {"header": "X-C"}, {"body": "/a/B"}, {"session": "X-S"}, "address"],
@@ -65,27 +76,27 @@ def test_every_policy_key_is_compiled() -> None:
             "repair": {"level": "basic", "rules": {"enum_case": "on"}, "drop_keys": ["id"]},
         }
     )  # fmt: skip
-    assert (Mode.REPORT, UnknownKeys.REFUSE, "hpd", "ok", False, 0.5, 1000, TextLimits(5, 7)) == (
+    assert (Mode.REPORT, UnknownKeys.REFUSE, "hpd", "ok", NONE, 0.5, 1000, TextLimits(5, 7)) == (
         policy.mode, policy.unknown_keys, policy.envelope, policy.error_status, policy.formats, policy.timeout,
         policy.max_body, policy.text,
     )  # fmt: skip
-    assert AttemptsPolicy(2, 60.0, 9.0, Block.HARD) == policy.attempts
+    assert AttemptsPolicy(2, 60.0, 9.0, ByAddress.COUNT, Block.HARD, ToolErrors(9, 120.0)) == policy.attempts
     assert FeedbackLimits(1, 300, 20, ("/srv",), True) == policy.feedback
-    assert [CallCap(5, 7200.0), CallCap(3, 7200.0)] == [policy.caps.of("a"), policy.caps.of("b")]
+    assert [CallCap(5, 7200.0, True), CallCap(3, 7200.0, True)] == [policy.caps.of("a"), policy.caps.of("b")]
     assert (
         ConversationSource("trace"), ConversationSource("header", "x-c"), ConversationSource("body", "/a/B"),
         ConversationSource("session", "x-s"), ConversationSource("address"),
     ) == policy.ladder  # fmt: skip
     assert ((("x-a", "v"),), frozenset({"cookie"})) == (policy.headers.set, policy.headers.remove)
-    repair = repair_policy(policy.repair)
-    assert (rules_for("basic", {"enum_case": True}), frozenset({"id"})) == (repair.rules, repair.drop_keys)
+    repair = make_repair_policy(policy.repair)
+    assert (select_rules("basic", {"enum_case": True}), frozenset({"id"})) == (repair.rules, repair.drop_keys)
 
 
 def test_lenient_may_drop_the_known_plumbing_keys_unless_others_are_named() -> None:
-    settings = policy_of({"repair": {"level": "lenient"}}).repair
-    assert PLUMBING_KEYS == repair_policy(settings).drop_keys
-    assert frozenset() == repair_policy(replace(settings, drop_keys=frozenset())).drop_keys
-    assert frozenset() == repair_policy(policy_of({"repair": {"level": "standard"}}).repair).drop_keys
+    settings = read_policy({"repair": {"level": "lenient"}}).repair
+    assert PLUMBING_KEYS == make_repair_policy(settings).drop_keys
+    assert frozenset() == make_repair_policy(replace(settings, drop_keys=frozenset())).drop_keys
+    assert frozenset() == make_repair_policy(read_policy({"repair": {"level": "standard"}}).repair).drop_keys
 
 
 @pytest.mark.parametrize(
@@ -101,14 +112,14 @@ def test_lenient_may_drop_the_known_plumbing_keys_unless_others_are_named() -> N
     ],
 )
 def test_times_are_seconds(written: object, expected: float) -> None:
-    assert expected == seconds(written)
+    assert expected == read_seconds(written)
 
 
 @pytest.mark.parametrize(
     ("written", "expected"), [("64B", 64), ("1kB", 1000), ("1KiB", 1024), ("2MiB", 2097152), ("1GB", 10**9), (9, 9)]
 )
 def test_sizes_are_bytes(written: object, expected: int) -> None:
-    assert expected == size(written)
+    assert expected == read_size(written)
 
 
 def test_defaults_then_the_tool_then_the_route(tmp_path: Path) -> None:
@@ -153,6 +164,47 @@ routes:
     assert "trailing_commas" in served["/a"].shape.text_repairs
     assert {"code_fence", "control_characters", "repeated_body"} == set(served["/ab/{tool}"].shape.text_repairs)
     assert frozenset() == served["/abc/{tool}"].shape.text_repairs
+
+
+def test_a_tool_that_changes_something_takes_null_as_not_sent_only_where_the_operator_says_so(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+tools:
+  get_issue: {schema: {}}
+  update_issue: {schema: {}}
+  edit_issue: {schema: {}, repair: {rules: {drop_null_optional: on}}}
+routes:
+  - {path: '/{tool}', upstream: none}
+  - {path: /patch, methods: [PATCH], upstream: none, tool: get_issue}
+""",
+    )
+    leaving_out = {
+        (path, name): sorted(policy.repair.rules & LEAVING_OUT)
+        for path, route in served.items()
+        for name, policy in route.tools.items()
+    }
+    assert {
+        ("/{tool}", "get_issue"): ["default_optional", "drop_null_optional", "empty_optional", "null_word_optional"],
+        ("/{tool}", "update_issue"): [],
+        ("/{tool}", "edit_issue"): ["drop_null_optional"],
+        ("/patch", "get_issue"): [],
+    } == leaving_out
+
+
+def test_markup_of_a_call_is_guarded_against_and_repaired_bodies_keep_the_limit(tmp_path: Path) -> None:
+    served = routes(
+        tmp_path,
+        """\
+version: 1
+defaults: {limits: {body: 2kB}}
+tools: {a: {schema: {}}, b: {schema: {}, leaked_markup: off}, c: {schema: {}, leaked_markup: warn}}
+routes: [{path: '/{tool}', upstream: none}]
+""",
+    )["/{tool}"].tools
+    assert {"a": "refuse", "b": "off", "c": "warn"} == {name: tool.leaked_markup.value for name, tool in served.items()}
+    assert {2000} == {tool.max_body for tool in served.values()}
 
 
 def test_headers_are_laid_over_one_another(tmp_path: Path) -> None:
@@ -275,3 +327,15 @@ def test_a_cap_of_the_tools_own_goes_before_the_default_and_without_either_there
     assert CallCap(5) == Caps(3, {"web_search": 5}).of("web_search")
     assert CallCap(3) == Caps(3, {"web_search": 5}).of("read_file")
     assert CallCap(None) == Caps(None, {"web_search": 5}).of("read_file")
+
+
+def test_formats_of_dates_and_times_are_told_how_strictly_they_are_meant() -> None:
+    assert (
+        Formats(True, (("date-time", "rfc3339"), ("time", "iso8601")))
+        == read_policy({"formats": {"date-time": "rfc3339"}}).formats
+    )
+    assert (
+        Formats(True, (("date-time", "iso8601"), ("time", "off"))) == read_policy({"formats": {"time": False}}).formats
+    )
+    assert USUAL == read_policy({"formats": "on"}).formats == read_policy({"formats": {}}).formats
+    assert NONE == read_policy({"formats": "off"}).formats

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from proxy.config.files.structure import load_published_schema
 from proxy.config.load import load
-from proxy.config.model import Config, Upstream, default_of
-from proxy.config.policies import policy_of
-from proxy.config.structure import published_schema
-from proxy.config.units import seconds, size, switch
+from proxy.config.model import Config, UpstreamConfig, find_default
+from proxy.config.policies import read_policy
+from proxy.config.sections.units import read_seconds, read_size, read_switch
 from proxy.core.envelope import AUTO, FORMATS
-from proxy.core.jsontext import walk
-from proxy.core.model import Container, JsonValue
-from proxy.core.rules import LEVELS, RULES
+from proxy.core.json.jsontext import walk
+from proxy.core.model.values import Container, JsonValue
+from proxy.core.rules.rules import LEVELS, RULES
 from proxy.state import MAX_KEYS, STORES
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_the_schema_is_closed() -> None:
 
 
 def test_the_package_reads_the_published_file() -> None:
-    assert SCHEMA == published_schema()
+    assert SCHEMA == load_published_schema()
 
 
 def test_levels_rules_and_backends_are_those_of_the_code() -> None:
@@ -138,8 +138,8 @@ def test_the_defaults_are_those_of_the_model(tmp_path: Path) -> None:
         "telemetry.log.format": config.telemetry.log_format, "telemetry.log.level": config.telemetry.log_level,
         "routes[].methods": list(config.routes[0].methods),
     } == {
-        "listen": default("listen"), "admin.listen": default("admin.listen"), "drain": seconds(default("drain")),
-        "drain.serve": seconds(default("drain.serve")), "drain.finish": seconds(default("drain.finish")),
+        "listen": default("listen"), "admin.listen": default("admin.listen"), "drain": read_seconds(default("drain")),
+        "drain.serve": read_seconds(default("drain.serve")), "drain.finish": read_seconds(default("drain.finish")),
         "state.backend": default("state.backend"), "state.max_keys": default("state.max_keys"),
         "telemetry.log.format": default("telemetry.log.format"), "telemetry.log.level": default("telemetry.log.level"),
         "routes[].methods": default("routes[].methods"),
@@ -148,9 +148,9 @@ def test_the_defaults_are_those_of_the_model(tmp_path: Path) -> None:
 
 
 def test_the_defaults_of_an_upstream_are_those_of_the_model() -> None:
-    made = Upstream("u", "http://h")
+    made = UpstreamConfig("u", "http://h")
     assert [made.connect_timeout, made.response_timeout, made.idle_timeout, made.pool_idle] == [
-        seconds(default(f"upstreams.NAME.{key}"))
+        read_seconds(default(f"upstreams.NAME.{key}"))
         for key in ("timeouts.connect", "timeouts.response", "timeouts.idle", "pool.idle")
     ]
     assert made.pool_connections == default("upstreams.NAME.pool.connections")
@@ -167,7 +167,7 @@ def test_the_defaults_of_a_policy_are_those_of_the_model() -> None:
             else:
                 written[first] = schema["default"]
     written["repair"] = {"level": default("repair")}
-    assert policy_of({}) == policy_of(written)
+    assert read_policy({}) == read_policy(written)
     assert {
         "mode",
         "attempts",
@@ -179,15 +179,15 @@ def test_the_defaults_of_a_policy_are_those_of_the_model() -> None:
         "error_status",
         "unknown_keys",
     } <= written.keys()
-    assert (default("limits.body"), size(default("limits.body"))) == ("1MiB", policy_of({}).max_body)
+    assert (default("limits.body"), read_size(default("limits.body"))) == ("1MiB", read_policy({}).max_body)
 
 
 def test_the_defaults_of_a_container_are_those_of_the_model() -> None:
     at = "tools.NAME.container."
     assert [default(at + key) for key in ("source", "expand", "auto_expand")] == [
-        default_of(Container, name) for name in ("source", "expand", "auto_expand")
+        find_default(Container, name) for name in ("source", "expand", "auto_expand")
     ]
-    assert switch(default(at + "require_expansion")) == default_of(Container, "require_expansion")
+    assert read_switch(default(at + "require_expansion")) == find_default(Container, "require_expansion")
 
 
 def test_the_example_names_every_section() -> None:

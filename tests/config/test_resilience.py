@@ -9,10 +9,10 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config
-from proxy.config.units import seconds, switch
-from proxy.core.backoff import BudgetPolicy
-from proxy.core.guard import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
-from proxy.core.policy import ResendPolicy, ToolPolicy, UpstreamErrors
+from proxy.config.sections.units import read_seconds, read_switch
+from proxy.core.contract.policy import ResendPolicy, ToolPolicy, UpstreamErrors
+from proxy.core.tool_errors.backoff import BudgetPolicy
+from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.routing import build_routes
 from tests.config.test_published_schema import all_keys
 
@@ -141,10 +141,10 @@ def test_the_documented_defaults_are_those_of_the_rules() -> None:
         "resend.max": resend.max_resends,
     }.items() <= documented.items()
     assert [breaker.window, breaker.open_for, ConcurrencyPolicy(1).wait, resend.backoff, resend.max_backoff] == [
-        seconds(documented[key])
+        read_seconds(documented[key])
         for key in (at + "breaker.window", at + "breaker.open", at + "concurrency.wait", "resend.backoff",
                     "resend.max_backoff")
     ]  # fmt: skip
     assert [resend.on_retry_after, resend.idempotent, resend.mint_key] == [
-        switch(documented[key]) for key in ("resend.on_retry_after", "idempotent", "idempotency.mint")
+        read_switch(documented[key]) for key in ("resend.on_retry_after", "idempotent", "idempotency.mint")
     ]

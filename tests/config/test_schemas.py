@@ -9,7 +9,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.config.model import Tool
+from proxy.config.model import ToolConfig
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -21,7 +21,7 @@ def write(folder: Path, files: dict[str, object]) -> None:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def tool(folder: Path, schema: object, *, documents: object = None, route: object = None) -> Tool:
+def tool(folder: Path, schema: object, *, documents: object = None, route: object = None) -> ToolConfig:
     """The tool x of a config whose catalogue has this schema."""
     config = {
         "version": 1,
@@ -39,7 +39,7 @@ def mistakes(folder: Path, schema: object, **rest: object) -> list[str]:
     return [str(mistake).replace(f"{folder}/", "") for mistake in caught.value.mistakes]
 
 
-def accepts(made: Tool, *values: object) -> list[bool]:
+def accepts(made: ToolConfig, *values: object) -> list[bool]:
     assert made.schema is not None
     return [made.schema.check.accepts(value) for value in values]
 
@@ -221,16 +221,51 @@ def test_a_schema_comes_out_of_an_openapi_operation(tmp_path: Path) -> None:
     write(tmp_path, {"api.json": API})
     schema = {"openapi": "api.json", "operation": "addPet"}
     made = tool(tmp_path, schema, route={"path": "/x/{id}"})
-    assert ([True, False], "Adds a pet.") == (accepts(made, {"n": 1}, {"n": "x"}), made.description)
+    values = ({"id": "7", "n": 1}, {"id": "7", "n": "x"}, {"n": 1})
+    assert ([True, False, False], "Adds a pet.") == (accepts(made, *values), made.description)
 
 
 def test_an_openapi_operation_that_needs_more_than_the_route_gives_is_a_mistake(tmp_path: Path) -> None:
-    write(tmp_path, {"api.json": API})
-    (found,) = mistakes(tmp_path, {"openapi": "api.json", "operation": "addPet"})
-    assert "route '/x'  api.json: the operation needs the path parameter 'id'  (put it into the route's path" in found
+    route = {"path": "/x", "upstream": "u", "tool": "x", "schema": {"openapi": "api.json", "operation": "addPet"}}
+    config = {"version": 1, "upstreams": {"u": {"url": "http://127.0.0.1:9"}}, "routes": [route]}
+    write(tmp_path, {"api.json": API, "config.yaml": config})
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "config.yaml", {})
+    (found,) = map(str, caught.value.mistakes)
+    assert "route '/x'  the operation needs the path parameter 'id'  (put it into the route's path" in found
 
 
 def test_an_unknown_openapi_operation_is_a_mistake(tmp_path: Path) -> None:
     write(tmp_path, {"api.json": API})
     (found,) = mistakes(tmp_path, {"openapi": "api.json", "operation": "addPets"})
     assert found.endswith("tool 'x'  api.json: no operation 'addPets' in the description  (did you mean 'addPet'?)")
+
+
+def test_a_schema_that_contradicts_itself_is_told_of_with_the_remedy(tmp_path: Path) -> None:
+    metrics = {"type": "array", "items": {"type": "string"}, "enum": ["temperature", "rain"]}
+    made = tool(
+        tmp_path,
+        {
+            "type": "object",
+            "properties": {
+                "metrics": metrics,
+                "year": {"type": "integer", "default": "dontcare"},
+                "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
+                "limit": {"type": "integer", "default": 5.0},
+                "ratio": {"type": "number", "default": 1},
+            },
+        },
+    )
+    assert made.schema is not None
+    assert [
+        "`/properties/metrics`: no value can satisfy it, the type and the listed values exclude each other: move the "
+        "`enum` into `items`",
+        "`/properties/year`: the default is refused by the property's own type (string where integer is asked): allow "
+        "it in `type`, or say in `description` what holds where the property is left out",
+    ] == sorted(made.schema.notes)
+
+
+def test_an_x_null_that_means_nothing_is_a_mistake(tmp_path: Path) -> None:
+    (said,) = mistakes(tmp_path, {"type": "object", "properties": {"a": {"type": "string", "x-null": "keep"}}})
+    assert "x-null is neither drop nor refuse: 'keep'" in said
+    assert "say `drop` or `refuse`" in said

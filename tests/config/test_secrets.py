@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.secrets import Secret, Substitution, Unresolved, as_written, reveal
-from proxy.core.model import JsonValue
+from proxy.config.files.secrets import Secret, Substitution, Unresolved, restore_written, reveal
+from proxy.core.model.values import JsonValue
 
 ENVIRON = {"TOKEN": "s3cret", "EMPTY": "", "HOST": "tools"}
 
@@ -92,4 +92,4 @@ def test_a_secret_prints_as_it_is_written_however_it_is_printed() -> None:
 def test_only_reveal_gives_the_text_and_a_dump_gives_what_is_written() -> None:
     secret = Secret("s3cret", "${TOKEN}")
     assert ("s3cret", "plain", str) == (reveal(secret), reveal("plain"), type(reveal(secret)))
-    assert {"a": ["${TOKEN}", 1], "b": "x"} == as_written({"a": [secret, 1], "b": "x"})
+    assert {"a": ["${TOKEN}", 1], "b": "x"} == restore_written({"a": [secret, 1], "b": "x"})

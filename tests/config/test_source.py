@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.mistakes import ConfigError, Mistake, did_you_mean, one_of
-from proxy.config.source import Files, JsonPlaces
+from proxy.config.files.source import Files, JsonPlaces
+from proxy.config.mistakes import ConfigError, Mistake, join_words, suggest_word
 
 TEXT = b'{"a": [1, {"b": true,\n  "c": "x,y{\\""}], "d": {}, "e": []}'
 
@@ -82,9 +82,9 @@ def test_mistakes_come_in_the_order_of_the_file_and_each_once() -> None:
     ],
 )
 def test_the_nearest_known_word_is_offered(written: str, known: tuple[str, ...], hint: str) -> None:
-    assert hint == did_you_mean(written, known)
+    assert hint == suggest_word(written, known)
 
 
 def test_words_stand_in_a_sentence() -> None:
-    assert ["", "'a'", "'a' or 'b'", "'a', 'b' or 'c'"] == [one_of(words) for words in ("", "a", "ab", "abc")]
-    assert one_of(str(number) for number in range(20)).endswith("'11' or 8 more")
+    assert ["", "'a'", "'a' or 'b'", "'a', 'b' or 'c'"] == [join_words(words) for words in ("", "a", "ab", "abc")]
+    assert join_words(str(number) for number in range(20)).endswith("'11' or 8 more")

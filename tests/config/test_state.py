@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app.store import settings_of
+from proxy.config.files.secrets import restore_written
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.config.model import Config, SharedState, State, Topology
-from proxy.config.secrets import as_written
-from proxy.config.stateurl import UrlError, masked_url, parse_url
-from proxy.core.jsontext import dumps
+from proxy.config.model import Config, SharedState, StateConfig, Topology
+from proxy.config.sections.stateurl import UrlError, mask_url, parse_url
+from proxy.core.json.jsontext import dumps
+from proxy.server.setup.stores import make_redis_settings
 from proxy.state import RedisSettings, Tls
 
 SECRET = "planted-7b2f9c"
@@ -92,17 +92,17 @@ def test_everything_a_config_says_of_the_store_reaches_it(tmp_path: Path) -> Non
         "sentinel", (("a", 26379),), service="tools", username="u", password=SECRET,
         sentinel_username="s", sentinel_password=f"rediss+sentinel://u:{SECRET}@a/tools",
         tls=Tls(), prefix="mine", connect_timeout=1.0, operation_timeout=0.02,
-    ) == settings_of(made.shared)  # fmt: skip
+    ) == make_redis_settings(made.shared)  # fmt: skip
 
 
 def test_state_is_kept_in_memory_unless_the_config_says_otherwise(tmp_path: Path) -> None:
-    assert State("memory", 100_000, None) == config_of(tmp_path, "{}").state
+    assert StateConfig("memory", 100_000, None) == config_of(tmp_path, "{}").state
 
 
 def test_the_defaults_of_a_shared_store_are_those_of_the_backend(tmp_path: Path) -> None:
     shared = config_of(tmp_path, "{backend: redis, url: 'redis://127.0.0.1'}").state.shared
     assert shared is not None
-    assert RedisSettings() == settings_of(shared)
+    assert RedisSettings() == make_redis_settings(shared)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_missing_client_library_is_a_mistake_that_says_how_to_get_it(
 def test_no_dump_shows_a_password(tmp_path: Path) -> None:
     state = f"{{backend: redis, url: 'rediss+sentinel://u:{SECRET}@h/s', sentinel: {{password: {SECRET}}}}}"
     config = config_of(tmp_path, state)
-    assert SECRET not in dumps(as_written(config.written)).decode() + repr(config)
+    assert SECRET not in dumps(restore_written(config.written)).decode() + repr(config)
     assert 2 == sum("better write ${NAME}" in note for note in config.notes)
 
 
@@ -151,4 +151,4 @@ def test_no_dump_shows_a_password(tmp_path: Path) -> None:
     ],
 )
 def test_a_dump_shows_what_is_a_reference_and_nothing_that_is_a_password(written: str, shown: str) -> None:
-    assert shown == masked_url(written)
+    assert shown == mask_url(written)

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.config.watch import load_settled, look, mounted_alone, warnings
+from proxy.config.watch import find_mounts, find_warnings, hash_files, load_settled
 from tests.serving.mounted import Mounted
 
 CONFIG = "version: 1\nroutes: [{{path: /{0}, upstream: none, tool: a, schema: schemas/a.json}}]\n"
@@ -32,10 +32,10 @@ def versions(folder: Path) -> tuple[str, str]:
 def test_what_was_loaded_is_what_is_seen_until_a_file_changes(tmp_path: Path) -> None:
     mounted = Mounted(tmp_path, files("v1"))
     loaded = load(tmp_path / "config.yaml", {})
-    assert dict(loaded.seen) == look(loaded.seen)
+    assert dict(loaded.seen) == hash_files(loaded.seen)
     assert [tmp_path / "config.yaml", tmp_path / "schemas/a.json"] == list(loaded.seen)
     mounted.update(files("v2"))
-    assert set() == set(loaded.seen.values()) & set(look(loaded.seen).values())
+    assert set() == set(loaded.seen.values()) & set(hash_files(loaded.seen).values())
 
 
 def test_a_missing_file_is_seen_as_missing_and_its_coming_as_a_change(tmp_path: Path) -> None:
@@ -43,10 +43,10 @@ def test_a_missing_file_is_seen_as_missing_and_its_coming_as_a_change(tmp_path: 
     with pytest.raises(ConfigError) as refused:
         load(tmp_path / "config.yaml", {})
     schema = tmp_path / "schemas/a.json"
-    assert ("", "") == (refused.value.seen[schema], look([schema])[schema])
+    assert ("", "") == (refused.value.seen[schema], hash_files([schema])[schema])
     schema.parent.mkdir()
     schema.write_text("{}")
-    assert look(refused.value.seen) != refused.value.seen
+    assert hash_files(refused.value.seen) != refused.value.seen
 
 
 def test_two_versions_are_never_mixed_however_fast_they_change(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_file_that_is_a_mount_of_its_own_is_told_about(tmp_path: Path) -> None
     for path in (alone, mounted):
         path.write_text("")
 
-    assert [alone] == mounted_alone([alone, mounted], table.read_text())
+    assert [alone] == find_mounts([alone, mounted], table.read_text())
     assert [f"{alone} is a mount of its own (subPath?): a change of it will not be seen; mount its folder instead"] == (
-        warnings([alone, mounted], table)
+        find_warnings([alone, mounted], table)
     )
-    assert [] == warnings([alone], tmp_path / "nothing")
+    assert [] == find_warnings([alone], tmp_path / "nothing")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from proxy.config.yaml12 import Node, YamlError, core_scalar, read_yaml
-from proxy.core.jsontext import LosslessFloat, dumps
+from proxy.config.files.yaml12 import YamlError, YamlNode, read_scalar, read_yaml
+from proxy.core.json.jsontext import LosslessFloat, dumps
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_text_that_yaml_1_1_would_read_otherwise_stays_text(text: str) -> None:
     ],
 )  # fmt: skip
 def test_words_and_integers_have_their_core_meaning(text: str, value: object) -> None:
-    found = core_scalar(text)
+    found = read_scalar(text)
     assert (value, type(value)) == (found, type(found))
 
 
@@ -38,7 +38,7 @@ def test_words_and_integers_have_their_core_meaning(text: str, value: object) ->
      ("01.5", "1.5"), ("0.0", "0.0")],
 )  # fmt: skip
 def test_a_number_keeps_its_text_in_the_grammar_of_json(text: str, number: str) -> None:
-    found = core_scalar(text)
+    found = read_scalar(text)
     assert isinstance(found, LosslessFloat)
     assert number.encode() == dumps(found)
 
@@ -126,7 +126,7 @@ def test_the_parser_in_python_gives_the_same_places() -> None:
     assert repr(laid_out(read_yaml(text, yaml.CSafeLoader))) == repr(laid_out(read_yaml(text, yaml.SafeLoader)))
 
 
-def laid_out(node: Node) -> list[object]:
+def laid_out(node: YamlNode) -> list[object]:
     """A tree as nested lists: value of a leaf, place, places of the keys, children."""
     leaf = None if node.children else node.value
     return [leaf, node.line, node.column, node.keys, {step: laid_out(child) for step, child in node.children.items()}]

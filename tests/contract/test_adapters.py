@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
-from proxy.adapters.ladder import trace_id
-from proxy.core.codes import BAD_REQUEST, INVALID_ARGUMENTS
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import (
+from proxy.adapters.ladder import find_call_id, trace_id
+from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
+from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     Document,
@@ -27,6 +30,7 @@ from proxy.core.model import (
     ToolCall,
     ToolResult,
 )
+from proxy.core.schema.http.operations import RequestTemplate
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ SAMPLES = {
         ),
         {},
         enveloped=True,
+    ),
+    "http": Sample(
+        CallShape(tool="weather", operation=HttpOperation(RequestTemplate("POST", "/call", body="application/json"))),
+        lambda arguments: arguments,
+        {},
     ),
 }
 
@@ -184,9 +193,9 @@ def test_an_empty_body_never_raises(sample: tuple[Adapter, Sample], body: bytes)
         return
     call = decoded(adapter, raw(made, body), made.shape)
 
-    expected = Document(b"", None) if adapter.name == "plain" else call.arguments
+    expected = Document(b"", None) if adapter.name in ("plain", "http") else call.arguments
     assert expected == call.arguments
-    assert ("weather" if adapter.name == "plain" else "") == call.tool
+    assert ("weather" if adapter.name in ("plain", "http") else "") == call.tool
 
 
 def test_a_failure_is_encoded_as_json_with_the_call_id(sample: tuple[Adapter, Sample]) -> None:
@@ -347,7 +356,7 @@ def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:
         ((), b'{"id": 7}', "7"),
         ((), b"{}", "fresh-1"),
         ((("x-tool-call-id", "no spaces"),), b"{}", "fresh-1"),
-        ((("x-tool-call-id", "x" * 201),), b"{}", "fresh-1"),
+        ((("x-tool-call-id", "x" * 1025),), b"{}", "sha256-" + hashlib.sha256(b"x" * 1025).hexdigest()),
         ((), b'{"id": "a\\r\\nb"}', "fresh-1"),
         ((), b'{"id": true}', "fresh-1"),
     ],
@@ -372,3 +381,10 @@ def test_a_call_has_the_clients_name_where_it_is_one(headers: Headers, body: byt
 )
 def test_a_trace_id_is_read_as_w3c_writes_it(header: str | None, found: str | None) -> None:
     assert found == trace_id(header)
+
+
+@pytest.mark.parametrize("sent", ["c" * 1024, "c" * 1025])
+def test_a_call_id_of_more_than_1024_characters_goes_back_as_its_hash(sent: str) -> None:
+    request = RawRequest("POST", "/", "", (("x-tool-call-id", sent),), b"{}", {}, "127.0.0.1")
+    expected = sent if len(sent) == 1024 else "sha256-" + sha256(sent.encode()).hexdigest()
+    assert expected == find_call_id(request, None, {}, "fresh")

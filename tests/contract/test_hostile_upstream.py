@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from proxy.core.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT
-from proxy.core.model import (
+from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT
+from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     Document,

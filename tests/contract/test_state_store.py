@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core import contract
-from proxy.core.codes import INVALID_ARGUMENTS, VIOLATION_CODES
-from proxy.core.model import Episode, FailedAttempt, Failure, Violation
+from proxy.core.contract import attempts as contract
+from proxy.core.model.codes import INVALID_ARGUMENTS, VIOLATION_CODES
+from proxy.core.model.values import Episode, FailedAttempt, Failure, FailureRecorded, Violation
 from proxy.interfaces import StateStore
 from proxy.state import STORES, RedisSettings, make_store
 from proxy.state.fallback import StoreChange
+from proxy.state.memory import MemoryStore
 from tests.state.server import Server, pass_time, server
 
 
@@ -93,8 +94,20 @@ async def store(kind: str, clock: FakeClock, settings: RedisSettings | None) -> 
     assert [] == went
 
 
-def attempt(digest: str) -> FailedAttempt:
-    return FailedAttempt(digest, (f"line of {digest}",))
+def attempt(digest: str, number: int = 0, call: str = "", seen: int | None = None) -> FailedAttempt:
+    """A failed call as it is to be recorded, or with the `number` of its attempt as it is kept."""
+    return FailedAttempt(digest, (f"line of {digest}",), call, seen, number)
+
+
+def first(digest: str) -> Episode:
+    """The episode of one failed call."""
+    return Episode(1, (attempt(digest, 1),), ((digest, 1),), 1)
+
+
+async def ended(store: StateStore, key: str) -> Episode | None:
+    """What an ended episode was, whenever the store tells."""
+    was = await store.clear(key)
+    return await was if isinstance(was, asyncio.Future) else was
 
 
 # --- episodes -------------------------------------------------------------------------------------------------------
@@ -103,16 +116,31 @@ async def test_a_key_without_failures_has_no_episode(store: StateStore) -> None:
 
 
 async def test_a_failure_starts_an_episode_and_a_second_one_goes_on_with_it(store: StateStore) -> None:
-    first = await store.fail("k", attempt("a"), 60)
-    second = await store.fail("k", attempt("b"), 60)
-    assert Episode(1, (attempt("a"),), ("a",)) == first.episode
-    assert Episode(2, (attempt("a"), attempt("b")), ("a", "b")) == second.episode == await store.look("k")
+    one = await store.fail("k", attempt("a"), 60)
+    two = await store.fail("k", attempt("b"), 60)
+    both = Episode(2, (attempt("a", 1), attempt("b", 2)), (("a", 1), ("b", 1)), 2)
+    assert (FailureRecorded(first("a"), False, 1), FailureRecorded(both, False, 2)) == (one, two)
+    assert both == await store.look("k")
 
 
-async def test_the_same_arguments_count_once(store: StateStore) -> None:
-    await store.fail("k", attempt("a"), 60)
-    again = await store.fail("k", attempt("a"), 60)
-    assert (True, Episode(1, (attempt("a"),), ("a",), 1)) == (again.repeated, again.episode)
+async def test_the_same_arguments_again_are_another_attempt(store: StateStore) -> None:
+    told = [await store.fail("k", attempt("a"), 60) for _ in range(3)]
+    assert [(1, False), (2, True), (3, True)] == [(one.number, one.repeated) for one in told]
+    assert (("a", 3),) == told[2].episode.digests
+
+
+async def test_a_clients_resend_is_the_attempt_it_repeats(store: StateStore) -> None:
+    one, resent, again = [await store.fail("k", attempt("a", call=call), 60) for call in ("id-1", "id-1", "id-2")]
+    assert one == resent
+    assert (2, True) == (again.number, again.repeated)
+
+
+async def test_failures_that_had_not_seen_the_first_are_part_of_its_attempt(store: StateStore) -> None:
+    turn = [await store.fail("k", attempt(digest, seen=0), 60) for digest in ("a", "b", "a")]
+    later = await store.fail("k", attempt("a", seen=1), 60)
+    assert [1, 1, 1, 2] == [one.number for one in (*turn, later)]
+    assert [False, False, False, True] == [one.repeated for one in (*turn, later)]
+    assert (2, 4, (("b", 1), ("a", 2))) == (later.episode.count, later.episode.failed, later.episode.digests)
 
 
 async def test_keys_do_not_know_each_other(store: StateStore) -> None:
@@ -122,8 +150,26 @@ async def test_keys_do_not_know_each_other(store: StateStore) -> None:
 
 async def test_clearing_ends_an_episode_and_gives_it_back(store: StateStore) -> None:
     await store.fail("k", attempt("a"), 60)
-    assert Episode(1, (attempt("a"),), ("a",)) == await store.clear("k")
-    assert (None, None) == (await store.look("k"), await store.clear("k"))
+    assert first("a") == await store.clear("k", forget=True)
+    assert (None, None) == (await store.look("k"), await ended(store, "k"))
+
+
+async def test_refused_arguments_keep_their_count_when_an_episode_ends(store: StateStore, clock: FakeClock) -> None:
+    for number in (1, 2, 3):
+        recorded = await store.fail("k", attempt("a"), 60)
+        assert (number, number > 1, 1) == (recorded.number, recorded.repeated, recorded.episode.count)
+        assert recorded.episode == await store.clear("k")
+        assert Episode(0, (), (("a", number),)) == await store.look("k")
+    clock.advance(60)
+    assert await store.look("k") is None
+
+
+async def test_an_ended_episode_does_not_live_longer_for_being_ended(store: StateStore, clock: FakeClock) -> None:
+    await store.fail("k", attempt("a"), 60)
+    clock.advance(59)
+    await store.clear("k")
+    clock.advance(1)
+    assert await store.look("k") is None
 
 
 async def test_an_episode_ends_a_time_to_live_after_its_last_failure(store: StateStore, clock: FakeClock) -> None:
@@ -142,9 +188,7 @@ async def test_the_operator_sees_all_running_episodes(store: StateStore, clock: 
     clock.advance(10)
     await store.fail("k", attempt("a"), 60)
     await store.fail("l", attempt("b"), 60)
-    assert [("k", Episode(1, (attempt("a"),), ("a",))), ("l", Episode(1, (attempt("b"),), ("b",)))] == sorted(
-        await store.episodes()
-    )
+    assert [("k", first("a")), ("l", first("b"))] == sorted(await store.episodes())
 
 
 async def test_no_more_keys_are_kept_in_memory_than_allowed_and_the_least_used_leaves(clock: FakeClock) -> None:
@@ -163,7 +207,9 @@ async def test_a_history_takes_less_than_ten_kilobytes_whatever_is_sent(store: S
             for code in VIOLATION_CODES.values()
         ]
         failure = Failure(INVALID_ARGUMENTS, "", tuple(broken))
-        await store.fail("k", contract.remember(failure, contract.digest(b"%d" % number, "f")), 60)
+        await store.fail(
+            "k", contract.make_failed_attempt(failure, contract.hash_arguments(b"%d" % number, "f"), f"id {number}"), 60
+        )
     episode = await store.look("k")
     assert episode is not None
     assert episode.count == 100
@@ -189,12 +235,30 @@ def slots(value: object) -> tuple[str, ...]:
     return tuple(getattr(type(value), "__slots__", ()))
 
 
+async def test_a_store_in_this_process_is_idle_until_something_is_remembered(clock: FakeClock) -> None:
+    store = MemoryStore(clock, max_keys=10)
+    idle = [store.is_idle()]
+    await store.fail("k", attempt("one"), 60)
+    idle.append(store.is_idle())
+    await store.clear("k", forget=True)
+    idle.append(store.is_idle())
+    await store.reserve("cap", 3, 60)
+    idle.append(store.is_idle())
+    assert [True, False, True, False] == idle
+
+
+def test_the_interface_has_ten_methods() -> None:
+    methods = {name for name in vars(StateStore) if not name.startswith("_")}
+    assert {"open", "is_idle", "look", "fail", "clear", "episodes", "reserve", "release", "taken", "close"} == methods
+
+
 # --- many at once -----------------------------------------------------------------------------------------------------
 async def test_thousands_of_parallel_failures_on_one_key_are_counted_exactly(store: StateStore) -> None:
     recorded = await asyncio.gather(*(store.fail("k", attempt(str(number % 10)), 60) for number in range(5000)))
     episode = await store.look("k")
     assert episode is not None
-    assert (10, 4990, 4990) == (episode.count, episode.repeats, sum(one.repeated for one in recorded))
+    assert (5000, 4990) == (episode.count, sum(one.repeated for one in recorded))
+    assert {str(number): 500 for number in range(10)} == dict(episode.digests)
 
 
 def test_failures_from_many_threads_are_counted_exactly(clock: FakeClock) -> None:
@@ -208,7 +272,7 @@ def test_failures_from_many_threads_are_counted_exactly(clock: FakeClock) -> Non
         list(pool.map(lambda thread: asyncio.run(fail_often(thread)), range(8)))
     episode = asyncio.run(store.look("k"))
     assert episode is not None
-    assert (2000, 0) == (episode.count, episode.repeats)
+    assert (2000, 2000) == (episode.count, episode.failed)
 
 
 async def test_parallel_calls_never_take_more_slots_than_there_are(store: StateStore) -> None:
@@ -248,66 +312,59 @@ async def test_a_count_is_forgotten_a_time_to_live_after_its_last_call(store: St
 
 async def test_episodes_and_counts_of_the_same_key_do_not_mix(store: StateStore) -> None:
     await store.reserve("k", 5, 60)
-    await store.mark("k", 60)
     assert await store.look("k") is None
 
 
-# --- marks ------------------------------------------------------------------------------------------------------------
-async def test_a_mark_is_remembered_for_its_time(store: StateStore, clock: FakeClock) -> None:
-    assert not await store.marked("expanded")
-    await store.mark("expanded", 60)
+# --- what waits for nothing -------------------------------------------------------------------------------------------
+async def test_a_count_known_to_be_high_enough_is_given_until_its_time_is_over(
+    store: StateStore, clock: FakeClock
+) -> None:
+    assert 0 == await store.taken("expanded", enough=1)
+    await store.reserve("expanded", 10**9, 60)
     clock.advance(59)
-    assert await store.marked("expanded")
+    assert 1 == await store.taken("expanded", enough=1)
     clock.advance(1)
-    assert not await store.marked("expanded")
+    assert 0 == await store.taken("expanded", enough=1)
 
 
-async def test_looking_at_a_mark_does_not_prolong_it(store: StateStore, clock: FakeClock) -> None:
-    await store.mark("expanded", 60)
-    clock.advance(59)
-    assert await store.marked("expanded")
-    clock.advance(1)
-    assert not await store.marked("expanded")
-
-
-# --- what costs nothing -----------------------------------------------------------------------------------------------
 async def test_a_process_knows_of_the_failures_it_counted_until_they_are_over(store: StateStore) -> None:
-    assert not store.knows("k")
+    assert await store.look("k", if_known=True) is None
     await store.fail("k", attempt("a"), 60)
-    assert store.knows("k")
+    assert first("a") == await store.look("k", if_known=True)
     await store.clear("k")
-    assert not store.knows("k")
+    assert await store.look("k", if_known=True) is None
 
 
 async def test_a_process_forgets_a_failure_when_its_time_is_over(store: StateStore, clock: FakeClock) -> None:
     await store.fail("k", attempt("a"), 60)
     clock.advance(60)
-    assert not store.knows("k")
+    assert await store.look("k", if_known=True) is None
 
 
-async def test_a_store_in_which_an_episode_runs_is_not_idle(store: StateStore) -> None:
+async def test_a_process_does_not_count_an_ended_episode_among_what_it_knows(store: StateStore) -> None:
     await store.fail("k", attempt("a"), 60)
-    assert store.is_idle() is False
-
-
-async def test_in_an_idle_store_there_is_nothing_to_know_to_look_for_or_to_end(store: StateStore) -> None:
-    await store.fail("k", attempt("a"), 60)
+    assert first("a") == await store.look("k", if_known=True)
     await store.clear("k")
-    assert store.is_idle() is not store.shared
-    if not store.shared:
-        assert (False, None, None) == (store.knows("k"), store.look_ahead("k"), store.clear_soon("k"))
+    assert (None, Episode(0, (), (("a", 1),))) == (await store.look("k", if_known=True), await store.look("k"))
+
+
+async def test_of_a_forgotten_episode_there_is_nothing_to_know_or_to_end(store: StateStore) -> None:
+    await store.fail("k", attempt("a"), 60)
+    await store.clear("k", forget=True)
+    assert (None, None) == (await store.look("k", if_known=True), await ended(store, "k"))
 
 
 async def test_ending_what_nobody_knows_of_ends_nothing(store: StateStore) -> None:
     await store.fail("k", attempt("a"), 60)
-    ended = store.clear_soon("other", store.look_ahead("other"))
-    assert (ended is None or await ended is None) is True
+    assert await ended(store, "other") is None
     assert await store.look("k") is not None
 
 
 async def test_a_store_can_be_closed(store: StateStore) -> None:
-    await store.mark("k", 60)
+    slot = await store.reserve("k", 5, 60)
+    assert slot is not None
     await store.close()
+    await store.close()  # a second time does no harm
 
 
 def test_an_unknown_kind_of_store_is_refused_by_name(clock: FakeClock) -> None:

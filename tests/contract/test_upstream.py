@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from proxy.core.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE
-from proxy.core.guard import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
-from proxy.core.model import (
+from proxy.core.model.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE
+from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     Document,
@@ -23,8 +22,9 @@ from proxy.core.model import (
     UpstreamFault,
     UpstreamReply,
 )
+from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.upstream import Guarded, ReplyBroken, UpstreamSettings
+from proxy.upstream import ReplyBroken, UpstreamGuard, UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
 
@@ -32,7 +32,7 @@ from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
 def guarded(settings: UpstreamSettings) -> Upstream:
     """With a guard in front that lets all of it through."""
     policy = GuardPolicy(BreakerPolicy(failures=1000), ConcurrencyPolicy(1000))
-    return Guarded(Http1Upstream(settings), settings.name, policy, asyncio.get_running_loop().time)
+    return UpstreamGuard(Http1Upstream(settings), settings.name, policy, asyncio.get_running_loop().time)
 
 
 MAKERS: dict[str, Callable[[UpstreamSettings], Upstream]] = {

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.jsontext import TextLimits, dumps
-from proxy.core.model import Conversation, Decision, Document, Forward, JsonValue, Reject, Rung, ToolCall, Violation
-from proxy.core.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
-from proxy.core.rules import PLUMBING_KEYS, TEXT_RULES, rules_for
-from proxy.core.textrepair import read_document
-from proxy.core.validation import compile_check
+from proxy.core.json.jsontext import TextLimits, dumps
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import (
+    Conversation,
+    Decision,
+    Document,
+    Forward,
+    JsonValue,
+    Reject,
+    Rung,
+    ToolCall,
+    Violation,
+)
+from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
 
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 
@@ -24,7 +34,7 @@ def policy(
     mode: Mode = Mode.ENFORCE,
 ) -> ToolPolicy:
     """The policy of a tool with this schema at a repair level."""
-    on = rules_for(level, switches)
+    on = select_rules(level, switches)
     rules = RepairPolicy(on, PLUMBING_KEYS if "drop_unknown" in on else frozenset())
     return ToolPolicy("tool", compile_check(schema), "f", repair=rules, unknown_keys=unknown_keys, mode=mode)
 
@@ -53,9 +63,11 @@ def told(decision: Decision) -> str:
     return ", ".join(f"{v.code} {''.join(f'/{step}' for step in v.path)}".strip() for v in decision.failure.violations)
 
 
-def repairs(schema: JsonValue, sent: str | bytes, level: str = "standard") -> list[str]:
+def repairs(
+    schema: JsonValue, sent: str | bytes, level: str = "standard", switches: Mapping[str, bool] | None = None
+) -> list[str]:
     """The repairs of a forwarded call as `rule /path`."""
-    decision = judged(sent, policy(schema, level))
+    decision = judged(sent, policy(schema, level, switches))
     assert isinstance(decision, Forward), told(decision)
     return [f"{made.rule} {''.join(f'/{step}' for step in made.path)}".strip() for made in decision.checked.repairs]
 

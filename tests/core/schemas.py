@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from proxy.core.model import JsonValue
+from proxy.core.model.values import JsonValue
 
 KEYS: Final = ("a", "b", "start_date", "startDate", "kind", "x-y", "5")
 _WORDS: Final = ("celsius", "Celsius", "KELVIN", "read_only", "read only", "1", "true", "", "null", "007")

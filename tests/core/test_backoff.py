@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core import codes
-from proxy.core.backoff import (
+from proxy.core.contract.policy import ResendPolicy
+from proxy.core.model import codes
+from proxy.core.model.codes import ErrorCode
+from proxy.core.model.values import Executed, Failure, Headers, JsonValue, UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.backoff import (
     RULES,
     Budget,
     BudgetPolicy,
     Reason,
-    keyed_headers,
-    pause,
-    reason_to_resend,
-    told_to_wait,
+    add_idempotency_key,
+    compute_pause,
+    find_resend_reason,
+    read_wait,
 )
-from proxy.core.classify import classify, fault_failure
-from proxy.core.codes import ErrorCode
-from proxy.core.model import Executed, Failure, Headers, JsonValue, UpstreamFault, UpstreamReply
-from proxy.core.policy import ResendPolicy
+from proxy.core.tool_errors.classify import classify_answer, make_fault_failure
 
 NOON = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -44,8 +44,8 @@ def fault(token: str, executed: Executed, code: ErrorCode = codes.UPSTREAM_UNAVA
 def reason(
     answer: UpstreamReply | UpstreamFault, policy: ResendPolicy = PLAIN, *, keyed: bool = False
 ) -> Reason | None:
-    failure = fault_failure(answer) if isinstance(answer, UpstreamFault) else classify(answer, NOON)
-    return None if failure is None else reason_to_resend(answer, failure, policy, keyed)
+    failure = make_fault_failure(answer) if isinstance(answer, UpstreamFault) else classify_answer(answer, NOON)
+    return None if failure is None else find_resend_reason(answer, failure, policy, keyed)
 
 
 REFUSED = fault("connection_refused", Executed.NO)
@@ -174,7 +174,7 @@ def test_a_row_of_gominds_tables_is_kept_or_said_to_be_stricter(row: Row) -> Non
 @pytest.mark.parametrize("row", TABLES, ids=lambda row: row.name)
 def test_the_model_hears_whether_calling_again_can_help(row: Row) -> None:
     answer = row.answer
-    failure = fault_failure(answer) if isinstance(answer, UpstreamFault) else classify(answer, NOON)
+    failure = make_fault_failure(answer) if isinstance(answer, UpstreamFault) else classify_answer(answer, NOON)
     assert row.retryable == (None if failure is None else failure.may_retry)
 
 
@@ -238,7 +238,7 @@ def test_a_retry_after_is_waited_for_where_the_route_opts_in(answer: UpstreamRep
     ("text", "seconds"), [("60", 60.0), ("60s", 60.0), (" 1.5 s", 1.5), ("", None), ("soon", None), ("-1", None)]
 )
 def test_how_long_to_wait_is_read_as_gomind_tools_write_it(text: str, seconds: float | None) -> None:
-    assert seconds == told_to_wait(Failure(codes.RATE_LIMIT_EXCEEDED, "", details={"retry_after": text}))
+    assert seconds == read_wait(Failure(codes.RATE_LIMIT_EXCEEDED, "", details={"retry_after": text}))
 
 
 def test_a_success_is_not_sent_again_though_it_holds_an_error() -> None:
@@ -253,14 +253,14 @@ def test_every_rule_has_its_own_reason() -> None:
 def test_the_bound_of_the_wait_doubles_up_to_the_longest() -> None:
     policy = ResendPolicy(backoff=0.025, max_backoff=0.15)
 
-    assert [0.0125, 0.025, 0.05, 0.075, 0.075] == [pause(policy, resent, 0.5) for resent in range(5)]
+    assert [0.0125, 0.025, 0.05, 0.075, 0.075] == [compute_pause(policy, resent, 0.5) for resent in range(5)]
 
 
 @given(st.integers(0, 10), st.floats(0, 1, exclude_max=True), st.none() | st.floats(0, 1e6))
 def test_a_wait_is_never_shorter_than_asked_for_and_never_much_longer(
     resent: int, chance: float, wait: float | None
 ) -> None:
-    waited = pause(PLAIN, resent, chance, wait)
+    waited = compute_pause(PLAIN, resent, chance, wait)
 
     assert (wait or 0.0) <= waited <= (wait or 0.0) + PLAIN.max_backoff
 
@@ -285,7 +285,7 @@ OWN: Headers = (("idempotency-key", "own"), ("x", "1"))
 def test_a_key_is_the_clients_own_or_minted_where_the_route_says_so(
     policy: ResendPolicy, headers: Headers, expected: tuple[Headers, bool]
 ) -> None:
-    assert expected == keyed_headers(headers, policy, lambda: "new")
+    assert expected == add_idempotency_key(headers, policy, lambda: "new")
 
 
 # --- the budget -------------------------------------------------------------------------------------------------------

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core import caps, codes
-from proxy.core.model import Conversation, Document, Failure, Rung, ToolCall
-from proxy.core.policy import CallCap, ToolPolicy
+from proxy.core.contract import caps
+from proxy.core.contract.policy import CallCap, ToolPolicy
+from proxy.core.model import codes
+from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall
 
 CALL = ToolCall("web_search", Document(b"{}", {}), "call_1", Conversation("c-1", Rung.HEADER))
 POLICY = ToolPolicy("web_search", None, "f", cap=CallCap(5))
 
 
 def test_a_call_takes_a_slot_of_its_conversation_and_tool() -> None:
-    slot = caps.reservation(CALL, POLICY)
+    slot = caps.make_reservation(CALL, POLICY)
     assert slot is not None
     assert (5, 86_400.0) == (slot.limit, slot.ttl)
     other = replace(CALL, conversation=Conversation("c-2", Rung.HEADER))
-    assert slot != caps.reservation(other, POLICY)
-    assert slot != caps.reservation(CALL, replace(POLICY, tool="read_file"))
+    assert slot != caps.make_reservation(other, POLICY)
+    assert slot != caps.make_reservation(CALL, replace(POLICY, tool="read_file"))
 
 
 def test_no_slot_is_taken_without_a_cap_or_where_users_share_a_conversation() -> None:
-    assert caps.reservation(CALL, replace(POLICY, cap=CallCap())) is None
+    assert caps.make_reservation(CALL, replace(POLICY, cap=CallCap())) is None
     shared = replace(CALL, conversation=Conversation("c-1", Rung.ADDRESS))
-    assert caps.reservation(shared, POLICY) is None
+    assert caps.make_reservation(shared, POLICY) is None
 
 
 def test_beyond_the_cap_the_model_is_told_how_many_calls_there_were() -> None:
-    slot = caps.reservation(CALL, POLICY)
+    slot = caps.make_reservation(CALL, POLICY)
     assert slot is not None
     assert Failure(
         codes.CALL_CAP_EXCEEDED,
         "Tool 'web_search' may be called 5 times in this conversation and has been (5/5 used).",
         details={"used": "5", "limit": "5"},
-    ) == caps.exceeded(CALL, slot)
-    assert "may be called once" in caps.exceeded(CALL, replace(slot, limit=1)).message
+    ) == caps.make_cap_failure(CALL, slot)
+    assert "may be called once" in caps.make_cap_failure(CALL, replace(slot, limit=1)).message

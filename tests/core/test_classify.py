@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from proxy.core import codes, contract
-from proxy.core.classify import classify, fault_failure
-from proxy.core.codes import Category, ErrorCode
-from proxy.core.model import (
+from proxy.core.check.validation import compile_check
+from proxy.core.contract import attempts as contract
+from proxy.core.model import codes
+from proxy.core.model.codes import Category, ErrorCode
+from proxy.core.model.values import (
     ABSENT,
     Executed,
     Failure,
@@ -21,20 +22,20 @@ from proxy.core.model import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.core.validation import compile_check
+from proxy.core.tool_errors.classify import classify_answer, make_fault_failure
 
 NOON = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
 
 def failed(status: int, body: bytes = b"", *headers: tuple[str, str]) -> Failure:
-    failure = classify(UpstreamReply(status, headers, body), NOON)
+    failure = classify_answer(UpstreamReply(status, headers, body), NOON)
     assert failure is not None
     return failure
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 301, 302, 304, 307])
 def test_a_success_or_redirect_is_no_failure(status: int) -> None:
-    assert classify(UpstreamReply(status, (), b'{"error": "none"}'), NOON) is None
+    assert classify_answer(UpstreamReply(status, (), b'{"error": "none"}'), NOON) is None
 
 
 MEANINGS: list[tuple[int, ErrorCode, Category, bool]] = [
@@ -43,11 +44,13 @@ MEANINGS: list[tuple[int, ErrorCode, Category, bool]] = [
     (403, codes.UNAUTHORIZED, Category.AUTH_ERROR, False),
     (404, codes.RESOURCE_NOT_FOUND, Category.NOT_FOUND, True),
     (405, codes.INVALID_REQUEST, Category.INPUT_ERROR, False),
+    (408, codes.REQUEST_TIMEOUT, Category.SERVICE_ERROR, True),
     (409, codes.INVALID_REQUEST, Category.INPUT_ERROR, True),
     (410, codes.INVALID_REQUEST, Category.INPUT_ERROR, False),
     (413, codes.INVALID_REQUEST, Category.INPUT_ERROR, False),
     (418, codes.INVALID_REQUEST, Category.INPUT_ERROR, False),
     (422, codes.INVALID_REQUEST, Category.INPUT_ERROR, True),
+    (425, codes.SERVICE_UNAVAILABLE, Category.SERVICE_ERROR, True),
     (429, codes.RATE_LIMIT_EXCEEDED, Category.RATE_LIMIT, True),
     (500, codes.SERVICE_UNAVAILABLE, Category.SERVICE_ERROR, True),
     (502, codes.SERVICE_UNAVAILABLE, Category.SERVICE_ERROR, True),
@@ -195,7 +198,7 @@ def test_an_error_that_is_a_text_is_the_message() -> None:
     ],
 )
 def test_a_tools_own_result_is_no_failure(body: bytes) -> None:
-    assert classify(UpstreamReply(200, (("Content-Type", "application/json"),), body), NOON) is None
+    assert classify_answer(UpstreamReply(200, (("Content-Type", "application/json"),), body), NOON) is None
 
 
 def test_a_fault_says_whether_the_tool_may_have_run() -> None:
@@ -205,7 +208,7 @@ def test_a_fault_says_whether_the_tool_may_have_run() -> None:
         codes.UPSTREAM_TIMEOUT,
         "The tool did not answer in time. (upstream 'w': late)",
         details={"executed": "unknown", "reason": "http_response_timeout"},
-    ) == fault_failure(fault)
+    ) == make_fault_failure(fault)
 
 
 def test_a_fault_says_how_often_the_call_was_sent_and_when_to_come_back() -> None:
@@ -216,7 +219,7 @@ def test_a_fault_says_how_often_the_call_was_sent_and_when_to_come_back() -> Non
         "reason": "destination_unavailable",
         "sends": "3",
         "retry_after": "5",
-    } == fault_failure(fault, 3).details
+    } == make_fault_failure(fault, 3).details
 
 
 @pytest.mark.parametrize(("status", "executed"), [(502, "unknown"), (504, "unknown"), (500, None), (429, None)])
@@ -239,7 +242,14 @@ def refused(status: int, body: JsonValue, sent: JsonValue = ABSENT, limits: Feed
     text = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     typed = "text/plain" if isinstance(body, str) else "application/json"
     reply = UpstreamReply(status, (("Content-Type", typed),), text)
-    failure = classify(reply, NOON, CHECK, {"lat": "48.8"} if sent is ABSENT else sent, limits)
+    failure = classify_answer(reply, NOON, CHECK, {"lat": "48.8"} if sent is ABSENT else sent, limits)
+    assert failure is not None
+    return failure
+
+
+def server_error(body: str, *, idempotent: bool, status: int = 500) -> Failure:
+    reply = UpstreamReply(status, (("Content-Type", "text/plain"),), body.encode())
+    failure = classify_answer(reply, NOON, CHECK, {"lat": "48.8"}, idempotent=idempotent)
     assert failure is not None
     return failure
 
@@ -342,3 +352,31 @@ def test_words_of_a_call_with_more_secrets_than_can_be_looked_for_are_left_out()
     failure = refused(500, "boom s77", {"tokens": [f"s{number}" for number in range(1000)]})
 
     assert ("The tool answered with HTTP status 500", False) == (failure.message, "original_error" in failure.details)
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_server_error_that_names_an_argument_is_a_complaint_of_an_idempotent_tool(status: int) -> None:
+    failure = server_error(GO, idempotent=True, status=status)
+
+    assert (codes.UPSTREAM_REJECTED_ARGUMENTS, status, [("VAL-002", ("lat",))], True) == (
+        failure.code, failure.status, found(failure), failure.type_related,
+    )  # fmt: skip
+    assert f"The tool answered with HTTP status {status}, and by its words the arguments are the cause." == (
+        failure.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "idempotent", "status"),
+    [
+        (GO, False, 500),
+        (GO, True, 502),
+        (GO.replace(".lat", ".elsewhere"), True, 500),
+        (GO.replace(".lat", ".city"), True, 500),
+        ("'lat' must be a number", True, 500),
+    ],
+)
+def test_any_other_server_error_is_the_tools_own(body: str, idempotent: bool, status: int) -> None:
+    failure = server_error(body, idempotent=idempotent, status=status)
+
+    assert (codes.SERVICE_UNAVAILABLE, []) == (failure.code, found(failure))

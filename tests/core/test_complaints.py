@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core import codes
-from proxy.core.complaints import DIALECTS, STATUSES, Complaint, complaints
-from proxy.core.complaints.generic import RULE_PATTERNS, TYPE_PATTERNS
-from proxy.core.complaints.places import steps_of
-from proxy.core.complaints.wording import json_type_of
-from proxy.core.jsontext import dumps, format_pointer, parse
-from proxy.core.model import ABSENT, FeedbackLimits, JsonValue, Violation
-from proxy.core.validation import Check, compile_check
+from proxy.core.check.validation import Check, compile_check
+from proxy.core.json.jsontext import dumps, format_pointer, parse
+from proxy.core.model import codes
+from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Violation
+from proxy.core.tool_errors.complaints import DIALECTS, STATUSES, Complaint, read_complaints
+from proxy.core.tool_errors.generic import RULE_PATTERNS, TYPE_PATTERNS
+from proxy.core.tool_errors.places import read_steps
+from proxy.core.tool_errors.tool_wording import find_json_type
 from tests.core.values import SECRETS
 
 DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"
@@ -52,13 +52,13 @@ def check_of(row: dict[str, Any]) -> Check:
 
 def asked(row: dict[str, Any], status: int | None = None) -> Complaint | None:
     body = row["body"].encode()
-    return complaints(status or row["status"], row["content_type"], body, check_of(row), value(row["sent"]))
+    return read_complaints(status or row["status"], row["content_type"], body, check_of(row), value(row["sent"]))
 
 
 def told(text: str, sent: object, schema: object = None, *, limits: FeedbackLimits | None = None) -> Complaint | None:
     """What a plain text of status 400 says about arguments."""
     check = compile_check(value(schema)) if schema is not None else None
-    return complaints(400, "text/plain", text.encode(), check, value(sent), limits)
+    return read_complaints(400, "text/plain", text.encode(), check, value(sent), limits)
 
 
 def found(complaint: Complaint | None) -> list[tuple[str, str]]:
@@ -105,7 +105,7 @@ def test_every_sample_says_where_it_is_from() -> None:
 def test_other_errors_are_left_alone(row: dict[str, Any]) -> None:
     sent = value({"lat": 1, "lon": 2, "city": "Paris"})
     for check in (CHECK, None):
-        assert complaints(row["status"], row["content_type"], row["body"].encode(), check, sent) is None
+        assert read_complaints(row["status"], row["content_type"], row["body"].encode(), check, sent) is None
 
 
 def test_there_are_at_least_thirty_errors_that_are_left_alone() -> None:
@@ -121,15 +121,15 @@ def test_other_statuses_say_themselves_who_is_at_fault(status: int) -> None:
 @pytest.mark.parametrize("status", [400, 404, 409, 422])
 def test_a_type_error_is_read_with_each_status_that_can_mean_it(status: int) -> None:
     text = b"json: cannot unmarshal string into Go struct field WeatherRequest.lat of type float64"
-    complaint = complaints(status, "text/plain", text, CHECK, value({"lat": "abc"}))
+    complaint = read_complaints(status, "text/plain", text, CHECK, value({"lat": "abc"}))
     assert [("VAL-002", "/lat")] == found(complaint)
 
 
 def test_not_found_is_no_complaint_about_the_field_that_was_looked_up() -> None:
     body = b'{"errors": {"city": ["is not known"]}}'
     sent = value({"lat": 1, "city": "Pari"})
-    assert complaints(404, "application/json", body, CHECK, sent) is None
-    assert [("VAL-003", "/city")] == found(complaints(422, "application/json", body, CHECK, sent))
+    assert read_complaints(404, "application/json", body, CHECK, sent) is None
+    assert [("VAL-003", "/city")] == found(read_complaints(422, "application/json", body, CHECK, sent))
 
 
 # --- GoMind -----------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_a_type_that_only_the_tool_knows_is_not_contradicted_by_the_schema() -> 
     ],
 )
 def test_a_place_is_cut_into_steps_however_it_is_written(steps: tuple[str, ...], written: str) -> None:
-    assert steps == steps_of(written)
+    assert steps == read_steps(written)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_place_is_cut_into_steps_however_it_is_written(steps: tuple[str, ...],
 def test_an_argument_is_found_under_every_spelling_of_its_place(written: str) -> None:
     body = dumps({"errors": [{"field": written, "message": "must be a number"}]})
     for check in (CHECK, None):
-        complaint = complaints(400, "application/json", body, check, value({"lat": "abc"}))
+        complaint = read_complaints(400, "application/json", body, check, value({"lat": "abc"}))
         assert [("VAL-002", "/lat")] == found(complaint)
 
 
@@ -255,7 +255,7 @@ def test_the_spelling_of_the_schema_wins_over_the_framework_s() -> None:
 def test_an_argument_called_like_a_prefix_is_that_argument() -> None:
     schema = {"type": "object", "properties": {"body": {"type": "string"}}}
     body = b'{"errors": [{"field": "body", "message": "must be a string"}]}'
-    complaint = complaints(400, "application/json", body, compile_check(value(schema)), value({"body": 1}))
+    complaint = read_complaints(400, "application/json", body, compile_check(value(schema)), value({"body": 1}))
     assert [("VAL-002", "/body")] == found(complaint)
 
 
@@ -273,7 +273,7 @@ def test_a_value_that_could_be_one_of_several_gets_no_path() -> None:
 
 def test_a_field_that_only_the_tool_knows_is_named_as_the_tool_names_it() -> None:
     body = b'{"detail": [{"type": "missing", "loc": ["body", "country"], "msg": "Field required", "input": {}}]}'
-    complaint = complaints(422, "application/json", body, CHECK, value({"lat": 1}))
+    complaint = read_complaints(422, "application/json", body, CHECK, value({"lat": 1}))
     assert [("VAL-001", "/country")] == found(complaint)
 
 
@@ -287,7 +287,7 @@ def test_a_field_that_only_the_tool_knows_is_named_as_the_tool_names_it() -> Non
     ],
 )  # fmt: skip
 def test_a_type_s_name_is_understood_in_every_language(kind: str, written: str) -> None:
-    assert kind == json_type_of(written)
+    assert kind == find_json_type(written)
 
 
 # --- never too much ---------------------------------------------------------------------------------------------------
@@ -355,14 +355,14 @@ def test_a_flood_of_errors_is_cut() -> None:
     body = dumps(
         {"detail": [{"loc": [str(index)], "msg": "Field required", "type": "missing"} for index in range(900)]}
     )
-    complaint = complaints(422, "application/json", body, CHECK, value({}))
+    complaint = read_complaints(422, "application/json", body, CHECK, value({}))
     assert complaint is not None
     assert len(complaint.violations) <= 20
 
 
 def test_what_stands_behind_64_kib_is_not_looked_at() -> None:
     far = b" " * 70_000 + b"json: cannot unmarshal string into Go struct field W.lat of type float64"
-    assert complaints(400, "text/plain", far, CHECK, value({"lat": "x"})) is None
+    assert read_complaints(400, "text/plain", far, CHECK, value({"lat": "x"})) is None
 
 
 FRAGMENTS: Final = [
@@ -384,7 +384,7 @@ def test_no_body_takes_long_to_read(fragment: str) -> None:
     sent = value({"stops": [{"lat": index} for index in range(5000)], "lat": 1, "password": "hunter22"})
     started = time.process_time()
     for body in ((fragment * 70_000)[:65_000].encode(), dumps({"errors": [(fragment * 400)[:400]] * 140})):
-        complaints(400, "application/json", body, CHECK, sent)
+        read_complaints(400, "application/json", body, CHECK, sent)
     assert time.process_time() - started < 2  # a tenth of it on an idle machine; backtracking would take minutes
 
 
@@ -408,6 +408,6 @@ def test_whatever_an_upstream_sends_nothing_is_raised_and_no_secret_is_shown(
     status: int, content_type: str, body: bytes, sent: Any
 ) -> None:
     for arguments in (value(sent), ABSENT):
-        complaint = complaints(status, content_type, body, CHECK, arguments)
+        complaint = read_complaints(status, content_type, body, CHECK, arguments)
         assert not any(secret in shown(complaint) for secret in SECRETS)
         assert complaint is None or (len(complaint.words) <= 300 and len(complaint.violations) <= 20)

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core import codes, container
-from proxy.core.container import Dispatch, Expand
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import (
+from proxy.core.contract import container
+from proxy.core.contract.container import Dispatch, Expand
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model import codes
+from proxy.core.model.values import (
     Container,
     ContainerFunction,
     Conversation,
@@ -20,7 +22,6 @@ from proxy.core.model import (
     Rung,
     ToolCall,
 )
-from proxy.core.policy import ToolPolicy
 
 NAMES = ("Add", "Multiply", "Abs", "Square", "Subtract", "Min", "SolveQuadratic")
 MATH = Container("Math", "plugin", tuple(ContainerFunction(name) for name in NAMES))
@@ -85,7 +86,7 @@ TWO_CALLS = (
 )
 def test_the_guidance_names_the_first_five_functions(guidance: str, names: tuple[str, ...]) -> None:
     of = replace(MATH, functions=tuple(ContainerFunction(name) for name in names))
-    assert guidance == container.guidance(of)
+    assert guidance == container.write_guidance(of)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_the_hint_is_the_call_to_make() -> None:
 # --- dot notation ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("tool", ["Math.Add", "Math/Add", "Math::Add", "Math__Add", "Math:Add", "Math.add", "Math.Ad"])
 def test_a_function_called_through_its_container_is_told_its_own_name(tool: str) -> None:
-    failure = container.dotted(tool, {"Math": MATH})
+    failure = container.explain_dotted_name(tool, {"Math": MATH})
     assert failure is not None
     assert (codes.CONTAINER_INVOCATION, "Call 'Add' by its own name.") == (failure.code, failure.hint)
     assert f"'{tool}' is not a tool" in failure.message
@@ -130,12 +131,12 @@ def test_a_function_called_through_its_container_is_told_its_own_name(tool: str)
 
 @pytest.mark.parametrize("tool", ["Math", "Math.", "Maths.Add", "Add", "", "."])
 def test_other_unknown_names_are_no_dot_notation(tool: str) -> None:
-    assert container.dotted(tool, {"Math": MATH}) is None
+    assert container.explain_dotted_name(tool, {"Math": MATH}) is None
 
 
 # --- auto_expand ----------------------------------------------------------------------------------------------------
 def instead(body: bytes, of: Container, seen_before: bool = False) -> Expand | Dispatch | None:
-    return container.instead(call(body), refused(body, of), seen_before)
+    return container.expand_or_dispatch(call(body), refused(body, of), seen_before)
 
 
 def test_by_default_nothing_happens_in_place_of_a_refusal() -> None:
@@ -180,10 +181,10 @@ def test_dispatch_never_guesses(body: bytes) -> None:
 
 def test_only_a_misused_container_is_dispatched() -> None:
     of = replace(MATH, auto_expand="dispatch")
-    dotted = container.dotted("Math.Add", {"Math": of})
+    dotted = container.explain_dotted_name("Math.Add", {"Math": of})
     assert dotted is not None
-    assert container.instead(call(b'{"a":5}', "Math.Add"), dotted, False) is None
-    assert container.instead(call(b"{}"), Failure(codes.INVALID_ARGUMENTS, ""), False) is None
+    assert container.expand_or_dispatch(call(b'{"a":5}', "Math.Add"), dotted, False) is None
+    assert container.expand_or_dispatch(call(b"{}"), Failure(codes.INVALID_ARGUMENTS, ""), False) is None
 
 
 # --- expansion ------------------------------------------------------------------------------------------------------
@@ -198,13 +199,13 @@ def test_an_expansion_lists_functions_with_descriptions_and_schemas() -> None:
             {"name": "Add", "description": "Adds two numbers.", "parameters": {"type": "object"}},
             {"name": "Multiply", "description": "", "parameters": {}},
         ],
-    } == container.expansion(replace(MATH, functions=(add, ContainerFunction("Multiply"))))
+    } == container.make_expansion(replace(MATH, functions=(add, ContainerFunction("Multiply"))))
 
 
 def test_an_automatic_expansion_says_that_parameters_were_ignored() -> None:
     assert (
         "Math expanded. Functions: Add. Your parameters were ignored: now call the function you need by its own name."
-        == container.expansion(replace(MATH, functions=MATH.functions[:1]), ignored_parameters=True)["message"]
+        == container.make_expansion(replace(MATH, functions=MATH.functions[:1]), ignored_parameters=True)["message"]
     )
 
 
@@ -227,5 +228,5 @@ def test_a_function_waits_for_its_container_only_where_required(
 
 def test_what_a_conversation_has_expanded_is_its_own() -> None:
     other = Conversation("c-2", Rung.HEADER)
-    assert container.expansion_key(CONVERSATION, "Math") != container.expansion_key(other, "Math")
-    assert container.expansion_key(CONVERSATION, "Math") != container.expansion_key(CONVERSATION, "Text")
+    assert container.make_expansion_key(CONVERSATION, "Math") != container.make_expansion_key(other, "Math")
+    assert container.make_expansion_key(CONVERSATION, "Math") != container.make_expansion_key(CONVERSATION, "Text")

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from proxy.core.contentcoding import Undecodable, decode, is_coded, is_known
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 
 TEXT = b'{"lat": 48.85}' * 10
 

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core import codes, contract
-from proxy.core.codes import ERROR_CODES, ErrorCode, ViolationCode
-from proxy.core.jsontext import parse
-from proxy.core.model import (
+from proxy.core.contract import attempts as contract
+from proxy.core.contract import history as words
+from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolErrors, ToolPolicy
+from proxy.core.json.jsontext import parse
+from proxy.core.model import codes
+from proxy.core.model.codes import ERROR_CODES, ErrorCode, ViolationCode
+from proxy.core.model.values import (
     ABSENT,
     Attempt,
     Conversation,
     Document,
-    Episode,
     FailedAttempt,
     Failure,
     FailureRecorded,
@@ -25,7 +27,6 @@ from proxy.core.model import (
     ToolResult,
     Violation,
 )
-from proxy.core.policy import AttemptsPolicy, Block, ToolPolicy
 
 CONVERSATION = Conversation("c-1", Rung.HEADER)
 SHARED = Conversation("c-1", Rung.ADDRESS)
@@ -47,19 +48,28 @@ def failure(*violations: Violation, code: ErrorCode = codes.INVALID_ARGUMENTS) -
     return Failure(code, code.meaning, violations or (violation(codes.REQUIRED_MISSING),), sent={"path": 5})
 
 
-def after(*digests: str) -> FailureRecorded:
-    """What the store says after one failure for each digest."""
-    first, *others = digests
-    recorded = contract.add(None, contract.remember(failure(), first))
-    for sent in others:
-        recorded = contract.add(recorded.episode, contract.remember(failure(), sent))
+def fails(digest: str, call_id: str = "", seen: int | None = None, what: Failure | None = None) -> FailedAttempt:
+    return contract.make_failed_attempt(what or failure(), digest, call_id, seen)
+
+
+def after(*failed: str | FailedAttempt) -> FailureRecorded:
+    """What the store says after these failed calls, each given by its digest or whole."""
+    first, *others = [fails(one) if isinstance(one, str) else one for one in failed]
+    recorded = contract.add(None, first)
+    for one in others:
+        recorded = contract.add(recorded.episode, one)
     return recorded
+
+
+def numbers(*failed: str | FailedAttempt) -> list[int]:
+    """The attempt that each of these failed calls is told to be."""
+    return [after(*failed[:end]).number for end in range(1, len(failed) + 1)]
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
 def test_an_attempt_belongs_to_a_conversation_and_a_tool() -> None:
     keys = {
-        contract.attempt_key(conversation, tool, POLICY)
+        contract.make_attempt_key(conversation, tool, POLICY)
         for conversation in (CONVERSATION, Conversation("c-2", Rung.HEADER), SHARED)
         for tool in ("read_file", "write_file")
     }
@@ -67,40 +77,53 @@ def test_an_attempt_belongs_to_a_conversation_and_a_tool() -> None:
 
 
 def test_all_unknown_tools_of_a_conversation_share_one_key() -> None:
-    assert contract.attempt_key(CONVERSATION, "a", None) == contract.attempt_key(CONVERSATION, "b", None)
-    assert contract.attempt_key(CONVERSATION, "a", None) != contract.attempt_key(CONVERSATION, "a", POLICY)
+    assert contract.make_attempt_key(CONVERSATION, "a", None) == contract.make_attempt_key(CONVERSATION, "b", None)
+    assert contract.make_attempt_key(CONVERSATION, "a", None) != contract.make_attempt_key(CONVERSATION, "a", POLICY)
 
 
 def test_a_key_is_short_and_does_not_show_the_conversation() -> None:
-    key = contract.attempt_key(Conversation("secret-session\udcff" * 1000, Rung.SESSION), "read_file", POLICY)
+    key = contract.make_attempt_key(Conversation("secret-session\udcff" * 1000, Rung.SESSION), "read_file", POLICY)
     assert len(key) == 32 + len("/read_file")
     assert "secret" not in key
 
 
-def test_the_tool_call_id_never_links_or_separates_attempts() -> None:
+def test_the_tool_call_id_is_no_part_of_what_was_sent() -> None:
     first, second = call(), replace(call(), call_id="call_2")
-    assert contract.digest_of(first, POLICY) == contract.digest_of(second, POLICY)
+    assert contract.hash_call(first, POLICY) == contract.hash_call(second, POLICY)
+
+
+def test_by_address_only_the_very_same_arguments_share_a_key() -> None:
+    keys = [contract.make_attempt_key(SHARED, "read_file", POLICY, digest) for digest in ("a", "b", "a")]
+    assert (keys[0], 2) == (keys[2], len(set(keys)))
+    counting = replace(POLICY, attempts=AttemptsPolicy(address=ByAddress.COUNT))
+    assert 1 == len({contract.make_attempt_key(SHARED, "read_file", counting, digest) for digest in ("a", "b")})
+    assert ["read_file", True] == [contract.read_tool(keys[0]), contract.is_attempts(keys[0])]
+
+
+def test_by_address_nothing_is_counted_where_the_config_says_so() -> None:
+    off = replace(POLICY, attempts=AttemptsPolicy(address=ByAddress.OFF))
+    assert (False, True) == (contract.is_counted(SHARED, off), contract.is_counted(CONVERSATION, off))
 
 
 def test_the_same_bytes_under_another_policy_are_judged_anew() -> None:
-    assert contract.digest_of(call(), POLICY) != contract.digest_of(call(), replace(POLICY, fingerprint="f2"))
+    assert contract.hash_call(call(), POLICY) != contract.hash_call(call(), replace(POLICY, fingerprint="f2"))
 
 
 def test_unreadable_arguments_are_told_apart_by_their_text() -> None:
     problem = JsonProblem("EOF while parsing an object", 1, 1, True)
     broken = [ToolCall("t", problem, "id", CONVERSATION, raw) for raw in (b"{", b"{ ")]
-    assert contract.digest_of(broken[0], POLICY) != contract.digest_of(broken[1], POLICY)
+    assert contract.hash_call(broken[0], POLICY) != contract.hash_call(broken[1], POLICY)
 
 
 def test_an_unknown_name_counts_as_part_of_what_was_sent() -> None:
     first, second = replace(call(), tool="a"), replace(call(), tool="b")
-    assert contract.digest_of(first, None) != contract.digest_of(second, None)
+    assert contract.hash_call(first, None) != contract.hash_call(second, None)
 
 
 def test_an_episode_on_the_last_rung_lasts_five_minutes_and_elsewhere_thirty() -> None:
-    assert contract.ttl_of(SHARED, POLICY) == 300.0
-    assert contract.ttl_of(CONVERSATION, POLICY) == 1800.0
-    assert contract.ttl_of(CONVERSATION, None) == 1800.0
+    assert contract.find_ttl(SHARED, POLICY) == 300.0
+    assert contract.find_ttl(CONVERSATION, POLICY) == 1800.0
+    assert contract.find_ttl(CONVERSATION, None) == 1800.0
 
 
 # --- what counts ----------------------------------------------------------------------------------------------------
@@ -116,24 +139,60 @@ def test_only_what_the_model_can_mend_raises_the_attempt() -> None:
 
 def test_a_failure_that_does_not_count_is_answered_without_attempt() -> None:
     timeout = Failure(codes.UPSTREAM_TIMEOUT, "No answer.")
-    assert ToolResult(call(), timeout) == contract.grant(call(), timeout, None, POLICY)
+    assert ToolResult(call(), timeout) == contract.grant_attempt(call(), timeout, None, POLICY)
 
 
 def test_each_different_failure_raises_the_attempt_by_one() -> None:
-    assert Attempt(1, 3) == contract.grant(call(), failure(), after("a"), POLICY).attempt
-    assert Attempt(2, 3) == contract.grant(call(), failure(), after("a", "b"), POLICY).attempt
+    assert Attempt(1, 3) == contract.grant_attempt(call(), failure(), after("a"), POLICY).attempt
+    assert Attempt(2, 3) == contract.grant_attempt(call(), failure(), after("a", "b"), POLICY).attempt
 
 
-def test_an_identical_resend_counts_once_and_is_marked() -> None:
+def test_the_same_arguments_again_are_an_attempt_of_their_own_and_are_marked() -> None:
     recorded = after("a", "a")
-    assert (1, 1, True) == (recorded.episode.count, recorded.episode.repeats, recorded.repeated)
-    result = contract.grant(call(), failure(), recorded, POLICY)
-    assert (Attempt(1, 3), True, False) == (result.attempt, result.repeated, result.blocked)
+    assert (2, 2, True) == (recorded.number, recorded.episode.times("a"), recorded.repeated)
+    assert contract.grant_attempt(call(), failure(), recorded, POLICY).repeated
 
 
-def test_arguments_sent_before_others_are_still_known_as_a_resend() -> None:
+def test_arguments_sent_before_others_are_still_known() -> None:
     assert after("a", "b", "a").repeated
-    assert after("a", "b", "a").episode.count == 2
+    assert [1, 2, 3] == numbers("a", "b", "a")
+
+
+def test_the_same_bytes_under_the_same_call_id_are_a_clients_resend_and_told_the_same() -> None:
+    assert [1, 1, 2] == numbers(fails("a", "id-1"), fails("a", "id-1"), fails("a", "id-2"))
+    resent = after(fails("a", "id-1"), fails("a", "id-1"))
+    assert (after(fails("a", "id-1")).episode, False) == (resent.episode, resent.repeated)
+
+
+def test_other_arguments_under_the_same_call_id_are_another_attempt() -> None:
+    assert [1, 2] == numbers(fails("a", "id"), fails("b", "id"))
+
+
+def test_calls_that_arrived_before_the_first_was_answered_are_one_attempt() -> None:
+    turn = [fails("a", "1", 0), fails("b", "2", 0), fails("a", "3", 0), fails("c", "4", 0)]
+    assert [1, 1, 1, 1] == numbers(*turn)
+    assert [1, 1, 1, 1, 2, 2, 3] == numbers(*turn, fails("d", "5", 1), fails("d", "6", 1), fails("e", "7", 2))
+    assert (False, 1, 4) == (after(*turn).repeated, after(*turn).episode.times("a"), after(*turn).episode.failed)
+
+
+def test_the_calls_of_one_turn_share_a_line_of_the_history() -> None:
+    other = failure(violation(codes.UNKNOWN_FIELD, "x", value=1))
+    recorded = after(fails("a", "1", 0), fails("b", "2", 0, other), fails("c", "3", 0), fails("d", "4", 1))
+    assert (
+        "Attempt 1: Missing required field 'path'; Unknown field 'x'",
+        "Attempt 2: Missing required field 'path'",
+    ) == words.write_history(recorded.episode)
+
+
+def test_a_delivered_call_ends_the_attempts_and_refused_arguments_keep_their_count() -> None:
+    recorded = after("a")
+    told = [(recorded.number, recorded.repeated)]
+    for _ in range(2):
+        recorded = contract.add(contract.clear_episode(recorded.episode), fails("a"))
+        told.append((recorded.number, recorded.repeated))
+    assert [(1, False), (2, True), (3, True)] == told
+    assert contract.grant_attempt(call(), failure(), recorded, POLICY).escalated
+    assert 1 == contract.add(contract.clear_episode(recorded.episode), fails("b")).number
 
 
 # --- escalation -----------------------------------------------------------------------------------------------------
@@ -150,42 +209,37 @@ def test_the_answer_to_the_last_attempt_is_the_escalation_and_keeps_its_errors()
         ),
         attempt=Attempt(3, 3),
         escalated=True,
-        blocked=True,
         history=tuple(f"Attempt {number}: {lines[0]}" for number in (1, 2, 3)),
-    ) == contract.grant(call(), failure(), after("a", "b", "c"), POLICY)
+    ) == contract.grant_attempt(call(), failure(), after("a", "b", "c"), POLICY)
 
 
 def test_an_escalation_is_not_retryable_and_answers_400_whatever_failed() -> None:
-    result = contract.grant(call(), failure(code=codes.UNKNOWN_TOOL), after("a", "b", "c"), None)
+    result = contract.grant_attempt(call(), failure(code=codes.UNKNOWN_TOOL), after("a", "b", "c"), None)
     assert (400, False) == (result.failure.http_status, result.failure.may_retry)
 
 
 def test_the_number_of_attempts_is_the_routes() -> None:
     policy = replace(POLICY, attempts=AttemptsPolicy(max_attempts=1))
-    assert contract.grant(call(), failure(), after("a"), policy).blocked
-    assert not contract.grant(call(), failure(), after("a", "b"), POLICY).blocked
+    assert contract.grant_attempt(call(), failure(), after("a"), policy).escalated
+    assert not contract.grant_attempt(call(), failure(), after("a", "b"), POLICY).escalated
 
 
-def test_as_many_resends_as_attempts_exhaust_an_episode_too() -> None:
-    assert not contract.grant(call(), failure(), after("a", "a", "a"), POLICY).blocked
-    result = contract.grant(call(), failure(), after("a", "a", "a", "a"), POLICY)
-    assert result.blocked
-    assert (
-        "Attempt 1: Missing required field 'path'",
-        "Arguments that had already been refused were sent again 3 times.",
-    ) == result.history
+def test_three_failures_escalate_whatever_the_mix() -> None:
+    for mix in (("a", "a", "a"), ("a", "b", "a"), ("a", "b", "c")):
+        told = [contract.grant_attempt(call(), failure(), after(*mix[:end]), POLICY) for end in (1, 2, 3)]
+        assert [(Attempt(1, 3), False), (Attempt(2, 3), False), (Attempt(3, 3), True)] == [
+            (one.attempt, one.escalated) for one in told
+        ]
 
 
-def test_on_the_address_rung_escalation_is_words_only() -> None:
-    shared = call(conversation=SHARED)
-    result = contract.grant(shared, failure(), after("a", "b", "c"), HARD)
-    assert (True, False, codes.INVALID_ARGUMENTS, True) == (
-        result.escalated,
-        result.blocked,
-        result.failure.code,
-        result.failure.may_retry,
-    )
-    assert contract.look(shared, after("a", "b", "c").episode, "a", HARD) is None
+def test_calls_after_the_last_attempt_go_on_counting_and_the_limit_stays() -> None:
+    result = contract.grant_attempt(call(), failure(), after("a", "b", "c", "d"), POLICY)
+    assert (Attempt(4, 3), "3/3") == (result.attempt, str(result.attempt))
+
+
+def test_by_address_an_escalation_is_whole_too() -> None:
+    result = contract.grant_attempt(call(conversation=SHARED), failure(), after("a", "a", "a"), POLICY)
+    assert (True, codes.ATTEMPTS_EXHAUSTED, False) == (result.escalated, result.failure.code, result.failure.may_retry)
 
 
 # --- before the work ------------------------------------------------------------------------------------------------
@@ -197,27 +251,27 @@ def test_on_the_address_rung_escalation_is_words_only() -> None:
         (True, ("a", "b", "c"), "a", POLICY),
         (True, ("a", "b", "c"), "d", HARD),
         (False, ("a", "b"), "a", HARD),
-        (True, ("a", "a", "a", "a"), "a", POLICY),
+        (True, ("a", "a", "a"), "a", POLICY),
     ],
     ids=["attempts left", "new arguments", "refused arguments", "blocked hard", "hard with attempts left", "repeated"],
 )
 def test_after_the_last_attempt_refused_arguments_are_answered_without_work(
     answered: bool, digests: tuple[str, ...], sent: str, policy: ToolPolicy
 ) -> None:
-    assert answered == (contract.look(call(), after(*digests).episode, sent, policy) is not None)
+    assert answered == (contract.look_up_attempt(call(), after(*digests).episode, sent, policy) is not None)
 
 
 def test_a_first_call_is_always_judged() -> None:
-    assert contract.look(call(), None, "a", HARD) is None
+    assert contract.look_up_attempt(call(), None, "a", HARD) is None
 
 
 def test_an_answer_without_work_says_what_is_blocked() -> None:
-    result = contract.look(call(), after("a", "b", "c").episode, "a", POLICY)
+    result = contract.look_up_attempt(call(), after("a", "b", "c").episode, "a", POLICY)
     assert result is not None
     assert (codes.ATTEMPTS_EXHAUSTED, {"blocked": "these arguments"}, True, True, Attempt(3, 3)) == (
         result.failure.code,
         result.failure.details,
-        result.blocked,
+        result.escalated,
         result.repeated,
         result.attempt,
     )
@@ -229,9 +283,12 @@ def test_an_answer_without_work_says_what_is_blocked() -> None:
     [
         ("Missing required field 'path'", violation(codes.REQUIRED_MISSING)),
         ("Type mismatch on 'path' (got: integer)", violation(codes.TYPE_MISMATCH, value=5)),
-        ("String too long for 'path' (max: 4096)",
-         violation(codes.STRING_LENGTH, expected="string with max length 4096", value="x" * 5000)),
-        ("String too short for 'path' (min: 3)", violation(codes.STRING_LENGTH, expected="min length 3", value="x")),
+        ("String too long for 'path' (max: 10)",
+         Violation(codes.STRING_LENGTH, ("path",), "words", "string (min length 3, max length 10, pattern {2,90})",
+                   value="x" * 20, keyword="maxLength", limit=10)),
+        ("String too short for 'path' (min: 3)",
+         Violation(codes.STRING_LENGTH, ("path",), "words", value="x", keyword="minLength", limit=3)),
+        ("Wrong string length for 'path'", violation(codes.STRING_LENGTH, value="x")),
         ("Value out of range for 'path' (expected: at most 9)",
          violation(codes.CONSTRAINT, expected="at most 9", value=10)),
         ("Invalid JSON", Violation(codes.INVALID_JSON, (), "words")),
@@ -244,47 +301,101 @@ def test_an_answer_without_work_says_what_is_blocked() -> None:
         ("Invalid format for 'path' (expected: date)", violation(codes.FORMAT_MISMATCH, expected="date", value="x")),
         ("No alternative fits 'path'", violation(codes.NO_BRANCH, value="x")),
         ("Ambiguous value for 'path'", violation(codes.AMBIGUOUS, value="x")),
+        ("Markup of the call in 'path'", violation(codes.LEAKED_MARKUP)),
         ("Type mismatch on 'a/0/b' (got: null)", Violation(codes.TYPE_MISMATCH, ("a", 0, "b"), "words", value=None)),
         ("Type mismatch on the arguments (got: array)", Violation(codes.TYPE_MISMATCH, (), "words", value=[])),
     ],
 )  # fmt: skip
 def test_a_history_line_is_made_of_code_path_expectation_and_type(line: str, broken: Violation) -> None:
-    assert line == contract.history_line(failure(broken))
+    assert (line,) == words.write_history_lines(failure(broken))
 
 
 def test_every_violation_code_has_its_line() -> None:
-    assert set(codes.VIOLATION_CODES) == set(contract._LINES)
+    assert set(codes.VIOLATION_CODES) == set(words._LINES)
 
 
 def test_a_failure_without_violations_has_a_line_too() -> None:
-    assert contract.history_line(Failure(codes.UNKNOWN_TOOL, "")) == "Unknown tool"
-    assert contract.history_line(Failure(codes.CONTAINER_INVOCATION, "")) == "Container called with parameters"
+    assert words.write_history_lines(Failure(codes.UNKNOWN_TOOL, "")) == ("Unknown tool",)
+    assert words.write_history_lines(Failure(codes.CONTAINER_INVOCATION, "")) == ("Container called with parameters",)
 
 
-def test_a_history_line_shows_three_errors_and_counts_the_rest() -> None:
-    broken = [violation(codes.REQUIRED_MISSING, name) for name in "abcde"]
+def test_a_history_keeps_all_errors_of_an_attempt_up_to_its_bound_and_counts_the_rest() -> None:
+    broken = [violation(codes.REQUIRED_MISSING, name) for name in "abcdefghijkl"]
     assert (
-        "Missing required field 'a'; Missing required field 'b'; Missing required field 'c'; (+2 more)"
-        == contract.history_line(failure(*broken))
-    )
+        *(f"Missing required field '{name}'" for name in "abcdefghij"),
+        "(+2 more)",
+    ) == words.write_history_lines(failure(*broken))
+    long = [violation(codes.REQUIRED_MISSING, name * 48) for name in "abcdefghijkl"]
+    assert (6, "(+6 more)") == (len(lines := words.write_history_lines(failure(*long))) - 1, lines[-1])
 
 
 def test_a_history_never_holds_a_value() -> None:
     secret = "hunter2-in-the-value"
     for code in codes.VIOLATION_CODES.values():
         broken = Violation(code, ("path",), f"got {secret}", "min length 3", f"try {secret}", value=secret)
-        assert secret not in contract.history_line(failure(broken))
+        assert secret not in "".join(words.write_history_lines(failure(broken)))
 
 
-def test_a_history_keeps_the_last_ten_attempts_with_their_numbers() -> None:
+def test_a_history_keeps_the_last_ten_calls_with_their_numbers_and_says_what_it_dropped() -> None:
     recorded = after(*[f"digest {number}" for number in range(30)])
-    lines = contract.history(recorded.episode)
-    assert (30, 10, 16) == (recorded.episode.count, len(lines), len(recorded.episode.digests))
-    assert lines[0].startswith("Attempt 21: ")
+    lines = words.write_history(recorded.episode)
+    assert (30, 30, 11, 16) == (
+        recorded.episode.count,
+        recorded.episode.failed,
+        len(lines),
+        len(recorded.episode.digests),
+    )
+    assert "(20 earlier failed calls no longer kept)" == lines[0]
+    assert lines[1].startswith("Attempt 21: ")
     assert lines[-1].startswith("Attempt 30: ")
 
 
 def test_adding_a_failure_makes_a_new_episode() -> None:
-    first = Episode(1, (FailedAttempt("a", ("x",)),), ("a",))
-    contract.add(first, FailedAttempt("b", ("y",)))
-    assert Episode(1, (FailedAttempt("a", ("x",)),), ("a",)) == first
+    first = contract.add(None, fails("a")).episode
+    again = contract.add(None, fails("a")).episode
+    contract.add(first, fails("b"))
+    assert again == first
+
+
+# --- what the tool itself refuses -------------------------------------------------------------------------------------
+def refused(status: int, **details: str) -> Failure:
+    return Failure(codes.INVALID_REQUEST, "no", status=status, details=details)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_what_the_tool_refuses_it_would_refuse_again(status: int) -> None:
+    assert contract.is_refusal(refused(status))
+    assert not contract.is_refusal(refused(status, retry_after="1"))
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 408, 409, 425, 429, 500, 503, None])
+def test_other_errors_of_a_tool_may_be_gone_when_it_is_called_again(status: int | None) -> None:
+    assert not contract.is_refusal(refused(status) if status else Failure(codes.INVALID_REQUEST, "no"))
+
+
+def test_the_third_identical_call_is_answered_for_the_tool() -> None:
+    one, two = (after(*["a"] * times).episode for times in (1, 2))
+    assert contract.refuse_repeated_call(call(), None, POLICY) is None
+    assert contract.refuse_repeated_call(call(), one, POLICY) is None
+    result = contract.refuse_repeated_call(call(), two, POLICY)
+    assert result is not None
+    assert (codes.ATTEMPTS_EXHAUSTED, True, "2/2") == (result.failure.code, result.escalated, str(result.attempt))
+    assert "refused exactly these arguments 2 times" in result.failure.message
+
+
+def test_a_budget_of_tool_errors_says_what_they_were() -> None:
+    policy = replace(POLICY, attempts=AttemptsPolicy(tool_errors=ToolErrors(2)))
+    line = contract.write_tool_error(Failure(codes.RESOURCE_NOT_FOUND, "no", status=404))
+    episode = contract.add(contract.add(None, FailedAttempt("a", (line,))).episode, FailedAttempt("b", (line,))).episode
+    assert contract.refuse_over_budget(call(), episode, POLICY) is None
+    result = contract.refuse_over_budget(call(), episode, policy)
+    assert result is not None
+    assert (
+        codes.TOOL_ERROR_BUDGET,
+        {
+            "used": "2",
+            "limit": "2",
+            "errors": "Error 1: RESOURCE_NOT_FOUND: The tool did not find what was asked for | "
+            "Error 2: RESOURCE_NOT_FOUND: The tool did not find what was asked for",
+        },
+    ) == (result.failure.code, result.failure.details)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from typing import Final
 
 import pytest
 
-from proxy.core import codes
-from proxy.core.codes import Severity
+from proxy.core.contract.policy import Mode, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.model import CheckedCall, Container, Document, Forward, JsonValue, Reject, Repair, Violation
-from proxy.core.policy import Mode, UnknownKeys
+from proxy.core.model import codes
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import CheckedCall, Container, Document, Forward, JsonValue, Reject, Repair, Violation
 from tests.core.repairing import call, judged, obj, policy, told
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -23,6 +23,13 @@ def test_a_valid_call_goes_on_as_the_very_bytes_that_came() -> None:
     sent = call(' {"a" : 1 , "b":1.10}\n')
     assert isinstance(sent.arguments, Document)
     assert Forward(CheckedCall(sent, b' {"a" : 1 , "b":1.10}\n', sent.arguments.value)) == decide(sent, policy(NEEDS_A))
+
+
+def test_what_proves_the_check_cannot_be_changed_at_run_time() -> None:
+    decision = decide(call(b'{"a": 1}'), policy(NEEDS_A))
+    assert isinstance(decision, Forward)
+    with pytest.raises(FrozenInstanceError):
+        decision.checked.arguments = b"{}"  # type: ignore[misc]  # mypy forbids what is tried here
 
 
 def test_a_repaired_call_is_written_anew_with_what_was_done() -> None:
@@ -158,8 +165,8 @@ def test_what_the_schema_calls_a_warning_is_told_and_sent() -> None:
     assert b'{"a":9,"old":1}' == decision.checked.arguments
     assert [
         Violation(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 5", "integer (at most 5)",
-                  severity=Severity.WARNING, value=9),
-        Violation(codes.UNKNOWN_FIELD, ("old",), "Field 'old' is deprecated", severity=Severity.WARNING),
+                  "Send a number within these limits.", severity=Severity.WARNING, value=9),
+        Violation(codes.DEPRECATED_FIELD, ("old",), "Field 'old' is deprecated", severity=Severity.WARNING),
     ] == list(decision.checked.warnings)  # fmt: skip
     assert "VAL-002 /a" == told(judged('{"a":"x"}', policy(schema)))
 

@@ -6,9 +6,9 @@ import copy
 
 import pytest
 
-from proxy.core.dialects import normalise, remedy
-from proxy.core.model import JsonValue, Pointer
-from proxy.core.validation import SchemaError, compile_check
+from proxy.core.check.validation import SchemaError, compile_check
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.dialects import normalise, suggest_remedy
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,45 @@ def test_a_schema_that_fails_its_own_rules_has_a_remedy(schema: JsonValue, path:
     with pytest.raises(SchemaError) as caught:
         compile_check(normalise(schema)[0])
     assert path == caught.value.path
-    assert words in remedy(schema, caught.value.path)
+    assert words in suggest_remedy(schema, caught.value.path)
 
 
 def test_where_nothing_better_is_known_nothing_is_said() -> None:
-    assert ["", "", ""] == [remedy({"pattern": 1}, ("pattern",)), remedy({}, ("no", "such")), remedy({}, ())]
+    assert ["", "", ""] == [
+        suggest_remedy({"pattern": 1}, ("pattern",)),
+        suggest_remedy({}, ("no", "such")),
+        suggest_remedy({}, ()),
+    ]
+
+
+def test_the_example_of_a_flat_list_is_one_of_the_schema() -> None:
+    schema, _ = normalise([{"name": "lat", "type": "float64", "required": True, "example": 35.6897}])
+    assert {"lat": {"type": "number", "examples": [35.6897]}} == schema["properties"]
+
+
+def test_gominds_summary_of_fields_constrains() -> None:
+    summary = {
+        "required_fields": [{"name": "lat", "type": "number", "example": 35.6}],
+        "optional_fields": [{"name": "unit", "type": "string"}],
+    }
+    schema, notes = normalise(summary)
+    assert {
+        "type": "object",
+        "properties": {"lat": {"type": "number", "examples": [35.6]}, "unit": {"type": "string"}},
+        "required": ["lat"],
+    } == schema
+    assert ("`required_fields` and `optional_fields` (GoMind) read as an object schema",) == notes
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "required_fields": [{"name": "a"}]},
+        {"required_fields": "a"},
+        {"required_fields": [{"name": "a"}], "optional_fields": [{"name": "a"}]},
+        {"description": "nothing"},
+        {},
+    ],
+)
+def test_another_schema_with_such_a_key_stays_as_it_is(schema: JsonValue) -> None:
+    assert (schema, ()) == normalise(schema)

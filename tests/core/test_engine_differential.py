@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.engine.shapes import WIDE
-from proxy.core.jsontext import parse, plain
-from proxy.core.validation import BrokenKeyword, SchemaError, compile_check
+from proxy.core.check.shapes import WIDE
+from proxy.core.check.validation import BrokenKeyword, SchemaError, compile_check
+from proxy.core.json.jsontext import make_plain, parse
 
 DRAFTS: Final = {
     "http://json-schema.org/draft-04/schema#": (jsonschema.Draft4Validator, jsonschema_rs.Draft4Validator),
@@ -274,7 +274,7 @@ def test_every_node_gives_the_verdict_of_its_own_schema(
     check = _compiled(schema)
     node = data.draw(st.sampled_from(list(check.schemas.nodes())))
     assume(isinstance(node.raw, dict))
-    alone = {"$schema": draft, "allOf": [plain(node.raw)], "definitions": schema["definitions"]}
+    alone = {"$schema": draft, "allOf": [make_plain(node.raw)], "definitions": schema["definitions"]}
     assume(not any(step == "$ref" for step in node.raw) or draft.endswith("schema"))
     assume('"#"' not in json.dumps(schema["definitions"]))
     assert DRAFTS[draft][1](alone).is_valid(value) is check.accepts_at(node, parse(json.dumps(value).encode()))

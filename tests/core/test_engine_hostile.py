@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.jsontext import LosslessFloat, parse
-from proxy.core.validation import BrokenKeyword, SchemaError, compile_check
+from proxy.core.check.validation import BrokenKeyword, SchemaError, compile_check
+from proxy.core.json.jsontext import LosslessFloat, parse
 
 HERE = {"$ref": "#"}
 DEEP = 62

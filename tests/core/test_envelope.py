@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 from hypothesis import given
 
-from proxy.core import codes, container, contract
-from proxy.core.codes import ERROR_CODES
-from proxy.core.envelope import FORMATS, choose, render
-from proxy.core.envelope.headers import repair_headers, retry_after, warning_headers
-from proxy.core.jsontext import LosslessFloat
-from proxy.core.model import (
+from proxy.core.contract import attempts as contract
+from proxy.core.contract import container
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.envelope import FORMATS, Detail, choose_format, render_failure
+from proxy.core.envelope.headers import make_repair_headers, make_warning_headers, read_retry_after
+from proxy.core.json.jsontext import LosslessFloat
+from proxy.core.model import codes
+from proxy.core.model.codes import ERROR_CODES
+from proxy.core.model.values import (
     ABSENT,
     Attempt,
     Container,
@@ -32,7 +35,6 @@ from proxy.core.model import (
     ToolResult,
     Violation,
 )
-from proxy.core.policy import ToolPolicy
 from tests.core.values import results, slow_data
 
 SCHEMAS = Path(__file__).parents[2] / "schemas" / "envelopes"
@@ -60,14 +62,14 @@ def refused(*violations: Violation, **more: Any) -> ToolResult:
 def escalated(failure: Failure, tool: str = "get_weather") -> ToolResult:
     recorded = None
     for number in range(3):
-        attempt = contract.remember(failure, str(number))
+        attempt = contract.make_failed_attempt(failure, str(number))
         recorded = contract.add(recorded.episode if recorded else None, attempt)
-    return contract.grant(call(tool), failure, recorded, ToolPolicy(tool, None, "f"))
+    return contract.grant_attempt(call(tool), failure, recorded, ToolPolicy(tool, None, "f"))
 
 
-def checked(result: ToolResult, name: str, error_status: str = "category") -> Any:
+def checked(result: ToolResult, name: str, error_status: str = "category", detail: Detail = "full") -> Any:
     """The answer in one format, held against its schema."""
-    reply = render(result, name, error_status)
+    reply = render_failure(result, name, error_status, detail=detail)
     body = json.loads(reply.body)
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
     jsonschema.validate(body, schema, jsonschema.Draft202012Validator)
@@ -78,10 +80,12 @@ CASES = {
     "refused": refused(LATITUDE),
     "warning": refused(replace(LATITUDE, severity=codes.Severity.WARNING)),
     "repeated": refused(LATITUDE, repeated=True),
-    "container": ToolResult(call("Math"), container.misuse(MATH, {"function": "Add", "a": 5}), Attempt(1, 3)),
+    "container": ToolResult(
+        call("Math"), container.make_misuse_failure(MATH, {"function": "Add", "a": 5}), Attempt(1, 3)
+    ),
     "escalation": escalated(refused(LATITUDE).failure),
-    "container escalation": escalated(container.misuse(MATH, {"a": 1}), "Math"),
-    "blocked": ToolResult(call(), Failure(codes.ATTEMPTS_EXHAUSTED, ""), Attempt(4, 3), escalated=True, blocked=True),
+    "container escalation": escalated(container.make_misuse_failure(MATH, {"a": 1}), "Math"),
+    "blocked": ToolResult(call(), Failure(codes.ATTEMPTS_EXHAUSTED, ""), Attempt(4, 3), escalated=True),
     "unreadable": refused(Violation(codes.INVALID_JSON, (), "Invalid JSON: EOF while parsing an object")),
     **{f"bare {name}": ToolResult(call(), Failure(code, code.meaning)) for name, code in ERROR_CODES.items()
        if code.error_type is not codes.ErrorType.CONTAINER and code is not codes.ATTEMPTS_EXHAUSTED},
@@ -95,15 +99,16 @@ def test_every_format_has_a_schema_and_every_schema_a_format() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_answer_satisfies_the_published_schema_of_its_format(name: str, case: str) -> None:
-    assert checked(CASES[case], name)
+@pytest.mark.parametrize("detail", get_args(Detail))
+def test_every_answer_satisfies_the_published_schema_of_its_format(name: str, case: str, detail: Detail) -> None:
+    assert checked(CASES[case], name, detail=detail)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 @slow_data
 @given(results)
 def test_an_answer_can_always_be_written_and_read(name: str, result: ToolResult) -> None:
-    reply = render(result, name, "category")
+    reply = render_failure(result, name, "category")
     json.loads(reply.body.decode())
     assert all(value.isprintable() for _, value in reply.headers)
 
@@ -121,9 +126,9 @@ def test_no_format_shows_a_secret(name: str) -> None:
     leaky = Failure(
         codes.SERVICE_UNAVAILABLE, "Bearer s3cr3t-value0", details={"original_error": "api_key=s3cr3t-value"}
     )
-    misused = container.misuse(MATH, {"password": "s3cr3t-value"})
+    misused = container.make_misuse_failure(MATH, {"password": "s3cr3t-value"})
     for result in (escalated(failure), ToolResult(call(), leaky), ToolResult(call("Math"), misused)):
-        assert b"s3cr3t" not in render(result, name, "category").body
+        assert b"s3cr3t" not in render_failure(result, name, "category").body
 
 
 # --- tool_result ------------------------------------------------------------------------------------------------------
@@ -165,7 +170,7 @@ def test_tool_result_carries_all_four_systems_at_once() -> None:
             "details": {"hint": "Send a number without quotes."},
         },
         "remediation_hint": "Send a number without quotes.",
-        "format_version": 1,
+        "format_version": 2,
     } == checked(refused(LATITUDE), "tool_result")
 
 
@@ -187,6 +192,11 @@ def test_the_escalation_is_blocked_and_carries_history_call_and_summary() -> Non
     assert [found["code"] for found in error["errors"]] == ["VAL-002"]
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_escalation_says_blocked_in_every_format(name: str) -> None:
+    assert "blocked" in json.dumps(checked(CASES["escalation"], name)).lower()
+
+
 def test_a_container_error_holds_exactly_hpds_keys() -> None:
     error = checked(CASES["container"], "tool_result")["error"]
     assert {"container_name", "attempted_parameters", "available_functions", "error_message", "retry_guidance"} == (
@@ -200,9 +210,47 @@ def test_beyond_the_limit_the_details_count_what_is_left_out() -> None:
     assert (10, "2") == (len(error["errors"]), error["details"]["more_errors"])
 
 
+def test_by_default_the_part_for_machines_repeats_no_word_of_the_sentence() -> None:
+    content = checked(refused(LATITUDE), "tool_result")["content"]
+    error = {
+        "error_type": "validation_error",
+        "code": "INVALID_ARGUMENTS",
+        "message": "The arguments break the tool's schema.",
+        "category": "INPUT_ERROR",
+        "retryable": True,
+        "errors": [{"code": "VAL-002", "path": "/lat", "severity": "error"}],
+        "attempt": 1,
+        "max_attempts": 3,
+        "status": "retry",
+        "details": {},
+    }
+    assert {
+        "role": "tool",
+        "tool_call_id": "call_abc123",
+        "is_error": True,
+        "content": content,
+        "success": False,
+        "error": error,
+        "format_version": 2,
+    } == checked(refused(LATITUDE), "tool_result", detail="compact")
+    assert {"toolcall-proxy/feedback": error} == checked(refused(LATITUDE), "mcp", detail="compact")["_meta"]
+
+
+def test_a_compact_container_error_names_the_container_and_its_functions() -> None:
+    error = checked(CASES["container"], "tool_result", detail="compact")["error"]
+    assert ("Math", list(NAMES)) == (error["container_name"], error["available_functions"])
+    assert not {"attempted_parameters", "error_message", "retry_guidance"} & set(error)
+
+
+def test_what_a_compact_answer_has_no_room_for_is_counted() -> None:
+    many = [replace(LATITUDE, path=(f"{number}{'f' * 100}",)) for number in range(12)]
+    error = checked(refused(*many), "tool_result", detail="compact")["error"]
+    assert (7, "5") == (len(error["errors"]), error["details"]["more_errors"])
+
+
 # --- the seeds --------------------------------------------------------------------------------------------------------
 def test_hpds_container_error_is_verbatim() -> None:
-    failure = container.misuse(MATH, {"function": "Add", "a": 5, "b": 10})
+    failure = container.make_misuse_failure(MATH, {"function": "Add", "a": 5, "b": 10})
     assert {
         "error_type": "container_invocation_error",
         "container_name": "Math",
@@ -296,13 +344,16 @@ def test_problem_details_state_the_status_that_is_sent() -> None:
 @pytest.mark.parametrize("name", ERROR_CODES)
 def test_the_status_is_the_codes_unless_the_route_says_always_200(name: str) -> None:
     result = ToolResult(call(), Failure(ERROR_CODES[name], ""))
-    assert ERROR_CODES[name].status == render(result, "openai", "category").status
-    assert render(result, "openai", "ok").status == 200
+    assert ERROR_CODES[name].status == render_failure(result, "openai", "category").status
+    assert render_failure(result, "openai", "ok").status == 200
 
 
 def test_an_upstreams_own_status_is_kept() -> None:
     assert (
-        render(ToolResult(call(), Failure(codes.SERVICE_UNAVAILABLE, "", status=500)), "auto", "category").status == 500
+        render_failure(
+            ToolResult(call(), Failure(codes.SERVICE_UNAVAILABLE, "", status=500)), "auto", "category"
+        ).status
+        == 500
     )
 
 
@@ -315,12 +366,12 @@ def test_the_headers_say_what_happened_without_the_body() -> None:
         ("Content-Type", "application/json"),
         ("Cache-Control", "no-store"),
         ("Tool-Error", "RATE_LIMIT_EXCEEDED"),
-        ("Tool-Format", "tool_result/1"),
+        ("Tool-Format", "tool_result/2"),
         ("Tool-Attempt", "2/3"),
         ("Retry-After", "60"),
         ("Tool-Repairs", "string_to_number;path=/lat"),
         ("Proxy-Status", "toolcall-proxy"),
-    ) == render(result, "auto", "category").headers
+    ) == render_failure(result, "auto", "category").headers
 
 
 @pytest.mark.parametrize(
@@ -329,6 +380,11 @@ def test_the_headers_say_what_happened_without_the_body() -> None:
         ("60", "60"),
         ("60", "60s"),
         ("2", "1.5"),
+        ("60", "1m0s"),
+        ("120", "2m"),
+        ("3661", "1h1m1s"),
+        ("1", "500ms"),
+        ("", "m"),
         ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 GMT"),
         ("", "soon"),
         ("", "-1"),
@@ -337,12 +393,12 @@ def test_the_headers_say_what_happened_without_the_body() -> None:
     ],
 )
 def test_retry_after_is_passed_on_in_seconds_or_as_a_date(header: str, said: str) -> None:
-    assert header == retry_after(said)
+    assert header == read_retry_after(said)
 
 
 def test_repairs_and_warnings_are_listed_up_to_twenty() -> None:
     repairs = [Repair("key_case", ("a b", index, "ü,;")) for index in range(22)]
-    [(name, value)] = repair_headers(repairs)
+    [(name, value)] = make_repair_headers(repairs)
     entries = value.split(", ")
     assert ("Tool-Repairs", "key_case;path=/a%20b/0/%C3%BC%2C%3B", 21, "more=2") == (
         name,
@@ -351,8 +407,32 @@ def test_repairs_and_warnings_are_listed_up_to_twenty() -> None:
         entries[-1],
     )
     warning = replace(LATITUDE, severity=codes.Severity.WARNING)
-    assert (("Tool-Warnings", "VAL-002;path=/lat;severity=warning"),) == warning_headers([warning])
-    assert () == repair_headers([]) == warning_headers([])
+    expected = f'VAL-002;path=/lat;severity=warning;message="{LATITUDE.message}"'
+    assert (("Tool-Warnings", expected),) == make_warning_headers([warning], FeedbackLimits())
+    assert () == make_repair_headers([]) == make_warning_headers([], FeedbackLimits())
+
+
+def test_messages_in_headers_are_quoted_masked_and_bounded() -> None:
+    def header(message: str, name: str = "a", number: int = 1) -> str:
+        warnings = [
+            Violation(codes.PATTERN_MISMATCH, (f"{name}{index or ''}",), message, severity=codes.Severity.WARNING)
+            for index in range(number)
+        ]
+        return dict(make_warning_headers(warnings, FeedbackLimits()))["Tool-Warnings"]
+
+    start = "VAL-007;path=/a;severity=warning;message="
+    assert start + r'"say \"a\\b\""' == header('say "a\\b"')
+    assert start + '%"gr%C3%BC%C3%9Fe, %25%22"' == header('grüße, %"')
+    assert start + r'"a\\nb"' == header("a\nb")
+    assert "sk-" not in header("no sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF here")
+    assert header("x" * 500).endswith('..."')
+    assert len(header("x" * 500)) < 250
+    many = header("x" * 100, number=50)
+    assert many.endswith(", more=30")
+    assert many.count("VAL-007") == 20
+    wide = header("ü" * 160, number=20)
+    assert len(wide) < 4100
+    assert wide.count("VAL-007") + int(wide.rpartition("more=")[2]) == 20
 
 
 @pytest.mark.parametrize(
@@ -370,9 +450,9 @@ def test_repairs_and_warnings_are_listed_up_to_twenty() -> None:
     ],
 )
 def test_auto_gives_problem_details_to_whoever_asks_for_them(chosen: str, accept: str) -> None:
-    assert chosen == choose("auto", accept)
+    assert chosen == choose_format("auto", accept)
 
 
 def test_a_named_format_is_not_overruled_by_the_accept_header() -> None:
-    assert choose("gomind", "application/problem+json") == "gomind"
-    assert render(refused(LATITUDE), "problem", "ok").headers[0] == ("Content-Type", "application/problem+json")
+    assert choose_format("gomind", "application/problem+json") == "gomind"
+    assert render_failure(refused(LATITUDE), "problem", "ok").headers[0] == ("Content-Type", "application/problem+json")

@@ -6,16 +6,17 @@ from typing import Final
 
 import pytest
 
-from proxy.core import codes
-from proxy.core.codes import Severity, ViolationCode
-from proxy.core.explain import MAX_VIOLATIONS, invalid_json, violations
-from proxy.core.jsontext import parse
-from proxy.core.misplaced import notices, unknown_fields
-from proxy.core.model import ABSENT, JsonProblem, JsonValue, Pointer, Violation
-from proxy.core.policy import RepairPolicy
-from proxy.core.repair import repair
-from proxy.core.rules import rules_for
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import RepairPolicy
+from proxy.core.explain.explain import MAX_VIOLATIONS, explain_invalid_json, list_violations
+from proxy.core.explain.misplaced import find_unknown_fields
+from proxy.core.explain.notices import list_notices
+from proxy.core.json.jsontext import parse
+from proxy.core.model import codes
+from proxy.core.model.codes import Severity, ViolationCode
+from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer, Violation
+from proxy.core.repair.engine import repair
+from proxy.core.rules.rules import select_rules
 from tests.core.repairing import obj
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -42,7 +43,10 @@ EITHER: Final[JsonValue] = {"anyOf": [closed(a=INT), closed(b=INT)]}
 
 def said(schema: JsonValue, sent: str) -> tuple[Violation, ...]:
     """What is said of a value no repair is tried on."""
-    return violations(compile_check(schema), parse(sent.encode()), ())
+    return list_violations(compile_check(schema), parse(sent.encode()), ())
+
+
+NUMBER = "Send a number within these limits."
 
 
 def one(
@@ -70,17 +74,19 @@ def one(
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected integer, got string", "integer",
              "Send a whole number without quotes or units.", "ten"), needs(a=INT), '{"a":"ten"}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected string, got null", "string",
-             "null is not allowed here: send a value.", None), needs(a=STR), '{"a":null}'),
+             "null is not allowed here: send a value, or leave an optional field out.", None),
+         needs(a=STR), '{"a":null}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected array of integer, got string", "array of integer",
              "Send a JSON array, not text.", "x"), needs(a={"type": "array", "items": INT}), '{"a":"x"}'),
         (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 90",
-         "integer (at least -90, at most 90)", "", 91),
+         "integer (at least -90, at most 90)", NUMBER, 91),
          needs(a={**INT, "minimum": -90, "maximum": 90}), '{"a":91}'),
-        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at least 1", "integer (at least 1)", "", 0),
+        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at least 1", "integer (at least 1)", NUMBER, 0),
          needs(a={**INT, "minimum": 1.0}), '{"a":0}'),
-        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 0", "integer (exactly 0)", "", 5),
+        (one(codes.CONSTRAINT, ("a",), "Value out of range: must be at most 0", "integer (exactly 0)", NUMBER, 5),
          needs(a={**INT, "minimum": 0, "maximum": 0}), '{"a":5}'),
-        (one(codes.CONSTRAINT, (), "Number of fields 1 is below minimum 2", "object", "", {"a": 1}),
+        (one(codes.CONSTRAINT, (), "Number of fields 1 is below minimum 2", "object (at least 2 fields)",
+             "Send more fields.", {"a": 1}),
          {"type": "object", "minProperties": 2}, '{"a":1}'),
         (one(codes.CONSTRAINT, ("a",), "Value is one of those that are not allowed", "", "", 1),
          needs(a={"not": {"const": 1}}), '{"a":1}'),
@@ -91,24 +97,30 @@ def one(
          closed(alpha=INT), '{"alpha":1,"x":2}'),
         (one(codes.UNKNOWN_FIELD, ("b",), "Field name 'b' is not allowed", "field names: (pattern ^a)"),
          {"propertyNames": {"pattern": "^a"}}, '{"b":1}'),
-        (one(codes.ARRAY_LENGTH, ("a",), "Array length 1 is below minimum 2", "array (exactly 2 items)", "", [1]),
+        (one(codes.ARRAY_LENGTH, ("a",), "Array length 1 is below minimum 2", "array (exactly 2 items)",
+             "Send more items.", [1]),
          needs(a={"type": "array", "minItems": 2, "maxItems": 2}), '{"a":[1]}'),
-        (one(codes.ARRAY_LENGTH, (), "Array items are not unique", "an array without equal items", "", [1, 1]),
+        (one(codes.ARRAY_LENGTH, (), "Array items are not unique", "an array without equal items",
+             "Send each item once.", [1, 1]),
          {"uniqueItems": True}, "[1,1]"),
-        (one(codes.ARRAY_LENGTH, (), "Array does not contain what it must", "an array that contains integer", "",
-         ["x"]),
+        (one(codes.ARRAY_LENGTH, (), "Array does not contain what it must", "an array that contains integer",
+             "Add such an item.", ["x"]),
          {"contains": INT}, '["x"]'),
         (one(codes.PATTERN_MISMATCH, ("a",), "Value doesn't match pattern: ^[a-z]+$", "string (pattern ^[a-z]+$)",
-         "", "X"),
+             "Send a value of this form.", "X"),
          needs(a={**STR, "pattern": "^[a-z]+$"}), '{"a":"X"}'),
         (one(codes.ENUM_MISMATCH, ("a",), "Invalid enum value 'uft8'", "one of 'utf-8', 'ascii', 'utf-16'",
              "Did you mean 'utf-8'?", "uft8"), needs(a=ENCODING), '{"a":"uft8"}'),
-        (one(codes.ENUM_MISMATCH, ("a",), "Invalid enum value 6", "5", "", 6), needs(a={"const": 5}), '{"a":6}'),
-        (one(codes.STRING_LENGTH, ("a",), "String length 1 is below minimum 2", "string (min length 2)", "", "é"),
+        (one(codes.ENUM_MISMATCH, ("a",), "Invalid enum value 6", "5", "Send it exactly so.", 6),
+         needs(a={"const": 5}), '{"a":6}'),
+        (one(codes.STRING_LENGTH, ("a",), "String length 1 is below minimum 2", "string (min length 2)",
+             "Lengthen it by 1 character.", "é"),
          needs(a={**STR, "minLength": 2}), '{"a":"é"}'),
-        (one(codes.STRING_LENGTH, ("a",), "String length 3 exceeds maximum 2", "string (max length 2)", "", "xyz"),
+        (one(codes.STRING_LENGTH, ("a",), "String length 3 exceeds maximum 2", "string (max length 2)",
+             "Shorten it by 1 character.", "xyz"),
          needs(a={**STR, "maxLength": 2}), '{"a":"xyz"}'),
-        (one(codes.FORMAT_MISMATCH, ("a",), "Invalid format: email", "string (format email)", "", "x"),
+        (one(codes.FORMAT_MISMATCH, ("a",), "Invalid format: email", "string (format email)",
+             "For example ann@example.org.", "x"),
          needs(a={**STR, "format": "email"}), '{"a":"x"}'),
         (one(codes.CONSTRAINT, (), "No value is allowed here", "no value", "", {}), False, "{}"),
         (one(codes.UNKNOWN_FIELD, ("a",), "Field 'a' is not allowed", "", "Leave it out."), obj(a=False), '{"a":1}'),
@@ -140,7 +152,8 @@ def test_one_broken_keyword_is_one_violation(expected: tuple[Violation, ...], sc
          {"oneOf": [obj(a=INT), obj(a=NUM)]}, '{"a":1}'),
         (one(codes.TYPE_MISMATCH, (), "Type mismatch: expected integer or null, got string", "integer or null",
              "Send a whole number without quotes or units.", "x"), {"anyOf": [INT, {"type": "null"}]}, '"x"'),
-        (one(codes.ENUM_MISMATCH, (), "Invalid enum value 'c'", "one of 'a', 'b'", "", "c"),
+        (one(codes.ENUM_MISMATCH, (), "Invalid enum value 'c'", "one of 'a', 'b'",
+             "Send one of these, exactly as written.", "c"),
          {"anyOf": [{"const": "a"}, {"enum": ["b"]}]}, '"c"'),
     ],
 )  # fmt: skip
@@ -173,22 +186,32 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 def test_an_ambiguous_place_says_both_meanings() -> None:
     check = compile_check(needs(a={"anyOf": [INT, {"type": "boolean"}]}))
-    made = repair(check, {"a": "1"}, RepairPolicy(rules_for("standard")))
+    made = repair(check, {"a": "1"}, RepairPolicy(select_rules("standard")))
     assert one(
         codes.AMBIGUOUS, ("a",), "The value has more than one possible meaning", "",
         "It could mean 1 (string_to_integer) or true (string_to_boolean): send the one you mean in its proper type.",
-    ) == violations(check, made.value, made.ambiguous)  # fmt: skip
+    ) == list_violations(check, made.value, made.ambiguous)  # fmt: skip
 
 
 def test_text_that_is_no_json_is_told_with_its_place() -> None:
     assert one(
         codes.INVALID_JSON, (), "Invalid JSON: trailing comma at line 1 column 8", "one JSON object",
         "Leave out the comma before the closing bracket.",
-    ) == (invalid_json(JsonProblem("trailing comma", 1, 8)),)  # fmt: skip
-    assert "Send each key once." == invalid_json(JsonProblem('duplicate key "a"', 1, 12)).hint
-    assert "Send one complete JSON object." == invalid_json(JsonProblem("expected `:`", 1, 6)).hint
-    cut_off = invalid_json(JsonProblem("EOF while parsing a string", 2, 40, truncated=True))
+    ) == (explain_invalid_json(JsonProblem("trailing comma", 1, 8)),)  # fmt: skip
+    assert "Send each key once." == explain_invalid_json(JsonProblem('duplicate key "a"', 1, 12)).hint
+    assert "Send one complete JSON object." == explain_invalid_json(JsonProblem("expected `:`", 1, 6)).hint
+    cut_off = explain_invalid_json(JsonProblem("EOF while parsing a string", 2, 40, truncated=True))
     assert "looks truncated" in cut_off.hint
+
+
+@pytest.mark.parametrize("text", [b'{"a": "\\ud83d"}', b'{"a": "\\ude00 x"}'])
+def test_half_a_character_is_not_called_truncated(text: bytes) -> None:
+    problem = parse(text)
+    assert isinstance(problem, JsonProblem)
+    assert (
+        "A \\u escape stands for half a character: write the character itself, or both halves."
+        == explain_invalid_json(problem).hint
+    )
 
 
 def test_unknown_keys_are_found_where_the_schema_would_let_them_pass() -> None:
@@ -201,20 +224,45 @@ def test_unknown_keys_are_found_where_the_schema_would_let_them_pass() -> None:
                   "Did you mean 'a'?", Severity.WARNING, 1),
         Violation(codes.UNKNOWN_FIELD, ("a", "c"), "Unknown field 'c'", "one of the fields 'b'",
                   "Leave it out.", Severity.WARNING, 2),
-    ] == list(unknown_fields(check, value, Severity.WARNING))  # fmt: skip
+    ] == list(find_unknown_fields(check, value, Severity.WARNING))  # fmt: skip
 
 
 def test_keys_that_the_chosen_branch_declares_are_known() -> None:
     check = compile_check(SHAPES)
-    assert [("side",)] == [v.path for v in unknown_fields(check, {"kind": "circle", "side": 1}, Severity.ERROR)]
-    assert [] == list(unknown_fields(check, {"kind": "circle", "r": 1}, Severity.ERROR))
+    assert [("side",)] == [v.path for v in find_unknown_fields(check, {"kind": "circle", "side": 1}, Severity.ERROR)]
+    assert [] == list(find_unknown_fields(check, {"kind": "circle", "r": 1}, Severity.ERROR))
+
+
+def test_where_no_value_fits_the_text_says_so_and_advises_none() -> None:
+    schema = obj(a={"type": "array", "enum": ["x", "y"]})
+    for sent in ('{"a":["x"]}', '{"a":"x"}', '{"a":5}'):
+        assert {True} == {"takes no value at all here" in each.hint for each in said(schema, sent)}
+
+
+def test_only_a_default_and_examples_that_the_property_takes_are_named_and_once() -> None:
+    for part, hint in (
+        ({"enum": ["a", "b"], "default": "c"}, "Send one of these, exactly as written."),
+        ({"type": "integer", "default": []}, "Send a whole number without quotes or units."),
+        ({"type": "integer", "examples": ["one", 2]}, "For example 2. Send a whole number without quotes or units."),
+    ):
+        (only,) = said(needs(a=part), '{"a":"x"}')
+        assert hint == only.hint
+    (only,) = said(needs(a={**STR, "description": "The name", "default": "x"}), "{}")
+    assert "The name. Its default is 'x'." == only.hint
+
+
+def test_no_other_quantity_is_suggested() -> None:
+    (only,) = said(needs(a={"enum": ["30 minutes", "45 minutes"]}), '{"a":"5 minutes"}')
+    assert "Send one of these, exactly as written." == only.hint
+    (only,) = said(needs(a={"enum": ["30 minutes", "45 minutes"]}), '{"a":"45 minuts"}')
+    assert "Did you mean '45 minutes'?" == only.hint
 
 
 def test_a_deprecated_key_is_a_warning() -> None:
-    check = compile_check(obj(a={"deprecated": True}, b=INT))
+    check = compile_check(obj(a={"deprecated": True, "description": "Use b"}, b=INT))
     assert [
-        Violation(codes.UNKNOWN_FIELD, ("a",), "Field 'a' is deprecated", severity=Severity.WARNING)
-    ] == list(notices(check, {"a": 1, "b": 1}))  # fmt: skip
+        Violation(codes.DEPRECATED_FIELD, ("a",), "Field 'a' is deprecated", hint="Use b.", severity=Severity.WARNING)
+    ] == list(list_notices(check, {"a": 1, "b": 1}))
 
 
 # --- severity, secrets, bounds --------------------------------------------------------------------------------------
@@ -241,7 +289,7 @@ def test_no_message_holds_a_secret(schema: JsonValue) -> None:
     inner = next(iter(schema["properties"][name].get("properties", ())), None)
     value = {name: {inner: "hunter2"} if inner else "hunter2"}
     check = compile_check(schema)
-    found = violations(check, value, repair(check, value, RepairPolicy(rules_for("lenient"))).ambiguous)
+    found = list_violations(check, value, repair(check, value, RepairPolicy(select_rules("lenient"))).ambiguous)
     assert found
     assert not [v for v in found if "hunter2" in v.message + v.hint + v.expected]
 
@@ -253,7 +301,7 @@ def test_no_message_is_long_whatever_was_sent() -> None:
         "properties": {long: STR, "e": {"enum": [long, long + "y"]}, "p": {"pattern": long}},
     }
     found = said(schema, f'{{"{long}z":1,"e":"{long}z","p":"y"}}') + said(EITHER, f'{{"{long}":1}}')
-    found += (invalid_json(parse(f'{{"{long}":1,"{long}":2}}'.encode())),)
+    found += (explain_invalid_json(parse(f'{{"{long}":1,"{long}":2}}'.encode())),)
     assert found
     assert all(len(v.message) < 400 and len(v.hint) < 600 and len(v.expected) < 1000 for v in found)
 
@@ -269,12 +317,12 @@ def test_no_message_is_long_whatever_was_sent() -> None:
 )
 def test_at_most_a_hundred_violations_are_made(schema: JsonValue, value: JsonValue) -> None:
     check = compile_check(schema)
-    found = violations(check, value, ())
+    found = list_violations(check, value, ())
     assert MAX_VIOLATIONS == len(found)
-    assert found == violations(check, value, ())
+    assert found == list_violations(check, value, ())
 
 
 def test_warnings_beyond_the_hundredth_cannot_hide_an_error() -> None:
     check = compile_check({"items": {"type": "integer", "x-severity": "warning"}, "maxItems": 3})
-    assert {Severity.ERROR} == {violation.severity for violation in violations(check, ["x"] * 200, ())}
-    assert {Severity.WARNING, Severity.ERROR} == {v.severity for v in violations(check, ["x"] * 4, ())}
+    assert {Severity.ERROR} == {violation.severity for violation in list_violations(check, ["x"] * 200, ())}
+    assert {Severity.WARNING, Severity.ERROR} == {v.severity for v in list_violations(check, ["x"] * 4, ())}

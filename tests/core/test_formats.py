@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.engine.judge import format_matcher
-from proxy.core.schema import Draft
+from proxy.core.schema.formats import format_check
+from proxy.core.schema.nodes import Draft
 
 TEXTS = {
     "date-time": ("2026-01-31T10:00:00Z", "2026-01-31 10:00"),
@@ -35,7 +35,7 @@ SINCE_6 = {"uri-reference", "uri-template", "json-pointer"}
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_known_format_takes_the_good_text_and_refuses_the_bad_one(name: str) -> None:
-    check = format_matcher(name, Draft.D2020)
+    check = format_check(name, Draft.D2020)
     assert check is not None
     assert (True, False) == (check(TEXTS[name][0]), check(TEXTS[name][1]))
 
@@ -51,9 +51,9 @@ def test_a_known_format_takes_the_good_text_and_refuses_the_bad_one(name: str) -
     ],
 )
 def test_a_draft_asserts_the_formats_it_knows(draft: Draft, unknown: set[str]) -> None:
-    assert unknown == {name for name in TEXTS if format_matcher(name, draft) is None}
+    assert unknown == {name for name in TEXTS if format_check(name, draft) is None}
 
 
 @pytest.mark.parametrize("name", ["int32", "float", "password", "binary", "color"])
 def test_a_format_nobody_defined_is_an_annotation(name: str) -> None:
-    assert format_matcher(name, Draft.D2020) is None
+    assert format_check(name, Draft.D2020) is None

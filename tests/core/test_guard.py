@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core import codes
-from proxy.core.guard import (
+from proxy.core.model import codes
+from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.circuit_breaker import (
     Breaker,
     BreakerPolicy,
     Closed,
@@ -15,11 +16,10 @@ from proxy.core.guard import (
     HalfOpen,
     Open,
     admit,
+    find_wait,
     has_failed,
-    refuses,
     settle,
 )
-from proxy.core.model import Executed, UpstreamFault, UpstreamReply
 
 POLICY = BreakerPolicy(failures=3, open_for=5.0)
 
@@ -47,7 +47,7 @@ def test_a_success_on_a_quiet_breaker_makes_nothing_new() -> None:
 
 
 def test_while_open_nothing_goes_through_and_callers_hear_how_long() -> None:
-    assert [5, 1, 1, None] == [refuses(Open(1, 5.0), now, POLICY) for now in (0.0, 4.0, 4.99, 5.0)]
+    assert [5, 1, 1, None] == [find_wait(Open(1, 5.0), now, POLICY) for now in (0.0, 4.0, 4.99, 5.0)]
     assert admit(Open(1, 5.0), 4.9, POLICY) is None
 
 
@@ -55,7 +55,7 @@ def test_then_one_probe_goes_through_and_the_rest_wait_for_it() -> None:
     probing = admit(Open(1, 5.0), 5.0, POLICY)
 
     assert HalfOpen(2) == probing
-    assert (1, None) == (refuses(HalfOpen(2), 5.0, POLICY), admit(HalfOpen(2), 5.0, POLICY))
+    assert (1, None) == (find_wait(HalfOpen(2), 5.0, POLICY), admit(HalfOpen(2), 5.0, POLICY))
 
 
 def test_a_probe_that_goes_well_closes_it_and_one_that_fails_opens_it_anew() -> None:
@@ -118,7 +118,7 @@ def test_it_is_never_open_for_longer_than_told_and_never_stuck(steps: list[tuple
             assert breaker.until - now <= SHARE.open_for
         else:
             breaker = settle(admitted, admitted.epoch, failed, now, SHARE)
-    assert refuses(breaker, now + SHARE.open_for, SHARE) is None
+    assert find_wait(breaker, now + SHARE.open_for, SHARE) is None
 
 
 # --- what counts ------------------------------------------------------------------------------------------------------

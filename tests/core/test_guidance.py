@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.examples import Example, example, minimal_example
-from proxy.core.guidance import expectation, listed, literal, signature
-from proxy.core.jsontext import dumps
-from proxy.core.model import ABSENT, JsonValue
-from proxy.core.patterntext import text_for
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal, write_signature
+from proxy.core.guidance.examples import Example, make_example, make_minimal_example
+from proxy.core.guidance.patterntext import make_text_for
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import ABSENT, JsonValue
 from tests.core.repairing import obj
 
 INT: JsonValue = {"type": "integer"}
@@ -32,7 +32,7 @@ D4 = "http://json-schema.org/draft-04/schema#"
         ("integer (at least 0)", {"$schema": D4, **INT, "minimum": 0, "exclusiveMinimum": False}),
         ("string (length exactly 2, pattern ^x)", {**STR, "minLength": 2, "maxLength": 2, "pattern": "^x"}),
         ("string (max length 9)", {**STR, "minLength": 0, "maxLength": 9}),
-        ("array of integer (at least 1 items)", {"type": "array", "items": INT, "minItems": 1}),
+        ("array of integer (at least 1 item)", {"type": "array", "items": INT, "minItems": 1}),
         ("integer or null", {"type": ["integer", "null"]}),
         ("integer or boolean", {"anyOf": [INT, {"type": "boolean"}]}),
         ("one of 'a', 'b' or null", {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}),
@@ -42,13 +42,13 @@ D4 = "http://json-schema.org/draft-04/schema#"
     ],
 )
 def test_a_place_says_what_it_takes(expected: str, schema: JsonValue) -> None:
-    assert expected == expectation(compile_check(schema).root)
+    assert expected == describe_expectation(compile_check(schema).root)
 
 
 def test_long_lists_and_limits_are_cut() -> None:
-    assert "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 (+88 more)" == listed(tuple(range(100)))
-    assert len(expectation(compile_check({"type": "string", "pattern": "x" * 5000}).root)) < 100
-    assert "'it'" == literal("it")
+    assert "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 (+88 more)" == list_choices(tuple(range(100)))
+    assert len(describe_expectation(compile_check({"type": "string", "pattern": "x" * 5000}).root)) < 100
+    assert "'it'" == write_literal("it")
 
 
 # --- signatures -----------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_long_lists_and_limits_are_cut() -> None:
     ],
 )  # fmt: skip
 def test_a_tool_has_a_signature(expected: str, schema: JsonValue) -> None:
-    assert expected == signature(compile_check(schema).root)
+    assert expected == write_signature(compile_check(schema).root)
 
 
 def test_a_signature_of_a_huge_schema_is_short() -> None:
@@ -79,7 +79,7 @@ def test_a_signature_of_a_huge_schema_is_short() -> None:
         "$defs": {"n": obj(**{f"k{i}": {"$ref": "#/$defs/n"} for i in range(20)})},
     }
     for schema in (wide, recursive, {"anyOf": [{"$ref": "#/$defs/n"}] * 50, "$defs": recursive["$defs"]}):
-        assert len(signature(compile_check(schema).root)) < 20_000
+        assert len(write_signature(compile_check(schema).root)) < 20_000
 
 
 # --- the smallest valid value ---------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_signature_of_a_huge_schema_is_short() -> None:
 )  # fmt: skip
 def test_the_smallest_valid_value_is_found(expected: str, schema: JsonValue) -> None:
     check = compile_check(schema)
-    value = minimal_example(check)
+    value = make_minimal_example(check)
     assert expected == dumps(value).decode()
     assert check.accepts(value)
 
@@ -135,7 +135,7 @@ def test_the_smallest_valid_value_is_found(expected: str, schema: JsonValue) -> 
     ],
 )
 def test_where_none_is_found_there_is_none(schema: JsonValue) -> None:
-    assert minimal_example(compile_check(schema)) is ABSENT
+    assert make_minimal_example(compile_check(schema)) is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_where_none_is_found_there_is_none(schema: JsonValue) -> None:
     ],
 )  # fmt: skip
 def test_a_common_pattern_has_a_text(expected: str, pattern: str) -> None:
-    made = text_for(pattern)
+    made = make_text_for(pattern)
     assert made == expected or (made is None and pattern == "a{")
 
 
@@ -158,7 +158,7 @@ def test_a_common_pattern_has_a_text(expected: str, pattern: str) -> None:
     ["(", "[", "a{2", "(?i)a", "\\1", "\\p{L}", "\\", "[a", ")", "a)", "(" * 100, "\\u12", "[a-", "x{5000}" * 9],
 )
 def test_any_other_pattern_has_none(pattern: str) -> None:
-    assert text_for(pattern) is None
+    assert make_text_for(pattern) is None
 
 
 # --- examples for answers -------------------------------------------------------------------------------------------
@@ -179,14 +179,14 @@ def test_an_example_keeps_good_values_and_invents_none() -> None:
         {"kind": "note", "mode": "<one of r, w>", "path": "notes.txt", "size": "<integer>", "tags": ["a"],
          "when": "<date>", "flag": True},
         complete=False,
-    ) == example(compile_check(NOTE), sent)  # fmt: skip
+    ) == make_example(compile_check(NOTE), sent)  # fmt: skip
 
 
 def test_an_example_that_validates_says_so() -> None:
     check = compile_check({**obj(path=STR, n=INT), "required": ["path"]})
-    assert Example({"path": "<string>"}, complete=True) == example(check)
-    assert Example({"path": "x", "n": 5}, complete=True) == example(check, {"path": "x", "n": 5})
-    assert Example({"path": "x"}, complete=True) == example(check, {"path": "x", "n": "many"})
+    assert Example({"path": "<string>"}, complete=True) == make_example(check)
+    assert Example({"path": "x", "n": 5}, complete=True) == make_example(check, {"path": "x", "n": 5})
+    assert Example({"path": "x"}, complete=True) == make_example(check, {"path": "x", "n": "many"})
 
 
 def test_an_example_goes_down_into_objects_lists_and_branches() -> None:
@@ -196,7 +196,7 @@ def test_an_example_goes_down_into_objects_lists_and_branches() -> None:
             {"type": "object", "properties": {"k": {"const": "x"}, "n": INT}, "required": ["k", "n"]},
             {"type": "object", "properties": {"k": {"const": "y"}}, "required": ["k"]}]}}},
     })  # fmt: skip
-    assert Example({"a": [{"k": "y"}]}, complete=True) == example(check)
+    assert Example({"a": [{"k": "y"}]}, complete=True) == make_example(check)
 
 
 def test_examples_are_bounded_and_never_raise() -> None:
@@ -208,5 +208,5 @@ def test_examples_are_bounded_and_never_raise() -> None:
         for level in range(14)
     }  # fmt: skip
     check = compile_check({"$ref": "#/$defs/n0", "$defs": {**levels, "n14": INT}})
-    assert Example(ABSENT, complete=False) == example(check)
-    assert minimal_example(check) is ABSENT
+    assert Example(ABSENT, complete=False) == make_example(check)
+    assert make_minimal_example(check) is ABSENT

@@ -11,17 +11,17 @@ from typing import Final
 
 import pytest
 
-from proxy.core.advice import advise
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.explain import MAX_VIOLATIONS
-from proxy.core.jsontext import dumps, parse
-from proxy.core.members import matches
-from proxy.core.model import Forward, JsonValue, Reject, ToolResult
-from proxy.core.policy import UnknownKeys
-from proxy.core.repair import MAX_WORK, repair
-from proxy.core.sites import facts
-from proxy.core.validation import compile_check
-from proxy.core.work import TooMuchWorkError, Work
+from proxy.core.explain.explain import MAX_VIOLATIONS
+from proxy.core.guidance.advice import add_advice
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import Forward, JsonValue, Reject, ToolResult
+from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work
+from proxy.core.repair.engine import repair
+from proxy.core.rules.facts import read_facts
+from proxy.core.rules.members import is_match
 from tests.core.repairing import call, obj, policy
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -110,7 +110,7 @@ def test_a_hostile_call_is_judged_within_the_bounds(hostile: str) -> None:
         assert under.check.accepts(parse(decision.checked.arguments))
         return
     assert 0 < len(decision.failure.violations) <= 2 * MAX_VIOLATIONS
-    told = advise(ToolResult(sent, decision.failure), under)
+    told = add_advice(ToolResult(sent, decision.failure), under)
     assert len(told.accepts) < 50_000
     assert sum(len(v.message) + len(v.hint) + len(v.expected) for v in decision.failure.violations) < 200_000
 
@@ -120,8 +120,8 @@ def test_the_engine_takes_no_more_work_than_the_limit(hostile: str) -> None:
     schema, arguments = CASES[hostile]
     under = policy(schema, "lenient")
     assert under.check is not None
-    made = repair(under.check, parse(dumps(arguments)), under.repair, MAX_WORK // 10)
-    again = repair(under.check, parse(dumps(arguments)), under.repair, MAX_WORK // 10)
+    made = repair(under.check, parse(dumps(arguments)), under.repair, REPAIRING // 10)
+    again = repair(under.check, parse(dumps(arguments)), under.repair, REPAIRING // 10)
     assert (made.accepted, made.exhausted, made.repairs) == (again.accepted, again.exhausted, again.repairs)
     assert not made.exhausted or made.repairs == ()
 
@@ -134,18 +134,18 @@ def test_an_answer_says_that_a_call_was_too_much_to_repair() -> None:
 
 def test_unions_of_unions_are_looked_at_once_each() -> None:
     check = compile_check(FORKS)
-    assert frozenset({"object"}) == facts(check.root).site.types
+    assert frozenset({"object"}) == read_facts(check.root).site.types
     wide = levels(300, lambda ref: obj(x={"anyOf": [{"$ref": ref}, {"oneOf": [{"$ref": ref}, {"type": "null"}]}]}), INT)
     root = compile_check(wide).root
-    assert facts(root) is facts(root)
+    assert read_facts(root) is read_facts(root)
 
 
 def test_a_pattern_that_backtracks_is_given_up_not_waited_for() -> None:
     work = Work(1000)
-    assert matches("^(a+)+$", "a" * 5000, work)
-    assert not matches("^(a+)+$", "a" * 5000 + "b", work)
+    assert is_match("^(a+)+$", "a" * 5000, work)
+    assert not is_match("^(a+)+$", "a" * 5000 + "b", work)
     with pytest.raises(TooMuchWorkError):
-        matches(r"^(?=a)(a|aa)+\1$", "a" * 60 + "b", work)
+        is_match(r"^(?=a)(a|aa)+\1$", "a" * 60 + "b", work)
 
 
 def test_work_is_counted_by_what_is_looked_at() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.jsonspan import span_at
-from proxy.core.model import Pointer
+from proxy.core.json.jsonspan import find_span, replace_values
+from proxy.core.model.values import Pointer
 
 TEXT = b' { "a" : [ 1 , {"b\\"c" : "x}]" } , -1.50e+3 ] ,"\\u0061b":null, "":{"":[]}, "z" : "\xc3\xa9\\\\" } '
 
@@ -28,14 +28,14 @@ TEXT = b' { "a" : [ 1 , {"b\\"c" : "x}]" } , -1.50e+3 ] ,"\\u0061b":null, "":{""
     ],
 )
 def test_a_value_is_found_with_its_exact_text(path: Pointer, found: bytes) -> None:
-    start, end = span_at(TEXT, path)
+    start, end = find_span(TEXT, path)
     assert found == TEXT[start:end]
 
 
 @pytest.mark.parametrize("path", [("b",), ("a", 3), ("a", "x"), ("ab", "c"), ("z", 0), ("a", -1)])
 def test_what_is_not_there_is_a_lookup_error(path: Pointer) -> None:
     with pytest.raises(LookupError):
-        span_at(TEXT, path)
+        find_span(TEXT, path)
 
 
 VALUES = st.recursive(
@@ -58,5 +58,14 @@ def places(value: object, path: Pointer = ()) -> list[tuple[Pointer, object]]:
 def test_every_value_of_any_text_is_found(value: object, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     for path, wanted in places(value):
-        start, end = span_at(text, path)
+        start, end = find_span(text, path)
         assert wanted == json.loads(text[start:end])
+
+
+def test_many_places_are_exchanged_in_one_pass_and_nothing_else() -> None:
+    made = replace_values(TEXT, {("a", 0): b"2", ("ab",): b"3", ("a", 2): b"-15", ("", ""): b"{}"})
+    expected = TEXT.replace(b"[ 1 ,", b"[ 2 ,").replace(b"null", b"3").replace(b"-1.50e+3", b"-15")
+    assert expected.replace(b'"":[]', b'"":{}') == made
+    assert b" 5 " == replace_values(b" [1] ", {(): b"5"})
+    with pytest.raises(LookupError):
+        replace_values(TEXT, {("a", 0): b"2", ("none",): b"3"})

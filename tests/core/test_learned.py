@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.learned import (
-    MAX_NODES,
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.listed_schema import MAX_NODES, apply_merge_patch
+from proxy.core.contract.listed_tools import (
     MAX_POLICIES,
     LearnedTools,
     LearnPolicy,
@@ -18,12 +19,11 @@ from proxy.core.learned import (
     Listing,
     Overlay,
     Policies,
-    merged,
-    unjudged,
+    make_unjudged_policy,
 )
-from proxy.core.model import Container
-from proxy.core.policy import CallCap, ToolPolicy
-from proxy.core.validation import compile_check
+from proxy.core.contract.policy import CallCap, ToolPolicy
+from proxy.core.decide import is_ready, prepare
+from proxy.core.model.values import Container
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEMPLATE = ToolPolicy("", None, "template")
@@ -65,11 +65,15 @@ def test_a_limit_in_draft_4s_spelling_means_what_it_meant_where_no_draft_is_name
 def test_a_policy_is_made_when_it_is_first_asked_for_and_once() -> None:
     learned = tools(ListedTool("count", schema=INTEGER), ListedTool("other", schema=INTEGER))
 
-    assert (["count", "other"], 2, False) == (list(learned), len(learned), learned.is_made("count"))
+    assert (["count", "other"], 2, False) == (list(learned), len(learned), learned.is_made("count", is_ready))
     assert learned["count"] is learned["count"]
-    assert learned.is_made("count") is False  # its code is not written yet
-    learned.prepare("count")
-    assert (True, False, True) == (learned.is_made("count"), learned.is_made("other"), learned.is_made("nobody's"))
+    assert learned.is_made("count", is_ready) is False  # its code is not written yet
+    learned.prepare("count", prepare)
+    assert (True, False, True) == (
+        learned.is_made("count", is_ready),
+        learned.is_made("other", is_ready),
+        learned.is_made("nobody's", is_ready),
+    )
     with pytest.raises(KeyError):
         learned["nobody's"]
 
@@ -167,8 +171,8 @@ def test_what_a_tool_promises_is_compiled_where_it_can_be() -> None:
 def test_an_unjudged_tool_keeps_what_the_operator_says_of_it() -> None:
     own = replace(TEMPLATE, tool="a", fingerprint="own")
 
-    assert own is unjudged("a", replace(RULES, overlays={"a": Overlay(own)}))
-    assert replace(TEMPLATE, tool="b") == unjudged("b", RULES)
+    assert own is make_unjudged_policy("a", replace(RULES, overlays={"a": Overlay(own)}))
+    assert replace(TEMPLATE, tool="b") == make_unjudged_policy("b", RULES)
 
 
 # RFC 7396, appendix A.
@@ -193,7 +197,7 @@ PATCHES: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("target", "patch", "made"), PATCHES)
 def test_a_patch_is_laid_over_as_rfc_7396_shows(target: Any, patch: Any, made: Any) -> None:
-    assert made == merged(target, patch)
+    assert made == apply_merge_patch(target, patch)
 
 
 values = st.recursive(
@@ -205,6 +209,6 @@ values = st.recursive(
 
 @given(values, values)
 def test_laying_a_patch_over_twice_changes_no_more(target: Any, patch: Any) -> None:
-    once = merged(target, patch)
+    once = apply_merge_patch(target, patch)
 
-    assert once == merged(once, patch)
+    assert once == apply_merge_patch(once, patch)

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core import codes
+from proxy.core.check.validation import Check, compile_check
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.jsontext import LosslessFloat, dumps, parse
-from proxy.core.mending import mended
-from proxy.core.model import (
+from proxy.core.json.jsontext import LosslessFloat, dumps, parse
+from proxy.core.model import codes
+from proxy.core.model.values import (
     ABSENT,
     Conversation,
     Decision,
@@ -26,10 +27,10 @@ from proxy.core.model import (
     Rung,
     ToolCall,
 )
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.repair import repair
-from proxy.core.rules import LEVELS, PLUMBING_KEYS, rules_for
-from proxy.core.validation import Check, compile_check
+from proxy.core.repair import fast_repair
+from proxy.core.repair.engine import repair
+from proxy.core.repair.fast_repair import repair_quickly
+from proxy.core.rules.rules import LEVELS, PLUMBING_KEYS, select_rules
 from tests.core.repairing import obj
 from tests.core.test_properties import compiled, sendings
 from tests.corpora.generate import as_text, random_value
@@ -38,7 +39,7 @@ THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=list(
 
 
 def policy(level: str) -> RepairPolicy:
-    return RepairPolicy(rules_for(level, {}), PLUMBING_KEYS if level == "lenient" else frozenset())
+    return RepairPolicy(select_rules(level, {}), PLUMBING_KEYS if level == "lenient" else frozenset())
 
 
 def typed(value: JsonValue) -> Any:
@@ -53,7 +54,7 @@ def typed(value: JsonValue) -> Any:
 def same_as_the_engine(check: Check, value: JsonValue, level: str) -> bool:
     """Whether the mender had a word on a refused value; then it must be the engine's."""
     before = copy.deepcopy(typed(value))
-    short = mended(check, value, policy(level))
+    short = repair_quickly(check, value, policy(level))
     assert before == typed(value)
     if short is None:
         return False
@@ -73,9 +74,10 @@ def test_whatever_a_mender_makes_the_engine_makes_too(drawn: tuple[JsonValue, Js
 
 
 # --- schemas of the kind menders know, with now and then a keyword that they must not enter ---------------------------
-KEYS = ("a", "b", "startDate", "kind", "n", "arguments")
+KEYS = ("a", "b", "startDate", "kind", "n", "arguments", "where")
 NOISE: tuple[dict[str, Any], ...] = (
-    {"x-repair": "off"}, {"x-repair": ["string_to_integer", "integral_float"]}, {"minProperties": 2},
+    {"x-null": "drop"}, {"x-null": "refuse"}, {"x-repair": "off"},
+    {"x-repair": ["string_to_integer", "integral_float"]}, {"minProperties": 2},
     {"if": {}, "then": {}},
     {"allOf": [{"properties": {"a": {"type": "integer"}}}]}, {"patternProperties": {"^a": {"type": "boolean"}}},
     {"additionalProperties": False}, {"additionalProperties": {"type": "number"}}, {"not": {"required": ["n"]}},
@@ -136,7 +138,8 @@ def slips(draw: st.DrawFn) -> tuple[JsonValue, JsonValue]:
 
 
 SLIPS: tuple[JsonValue, ...] = (
-    None, "", " 7 ", "+3", "1.0", "-0", "true", "ONE", "null", 5, True, LosslessFloat(b"3.0"), LosslessFloat(b"0.5"),
+    None, "", "None", "undefined", "007", "1.000", "1e30",
+    " 7 ", "+3", "1.0", "-0", "true", "ONE", "null", 5, True, LosslessFloat(b"3.0"), LosslessFloat(b"0.5"),
     "[1]", '{"n":"1"}',
 )  # fmt: skip
 
@@ -229,7 +232,7 @@ SENT = [
 @pytest.mark.parametrize(("sent", "right", "rules"), SENT)
 def test_a_mender_knows_the_obvious(sent: str, right: str, rules: list[str]) -> None:
     check, value = compile_check(CATALOGUE), parse(sent.encode())
-    made = mended(check, value, policy("standard"))
+    made = repair_quickly(check, value, policy("standard"))
     assert made is not None
     told = [" ".join(filter(None, (r.rule, "".join(f"/{step}" for step in r.path)))) for r in made[1]]
     assert (right, rules) == (dumps(made[0]).decode(), told)
@@ -255,26 +258,30 @@ def test_a_mender_knows_the_obvious(sent: str, right: str, rules: list[str]) -> 
     ],
 )
 def test_a_mender_gives_up_on_anything_else(sent: str) -> None:
-    assert mended(compile_check(CATALOGUE), parse(sent.encode()), policy("standard")) is None
+    assert repair_quickly(compile_check(CATALOGUE), parse(sent.encode()), policy("standard")) is None
 
 
 def test_a_mender_uses_only_the_rules_that_are_on() -> None:
     check, value = compile_check(CATALOGUE), parse(b'{"name":5,"count":"1"}')
-    assert mended(check, value, policy("basic")) is None
-    assert mended(check, value, policy("off")) is None
-    assert mended(check, value, policy("standard")) is not None
+    assert repair_quickly(check, value, policy("basic")) is None
+    assert repair_quickly(check, value, policy("off")) is None
+    assert repair_quickly(check, value, policy("standard")) is not None
 
 
 def test_what_may_be_a_wrapper_is_left_to_the_engine() -> None:
-    check, value = compile_check(CATALOGUE), parse(b'{"at":{"x":"1"}}')
-    assert mended(check, value, policy("lenient")) is None
-    assert mended(check, value, policy("standard")) is not None
+    check, declared = compile_check(CATALOGUE), parse(b'{"at":{"x":"1"}}')
+    assert repair_quickly(check, declared, policy("standard")) is not None
+    assert repair_quickly(check, declared, policy("lenient")) is not None
+    check = compile_check(obj(a={"type": "integer"}))
+    assert repair_quickly(check, {"arguments": {"a": "1"}, "a": "1"}, policy("standard")) is not None
+    assert repair_quickly(check, {"arguments": {"a": "1"}}, policy("standard")) is None
+    assert repair_quickly(check, {"_": {"a": "1"}}, policy("lenient")) is None
 
 
 def test_a_place_within_an_array_is_told_by_its_own_index_however_long_the_array() -> None:
     check = compile_check(obj(ids={"type": "array", "items": {"type": "integer"}}))
     for _ in range(2):
-        made = mended(check, {"ids": [str(number) for number in range(2000)]}, policy("standard"))
+        made = repair_quickly(check, {"ids": [str(number) for number in range(2000)]}, policy("standard"))
         assert made is not None
         assert [Repair("string_to_integer", ("ids", index)) for index in range(2000)] == list(made[1])
 
@@ -291,8 +298,8 @@ TOO_MUCH: list[tuple[dict[str, Any], JsonValue]] = [
 @pytest.mark.parametrize(("schema", "value"), TOO_MUCH)
 def test_the_work_of_a_mender_is_bounded(schema: JsonValue, value: JsonValue) -> None:
     check = compile_check(schema)
-    assert mended(check, value, policy("standard"), limit=20) is None
-    assert mended(check, value, policy("standard")) is not None
+    assert repair_quickly(check, value, policy("standard"), limit=20) is None
+    assert repair_quickly(check, value, policy("standard")) is not None
 
 
 def calls_of_many(rows: int) -> Decision:
@@ -300,7 +307,7 @@ def calls_of_many(rows: int) -> Decision:
     row = obj(**{f"p{number}": {"type": "integer"} for number in range(90)})
     check = compile_check({"type": "array", "items": row})
     sent = dumps([{"p0": "1"}] * rows)
-    rules = RepairPolicy(rules_for("standard", {}))
+    rules = RepairPolicy(select_rules("standard", {}))
     call = ToolCall("rows", Document(sent, parse(sent)), "call", Conversation("many", Rung.HEADER))
     return decide(call, ToolPolicy("rows", check, "many", repair=rules))
 
@@ -316,15 +323,15 @@ def test_a_call_that_takes_too_much_work_is_refused_and_says_so() -> None:
 def test_what_a_long_enum_means_does_not_depend_on_its_length() -> None:
     names = [f"Name {number}" for number in range(3000)]
     check = compile_check({"type": "array", "items": {"enum": [*names, "twin", "TWIN"]}})
-    made = mended(check, [name.upper() for name in names], policy("standard"))
+    made = repair_quickly(check, [name.upper() for name in names], policy("standard"))
     assert made is not None
     assert (names, 3000) == (made[0], len(made[1]))
-    assert mended(check, ["Twin"], policy("standard")) is None
+    assert repair_quickly(check, ["Twin"], policy("standard")) is None
 
 
 def test_objects_of_very_many_properties_are_left_to_the_engine() -> None:
     wide = obj(**{f"p{number}": {"type": "integer"} for number in range(200)})
-    assert mended(compile_check(wide), {"p7": "1"}, policy("standard")) is None
+    assert repair_quickly(compile_check(wide), {"p7": "1"}, policy("standard")) is None
     assert repair(compile_check(wide), {"p7": "1"}, policy("standard")).accepted
 
 
@@ -340,3 +347,14 @@ def test_most_calls_with_typical_damage_never_reach_the_engine() -> None:
             known += same_as_the_engine(check, value, "standard")
     assert refused > 100
     assert known / refused > 0.5
+
+
+def test_a_call_is_repaired_alike_with_the_short_way_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = ToolPolicy("t", compile_check(obj(n={"type": "integer"})), "f", repair=policy("standard"))
+    text = b'{"n":"3"}'
+    call = ToolCall("t", Document(text, parse(text)), "id", Conversation("c", Rung.HEADER))
+    quick = decide(call, tool)
+    monkeypatch.setattr(fast_repair, "ON", False)
+    assert quick == decide(call, tool)
+    assert isinstance(quick, Forward)
+    assert b'{"n":3}' == quick.checked.arguments

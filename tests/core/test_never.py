@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from proxy.core.model import JsonValue
+from proxy.core.model.values import JsonValue
 from tests.core.repairing import LEVELS, obj, outcome
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -53,10 +53,12 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a=INT), '{"a":"0x10"}'),
         (needs(a=INT), '{"a":"0b1"}'),
         (needs(a=INT), '{"a":"1e"}'),
-        (needs(a=NUM), '{"a":".5"}'),
+        (needs(a=NUM), '{"a":"."}'),
+        (needs(a=INT), '{"a":".5"}'),
         (needs(a=NUM), '{"a":"5."}'),
         (needs(a=INT), '{"a":"four"}'),
         (needs(a=NUM), '{"a":"1/2"}'),
+        (needs(a=NUM), '{"a":"6*30.48"}'),
         (needs(a=INT), '{"a":"--5"}'),
     ],
     "digits of other scripts are no JSON digits, whatever int() says": [
@@ -103,9 +105,8 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a=LIST), '{"a":[null]}'),
         (needs(a=MODE), '{"a":null}'),
     ],
-    "a required key is never filled": [
+    "a required key without a default is never filled": [
         (needs(a=INT), "{}"),
-        (needs(a={"type": "integer", "default": 5}), "{}"),
         (needs(a={"const": "x"}), "{}"),
         (needs(a=MODE), '{"a":""}'),
         (needs(a=INT), ""),
@@ -153,7 +154,9 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     ],
     "a key is not guessed by likeness": [
         (needs(path=STR), '{"paht":"x"}'),
-        (needs(path=STR), '{"file_path":"x"}'),
+        (needs(path=STR), '{"file":"x"}'),
+        (needs(diameter=NUM), '{"radius":1}'),
+        (needs(items=INT), '{"max_items":1}'),
         (needs(max_items=INT, maxItems=INT), '{"MaxItems":1}'),
     ],
     "a truncated call is never closed": [

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.model import JsonValue
-from proxy.core.openapi import OpenApiError, import_operation
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.openapi import ImportedOperation, OpenApiError, import_operation
 
 
 def described(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = None, **operation: Any) -> JsonValue:
@@ -23,9 +23,18 @@ def described(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = No
 
 
 def translated(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = None) -> JsonValue:
-    made = import_operation(described(schema, version, schemas), "make").schema
-    compile_check(made)
-    return made
+    made = import_operation(described(schema, version, schemas), "make")
+    compile_check(made.schema)
+    return body_of(made)
+
+
+def body_of(made: ImportedOperation) -> JsonValue:
+    """The schema of the body alone, also where it is one argument among others."""
+    if not made.request.body_argument:
+        return made.schema
+    body = made.schema["properties"][made.request.body_argument]
+    definitions = {"$defs": made.schema["$defs"]} if "$defs" in made.schema else {}
+    return {**body, **definitions} if isinstance(body, dict) else body
 
 
 def refused(document: JsonValue, operation: str = "make", provided: frozenset[str] = frozenset()) -> tuple[str, str]:
@@ -139,7 +148,7 @@ def test_swagger_2_takes_the_body_parameter() -> None:
     made = import_operation(document, "make")
     assert ({"n": {"type": ["integer", "null"]}}, True) == (
         made.schema["$defs"]["Pet"]["properties"],
-        made.body_required,
+        made.request.body_required,
     )
 
 
@@ -155,11 +164,8 @@ def test_an_operation_can_be_named_by_method_and_path() -> None:
 
 def test_what_was_read_differently_is_noted_with_its_count() -> None:
     schema = {"properties": {"a": {"type": "string", "nullable": True}, "b": {"type": "string", "nullable": True}}}
-    document = described(schema, parameters=[{"in": "query", "name": "dry"}])
-    assert (
-        "`nullable: true` lets null in (2 times)",
-        "optional parameters are not judged: dry (query)",
-    ) == import_operation(document, "make").notes
+    document = described(schema, parameters=[{"in": "header", "name": "Dry"}])
+    assert ("`nullable: true` lets null in (2 times)",) == import_operation(document, "make").notes
 
 
 def test_the_description_is_never_changed() -> None:
@@ -184,17 +190,8 @@ QUERY = {"in": "query", "name": "q", "required": True}
         ({"openapi": "3.0.0"}, "no operation 'make' in the description",
          "name it by its operationId or as `POST /path`"),
         (described({}, operationId="makes"), "no operation 'make' in the description", "did you mean 'makes'?"),
-        (described({}, parameters=[QUERY]),
-         "the operation needs the query parameter 'q'", "only JSON bodies are judged"),
-        (described({}, parameters=[{**QUERY, "in": "cookie"}]),
-         "the operation needs the cookie parameter 'q'", "only JSON"),
-        (described({}, parameters=[{**QUERY, "in": "header"}]),
-         "the operation needs the header parameter 'q'", "`headers: {set: {q: ...}}`"),
-        (described({}, parameters=[{"in": "path", "name": "id"}]),
-         "the operation needs the path parameter 'id'", "`path: /.../{id}`"),
         (described({}, requestBody={"content": {"text/plain": {"schema": {}}}}),
-         "the body is text/plain, no JSON", "only JSON"),
-        (described({}, requestBody=None), "the operation 'make' takes no body", "only JSON"),
+         "its body is text/plain, neither JSON nor a form", "only JSON and form bodies"),
         (described({"$ref": "other.yaml#/x"}),
          "$ref 'other.yaml#/x' leads out of the description", "bundle the description"),
         (described({"$ref": "#/components/schemas/no"}), "$ref '#/components/schemas/no' leads nowhere", ""),
@@ -207,29 +204,60 @@ def test_what_cannot_be_taken_is_refused_with_a_remedy(document: JsonValue, mess
 
 
 def test_parameters_of_the_path_and_of_components_count_too() -> None:
-    document = described({})
-    document["components"]["parameters"] = {"q": QUERY}
+    document = described({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    document["components"]["parameters"] = {"q": {**QUERY, "schema": {"type": "boolean"}}}
     document["paths"]["/things"]["parameters"] = [{"$ref": "#/components/parameters/q"}]
-    assert "the operation needs the query parameter 'q'" == refused(document)[0]
+    made = import_operation(document, "make")
+    assert {
+        "type": "object",
+        "properties": {"q": {"type": "boolean"}, "n": {"type": "integer"}},
+        "required": ["q", "n"],
+    } == made.schema
     document["paths"]["/things"]["post"]["parameters"] = [{**QUERY, "required": False}]
-    assert ("optional parameters are not judged: q (query)",) == import_operation(document, "make").notes
+    assert ["n"] == import_operation(document, "make").schema["required"]
 
 
-def test_what_the_route_provides_is_fine() -> None:
-    parameters = [
-        {"in": "path", "name": "id", "required": True},
-        {"in": "header", "name": "X-Tenant", "required": True},
-    ]
-    document = described({"type": "object"}, parameters=parameters)
-    assert {"type": "object"} == import_operation(document, "make", frozenset({"id", "x-tenant"})).schema
-    assert {"type": "object"} == import_operation(document, "make", None).schema
+def test_a_header_that_the_route_sets_is_no_argument() -> None:
+    header = {"in": "header", "name": "X-Tenant", "required": True, "schema": {"type": "string"}}
+    document = described({"type": "object"}, parameters=[header, {**header, "name": "Authorization"}])
+    assert {"X-Tenant": {"type": "string"}} == import_operation(document, "make").schema["properties"]
+    assert {"type": "object"} == import_operation(document, "make", frozenset({"x-tenant"})).schema
 
 
-def test_a_query_parameter_is_not_provided_by_a_path_parameter_of_its_name() -> None:
+def test_names_that_are_taken_get_their_place_in_front() -> None:
+    body = {"type": "object", "properties": {"id": {"type": "string"}}}
+    document = described(body, parameters=[{**QUERY, "name": "id"}, {**QUERY, "in": "cookie", "name": "id"}])
+    made = import_operation(document, "make")
+    assert ["query_id", "cookie_id", "id"] == list(made.schema["properties"])
     assert (
-        "the operation needs the query parameter 'q'"
-        == refused(described({}, parameters=[QUERY]), provided=frozenset({"q"}))[0]
-    )
+        "the query parameter 'id' is the argument 'query_id': its name is taken",
+        "the cookie parameter 'id' is the argument 'cookie_id': its name is taken",
+    ) == made.notes
+
+
+CLOSED = {"type": "object", "properties": {"n": {}}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("body", "spread"),
+    [
+        ({"type": "object"}, True),
+        (CLOSED, True),
+        ({"allOf": [{"type": "object", "properties": {"n": {}}}]}, True),
+        ({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, True),
+        ({"allOf": [CLOSED]}, False),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, False),
+        ({"type": "object", "maxProperties": 1}, False),
+        ({"type": "object", "not": {"required": ["q"]}}, False),
+        ({"type": ["object", "null"]}, False),
+        ({"type": "array"}, False),
+        ({}, False),
+    ],
+)
+def test_members_of_a_body_stand_beside_parameters_where_nothing_counts_them(body: JsonValue, spread: bool) -> None:
+    made = import_operation(described(body, "3.1.0", parameters=[QUERY]), "make")
+    assert ("" if spread else "body") == made.request.body_argument
+    compile_check(made.schema)
 
 
 def test_two_operations_of_one_name_are_told_apart_by_path() -> None:

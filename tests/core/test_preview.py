@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.filepaths import shorten_paths
-from proxy.core.graphemes import boundary, cut, escape
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import ABSENT, FeedbackLimits
-from proxy.core.preview import hide, is_secret_name, preview, sanitise
-from proxy.core.schema import Schemas
-from proxy.core.secrets import mask, sensitive_names
+from proxy.core.display.filepaths import shorten_paths
+from proxy.core.display.graphemes import cut, escape, find_boundary
+from proxy.core.display.preview import hide, is_secret_name, sanitise_value, write_preview
+from proxy.core.display.secrets import find_sensitive_names, mask_credentials
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import ABSENT, FeedbackLimits
+from proxy.core.schema.nodes import Schemas
 from tests.core.values import SECRETS, anything
 
 limits_of_any_size = st.builds(
@@ -39,49 +39,49 @@ limits_of_any_size = st.builds(
     ],
 )
 def test_a_small_value_is_shown_as_json(shown: str, sent: bytes) -> None:
-    assert shown == preview(parse(sent))
+    assert shown == write_preview(parse(sent))
 
 
 def test_a_long_string_ends_in_three_dots_within_the_limit() -> None:
-    assert '"' + "x" * 95 + '..."' == preview("x" * 300)
+    assert '"' + "x" * 95 + '..."' == write_preview("x" * 300)
 
 
 def test_a_long_array_shows_its_first_and_last_items() -> None:
-    assert "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ... (+988 more), 999]" == preview(list(range(1000)))
+    assert "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ... (+988 more), 999]" == write_preview(list(range(1000)))
 
 
 def test_a_deep_object_stops_at_a_depth() -> None:
-    assert '{"a": {"b": {"c": {"d": {...}}}}}' == preview({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}})
+    assert '{"a": {"b": {"c": {"d": {...}}}}}' == write_preview({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}})
 
 
 def test_a_wide_object_says_how_many_keys_are_left_out() -> None:
-    shown = preview({f"key_{number}": number for number in range(50)})
+    shown = write_preview({f"key_{number}": number for number in range(50)})
     assert '{"key_0": 0, "key_1": 1, "key_2": 2, "key_3": 3, "key_4": 4, "key_5": 5, ... (+44 more)}' == shown
 
 
 def test_nothing_is_shown_for_what_was_not_sent() -> None:
-    assert preview(ABSENT) == ""
+    assert write_preview(ABSENT) == ""
 
 
 @given(anything, limits_of_any_size)
 def test_a_preview_never_raises_and_never_exceeds_its_limit(value: Any, limits: FeedbackLimits) -> None:
-    shown = preview(value, limits)
+    shown = write_preview(value, limits)
     assert len(shown) <= max(limits.max_preview, 0)
     assert shown.encode().decode() == shown
     assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in shown)
-    assert shown == preview(value, limits)
+    assert shown == write_preview(value, limits)
 
 
 # --- values for machines --------------------------------------------------------------------------------------------
 def test_a_small_clean_value_stays_as_it_is() -> None:
     value = parse(b'{"function":"Add","a":5,"b":10.50,"tags":["x",null,true]}')
-    assert value == sanitise(value)
+    assert value == sanitise_value(value)
 
 
 @pytest.mark.parametrize("number", ["1e308", "1e+308", "-1.7976931348623157e308", "5e-324", "-0.0"])
 def test_a_number_near_the_end_of_the_doubles_stays_a_number_however_it_is_written(number: str) -> None:
     value = parse(number.encode())
-    assert value == sanitise(value)
+    assert value == sanitise_value(value)
 
 
 def test_a_sanitised_value_is_masked_and_shortened() -> None:
@@ -91,12 +91,12 @@ def test_a_sanitised_value_is_masked_and_shortened() -> None:
         "note": "n" * 97 + "...",
         "list": [*range(19), "... (+80 more)", 99],
         "deep": [[[["[...]"]]]],
-    } == sanitise(value)
+    } == sanitise_value(value)
 
 
 @given(anything, limits_of_any_size)
 def test_a_sanitised_value_can_always_be_written_as_json(value: Any, limits: FeedbackLimits) -> None:
-    assert dumps(sanitise(value, limits)).decode()
+    assert dumps(sanitise_value(value, limits)).decode()
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
@@ -118,17 +118,17 @@ def test_an_ordinary_name_is_not_taken_for_a_secret(name: str) -> None:
 
 
 def test_a_secret_name_masks_whatever_lies_below_it() -> None:
-    assert preview({"login": {"password": {"value": "hunter2"}, "user": "al"}}) == (
+    assert write_preview({"login": {"password": {"value": "hunter2"}, "user": "al"}}) == (
         '{"login": {"password": "***", "user": "al"}}'
     )
-    assert '"***"' == preview("hunter2", path=("login", "password"))
-    assert '"***"' == preview("hunter2", path=("credentials", 0, "value"))
-    assert '"***"' == preview(12345, sensitive=True)
+    assert '"***"' == write_preview("hunter2", path=("login", "password"))
+    assert '"***"' == write_preview("hunter2", path=("credentials", 0, "value"))
+    assert '"***"' == write_preview(12345, sensitive=True)
 
 
 def test_a_name_the_schema_marks_is_masked_like_a_secret_one() -> None:
     limits = FeedbackLimits(secret_names=frozenset({"answer"}))
-    assert '{"answer": "***", "question": "pet"}' == preview({"answer": "Rex", "question": "pet"}, limits)
+    assert '{"answer": "***", "question": "pet"}' == write_preview({"answer": "Rex", "question": "pet"}, limits)
 
 
 def test_the_marks_of_a_schema_are_found_through_references() -> None:
@@ -140,7 +140,7 @@ def test_the_marks_of_a_schema_are_found_through_references() -> None:
         },
         "$defs": {"secret": {"type": "string", "x-sensitive": True}},
     }
-    assert {"a", "c", "e"} == sensitive_names(Schemas(schema))
+    assert {"a", "c", "e"} == find_sensitive_names(Schemas(schema))
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -149,7 +149,13 @@ def test_the_marks_of_a_schema_are_found_through_references() -> None:
 )
 def test_a_well_known_credential_is_masked_in_any_text(secret: str, around: str) -> None:
     text = around.format(secret)
-    for shown in (preview(text), preview([text]), str(sanitise({"t": text})), mask(text), hide(text, None)):
+    for shown in (
+        write_preview(text),
+        write_preview([text]),
+        str(sanitise_value({"t": text})),
+        mask_credentials(text),
+        hide(text, None),
+    ):
         assert secret not in shown
         assert secret[-8:] not in shown
         assert "***" in shown
@@ -170,7 +176,7 @@ def test_a_well_known_credential_is_masked_in_any_text(secret: str, around: str)
     ],
 )
 def test_a_credential_is_masked_where_it_is_assigned(shown: str, text: str) -> None:
-    assert shown == mask(text)
+    assert shown == mask_credentials(text)
 
 
 @given(
@@ -183,16 +189,16 @@ def test_a_planted_credential_never_shows_not_even_cut_in_half(
     secret: str, before: str, after: str, limits: FeedbackLimits
 ) -> None:
     text = f"{before} {secret} {after}"
-    assert secret[:12] not in preview(text, limits)
-    assert secret[:12] not in preview({"deep": [text]}, limits)
-    assert secret[:12] not in str(sanitise({"deep": [text]}, limits))
+    assert secret[:12] not in write_preview(text, limits)
+    assert secret[:12] not in write_preview({"deep": [text]}, limits)
+    assert secret[:12] not in str(sanitise_value({"deep": [text]}, limits))
 
 
 @given(st.text(st.characters(categories=["L", "N"]), min_size=4, max_size=40), limits_of_any_size)
 def test_a_value_under_a_secret_name_never_shows(secret: str, limits: FeedbackLimits) -> None:
     value = {"x": {"password": f"<{secret}>", "n": 1}}
-    assert f"<{secret}>" not in preview(value, limits)
-    assert f"<{secret}>" not in str(sanitise(value, limits))
+    assert f"<{secret}>" not in write_preview(value, limits)
+    assert f"<{secret}>" not in str(sanitise_value(value, limits))
     assert f"<{secret}>" not in hide(f"got '<{secret}>'", value, limits)
 
 
@@ -201,7 +207,7 @@ def test_the_beginning_of_a_secret_that_a_message_cut_short_is_hidden_too() -> N
 
 
 def test_masking_a_megabyte_looks_at_its_beginning_only() -> None:
-    assert mask("a " * 500_000, 100) == ("a " * 500_000)[:612]
+    assert mask_credentials("a " * 500_000, 100) == ("a " * 500_000)[:612]
 
 
 # --- file paths -----------------------------------------------------------------------------------------------------
@@ -259,7 +265,7 @@ def test_a_path_in_a_message_is_shortened_as_in_the_value() -> None:
 def test_a_cut_never_falls_inside_a_character(character: str) -> None:
     text = "ab" + character * 3 + "z"
     for limit in range(len(text)):
-        kept = text[: boundary(text, limit)]
+        kept = text[: find_boundary(text, limit)]
         assert kept in {"", "a", "ab", "ab" + character, "ab" + character * 2, "ab" + character * 3}
         assert len(cut(text, limit)) <= limit
 

@@ -7,14 +7,18 @@ from random import Random
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.codes import Severity
+from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.examples import example, minimal_example
-from proxy.core.explain import violations
-from proxy.core.guidance import expectation, signature
-from proxy.core.jsontext import TextLimits, dumps, equal, parse
-from proxy.core.misplaced import notices, unknown_fields
-from proxy.core.model import (
+from proxy.core.explain.expectation import describe_expectation, write_signature
+from proxy.core.explain.explain import list_violations
+from proxy.core.explain.misplaced import find_unknown_fields
+from proxy.core.explain.notices import list_notices
+from proxy.core.guidance.examples import make_example, make_minimal_example
+from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import (
     ABSENT,
     Conversation,
     Document,
@@ -26,16 +30,14 @@ from proxy.core.model import (
     Rung,
     ToolCall,
 )
-from proxy.core.policy import RepairPolicy, ToolPolicy, UnknownKeys
-from proxy.core.repair import repair
-from proxy.core.respell import respell_integers
-from proxy.core.rules import LEVELS, PLUMBING_KEYS, TEXT_RULES, rules_for
-from proxy.core.textrepair import read_document
-from proxy.core.validation import Check, SchemaError, compile_check
+from proxy.core.repair.engine import repair
+from proxy.core.repair.respell import respell_integers
+from proxy.core.rules.rules import LEVELS, PLUMBING_KEYS, TEXT_RULES, select_rules
 from tests.core.schemas import odd_schemas, schemas, values
 from tests.corpora.generate import as_text, damaged, random_value
+from tests.generated import examples
 
-THOROUGH = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 levels = st.sampled_from(LEVELS)
 
@@ -62,7 +64,7 @@ def sendings(draw: st.DrawFn) -> tuple[JsonValue, JsonValue]:
 
 
 def rules(level: str) -> RepairPolicy:
-    return RepairPolicy(rules_for(level), PLUMBING_KEYS if level == "lenient" else frozenset())
+    return RepairPolicy(select_rules(level), PLUMBING_KEYS if level == "lenient" else frozenset())
 
 
 def decided(check: Check, text: bytes, level: str, unknown: UnknownKeys = UnknownKeys.SCHEMA) -> Forward | Reject:
@@ -83,7 +85,7 @@ def test_a_valid_call_is_never_changed(schema: JsonValue, seed: int, level: str)
     assert isinstance(decision, Forward)
     made = {repair.rule for repair in decision.checked.repairs}
     assert text == decision.checked.arguments or made == {"integral_float"}
-    assert equal(value, decision.checked.value)
+    assert are_equal(value, decision.checked.value)
 
 
 @THOROUGH
@@ -116,7 +118,7 @@ def test_a_value_that_its_schema_accepts_is_left_alone_only_where_there_is_nothi
     respelt, made = respell_integers(check, sent, on)
     decision = decided(check, text, level)
     assert isinstance(decision, Forward)
-    assert (dumps(respelt) if made else text, made, tuple(notices(check, respelt))) == (
+    assert (dumps(respelt) if made else text, made, tuple(list_notices(check, respelt))) == (
         decision.checked.arguments, decision.checked.repairs, decision.checked.warnings
     )  # fmt: skip
 
@@ -172,16 +174,16 @@ def test_where_unknown_keys_are_refused_none_goes_on(sending: tuple[JsonValue, J
     decision = decided(check, dumps(value), level, UnknownKeys.REFUSE)
     if isinstance(decision, Forward):
         assert check.accepts(decision.checked.value)
-        assert [] == list(unknown_fields(check, decision.checked.value, Severity.ERROR))
+        assert [] == list(find_unknown_fields(check, decision.checked.value, Severity.ERROR))
 
 
 @THOROUGH
 @given(schemas())
 def test_an_example_is_valid_or_says_that_it_is_not(schema: JsonValue) -> None:
     check = compiled(schema)
-    smallest = minimal_example(check)
+    smallest = make_minimal_example(check)
     assert smallest is ABSENT or check.accepts(smallest)
-    shown = example(check)
+    shown = make_example(check)
     assert shown.complete == (shown.value is not ABSENT and check.accepts(shown.value))
 
 
@@ -193,21 +195,21 @@ def test_nothing_raises_for_any_schema_that_compiles(schema: JsonValue, value: J
     decision = decided(check, dumps(value), level, UnknownKeys.REFUSE)
     made = repair(check, sent, rules(level))
     if not check.accepts(sent):
-        assert violations(check, sent, made.ambiguous)
-    list(notices(check, sent))
-    assert isinstance(signature(check.root) + expectation(check.root), str)
-    assert example(check, sent) == example(check, sent)
+        assert list_violations(check, sent, made.ambiguous)
+    list(list_notices(check, sent))
+    assert isinstance(write_signature(check.root) + describe_expectation(check.root), str)
+    assert make_example(check, sent) == make_example(check, sent)
     assert isinstance(decision, Forward | Reject)
 
 
 @THOROUGH
 @given(st.binary(max_size=200), levels)
 def test_nothing_raises_for_any_bytes(text: bytes, level: str) -> None:
-    classes = rules_for(level) & frozenset(TEXT_RULES)
+    classes = select_rules(level) & frozenset(TEXT_RULES)
     document = read_document(text, TextLimits(), classes)
     if isinstance(document, Document) and document.repairs:
         assert isinstance(parse(text), JsonProblem)
-        assert equal(document.value, parse(document.text))
+        assert are_equal(document.value, parse(document.text))
 
 
 _PIECES = st.sampled_from(

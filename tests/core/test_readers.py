@@ -9,26 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.jsontext import (
+from proxy.core.json.jsontext import (
     DEFAULT_LIMITS,
     LosslessFloat,
     TextLimits,
-    as_decimal,
     dumps,
     is_integral,
-    json_type,
-    number_text,
+    make_decimal,
+    name_json_type,
     parse,
     read_number,
+    write_number,
 )
-from proxy.core.model import Conversation, Document, JsonProblem, JsonValue, Rung, ToolCall
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.rules import LEVELS, rules_for
-from proxy.core.strictreader import read_strictly
+from proxy.core.json.strictreader import read_strictly
+from proxy.core.model.values import Conversation, Document, JsonProblem, JsonValue, Rung, ToolCall
+from proxy.core.rules.rules import LEVELS, select_rules
 from tests.core.test_properties import compiled, sendings
+from tests.generated import examples
 
-MANY = settings(max_examples=400, deadline=None)
+MANY = settings(max_examples=examples(400), deadline=None)
 
 NUMBERS = (
     "0", "-0", "0.0", "-0.0", "1", "-7", "1.0", "1.10", "0.1", "1e2", "1E2", "1e+2", "100.0", "1e22", "1e16", "1e400",
@@ -69,7 +70,7 @@ def exact(value: JsonValue) -> Any:
     if isinstance(value, list):
         return [exact(item) for item in value]
     is_number = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
-    return ("number", number_text(value)) if is_number else value
+    return ("number", write_number(value)) if is_number else value
 
 
 def both_read_the_same(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> None:
@@ -128,10 +129,10 @@ def test_a_large_text_is_read_the_same_however_it_begins(begins: str) -> None:
 @MANY
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_says_exactly_what_its_text_says(number: float) -> None:
-    text = number_text(number)
+    text = write_number(number)
     kept = LosslessFloat(text.encode())
-    assert (number, text) == (parse(text.encode()), number_text(kept))
-    assert (as_decimal(kept), json_type(kept)) == (as_decimal(number), json_type(number))
+    assert (number, text) == (parse(text.encode()), write_number(kept))
+    assert (make_decimal(kept), name_json_type(kept)) == (make_decimal(number), name_json_type(number))
     assert is_integral(Decimal(text)) == number.is_integer()
 
 
@@ -143,13 +144,13 @@ def test_a_number_read_alone_is_the_one_that_parse_reads(text: str) -> None:
         assert alone is None or (type(whole), exact(whole)) == (type(alone), exact(alone))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(sendings(), st.sampled_from(LEVELS))
 def test_a_call_is_decided_the_same_whichever_reader_has_read_it(
     drawn: tuple[JsonValue, JsonValue], level: str
 ) -> None:
     schema, sent = drawn
-    policy = ToolPolicy("tool", compiled(schema), "f", repair=RepairPolicy(rules_for(level, {})))
+    policy = ToolPolicy("tool", compiled(schema), "f", repair=RepairPolicy(select_rules(level, {})))
     text = dumps(sent)
     quick, strict = (
         decide(ToolCall("tool", Document(text, value), "1", Conversation("c", Rung.HEADER), text), policy)

@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import JsonValue, Repair
-from proxy.core.policy import RepairPolicy
-from proxy.core.repair import Repaired, repair
-from proxy.core.rules import rules_for
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import RepairPolicy
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import JsonValue, Repair
+from proxy.core.repair.engine import Repaired, repair
+from proxy.core.rules.rules import select_rules
 from tests.core.repairing import obj, outcome, repairs
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -208,7 +208,7 @@ def test_what_was_sent_is_never_changed_itself() -> None:
     value = parse(b'{"a":["1",{"b":null}],"C":"x"}')
     before = dumps(value)
     check = compile_check({**obj(a=arr(True), c=INT), "additionalProperties": False})
-    made = repair(check, value, RepairPolicy(rules_for("lenient")))
+    made = repair(check, value, RepairPolicy(select_rules("lenient")))
     assert before == dumps(value)
     assert not made.accepted
 
@@ -222,14 +222,16 @@ def test_a_repr_shows_no_value() -> None:
 def test_a_call_that_takes_too_much_work_is_given_up_and_left_as_it_was() -> None:
     check = compile_check(arr(INT))
     value = ["1"] * 1000
-    assert Repaired(value, (), False, exhausted=True) == repair(check, value, RepairPolicy(rules_for("standard")), 5000)
-    assert repair(check, value, RepairPolicy(rules_for("standard"))).accepted
+    assert Repaired(value, (), False, exhausted=True) == repair(
+        check, value, RepairPolicy(select_rules("standard")), 5000
+    )
+    assert repair(check, value, RepairPolicy(select_rules("standard"))).accepted
 
 
 @pytest.mark.parametrize("limit", [0, 1, 10, 100, 1000])
 def test_wherever_the_work_ends_nothing_half_repaired_is_accepted(limit: int) -> None:
     check = compile_check(TREE)
     value = parse(b'{"value":"1","children":[{"value":"2"},{"value":"3","children":"[{}]"}]}')
-    made = repair(check, value, RepairPolicy(rules_for("lenient")), limit)
+    made = repair(check, value, RepairPolicy(select_rules("lenient")), limit)
     assert made.accepted is (made.exhausted is False)
     assert check.accepts(made.value) is made.accepted

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.jsontext import JSON_TYPES, LosslessFloat
-from proxy.core.model import JsonValue
-from proxy.core.proposals import NONE, Site
-from proxy.core.reach import may_change
-from proxy.core.rules import LEVELS, PLUMBING_KEYS, RULES, TEXT_RULES, rules_for, unknown_switches, value_rules
-from proxy.core.sites import mistaken_switches
-from proxy.core.toolname import trim
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.toolname import trim
+from proxy.core.json.jsontext import JSON_TYPES, LosslessFloat
+from proxy.core.model.values import JsonValue
+from proxy.core.rules.applicable_rules import may_change
+from proxy.core.rules.facts import list_mistaken_switches
+from proxy.core.rules.proposals import NONE, Site
+from proxy.core.rules.rules import (
+    LEVELS,
+    PLUMBING_KEYS,
+    RULES,
+    TEXT_RULES,
+    group_value_rules,
+    list_unknown_switches,
+    select_rules,
+)
 from tests.core.repairing import obj, outcome, repairs
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -43,7 +51,8 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=INT), '{"a":"42"}', '{"a":42}'),
         (obj(a=INT), '{"a":" 42\\t"}', '{"a":42}'),
         (obj(a=INT), '{"a":"+42"}', '{"a":42}'),
-        (obj(a=INT), '{"a":"-042"}', '{"a":-42}'),
+        (obj(a=INT), '{"a":"-05"}', '{"a":-5}'),
+        (obj(a=INT), '{"a":"1e20"}', '{"a":100000000000000000000}'),
         (obj(a=INT), '{"a":"42.0"}', '{"a":42}'),
         (obj(a=INT), '{"a":"1e3"}', '{"a":1000}'),
         (obj(a=INT), '{"a":"1234567890123456789012"}', '{"a":1234567890123456789012}'),
@@ -54,9 +63,14 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=NUM), '{"a":"35.6"}', '{"a":35.6}'),
         (obj(a=NUM), '{"a":"1.10"}', '{"a":1.10}'),
         (obj(a=NUM), '{"a":"-0"}', '{"a":-0}'),
-        (obj(a=NUM), '{"a":"007.50"}', '{"a":7.50}'),
+        (obj(a=NUM), '{"a":"07.50"}', '{"a":7.50}'),
+        (obj(a=NUM), '{"a":"2.500"}', '{"a":2.500}'),
         (obj(a=NUM), '{"a":"1E-3"}', '{"a":1E-3}'),
         (obj(a=NUM), '{"a":"0.1234567890123456789"}', '{"a":0.1234567890123456789}'),
+    ],
+    "leading_point": [
+        (obj(a=NUM), '{"a":".5"}', '{"a":0.5}'),
+        (obj(a=NUM), '{"a":"-.25e1"}', '{"a":-0.25e1}'),
     ],
     "string_to_boolean": [
         (obj(a=BOOL), f'{{"a":"{text}"}}', f'{{"a":{value}}}')
@@ -65,7 +79,8 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
     ],
     "integral_float": [
         (obj(a=INT), '{"a":3.0}', '{"a":3}'),
-        (obj(a=INT), '{"a":-1e2}', '{"a":-100}'),
+        (obj(a=INT), '{"a":-100.00}', '{"a":-100}'),
+        (obj(a=INT, b=NUM), '{ "b" : 1.0 , "a":\t3.0}', '{ "b" : 1.0 , "a":\t3}'),
         (arr(INT), "[1,2.0]", "[1,2]"),
         ({"type": "object", "additionalProperties": INT}, '{"x":3.0}', '{"x":3}'),
         ({"allOf": [obj(a=NUM), obj(a=INT)]}, '{"a":3.0}', '{"a":3}'),
@@ -75,11 +90,20 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=STR), '{"a":1.10}', '{"a":"1.10"}'),
         (obj(a=STR), '{"a":12345678901234567890}', '{"a":"12345678901234567890"}'),
     ],
+    "boolean_word": [
+        (obj(a={"enum": ["True", "False", "dontcare"]}), '{"a":true}', '{"a":"True"}'),
+        (obj(a={"enum": ["yes", "false"]}), '{"a":false}', '{"a":"false"}'),
+    ],
     "parse_json_string": [
         (obj(a=arr(INT)), '{"a":"[1,2]"}', '{"a":[1,2]}'),
         (obj(a=obj(b=INT)), '{"a":" {\\"b\\":1} "}', '{"a":{"b":1}}'),
         (obj(a=arr(INT)), '{"a":"\\"[1]\\""}', '{"a":[1]}'),
         (obj(a=INT), '"{\\"a\\":1}"', '{"a":1}'),
+    ],
+    "json_item": [(obj(a=arr(obj(b=INT))), '{"a":"{\\"b\\":1}"}', '{"a":[{"b":1}]}')],
+    "python_list": [
+        (obj(a=arr(STR)), "{\"a\":\"['a', 'b']\"}", '{"a":["a","b"]}'),
+        (obj(a=arr(obj(b=BOOL))), '{"a":"[{\'b\': True}]"}', '{"a":[{"b":true}]}'),
     ],
     "null_text": [
         (obj(a={"type": ["integer", "null"]}), '{"a":"null"}', '{"a":null}'),
@@ -97,6 +121,12 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=arr(INT)), '{"a":7}', '{"a":[7]}'),
         (obj(a=arr(obj(b=INT))), '{"a":{"b":1}}', '{"a":[{"b":1}]}'),
     ],
+    "split_members": [(obj(a=arr({"enum": ["red", "green"]})), '{"a":"red, green"}', '{"a":["red","green"]}')],
+    "split_integers": [
+        (obj(a=arr(INT)), '{"a":"5, 2, 9"}', '{"a":[5,2,9]}'),
+        (obj(a=arr(NUM)), '{"a":"-5,20,1000"}', '{"a":[-5,20,1000]}'),
+        (obj(a=arr(INT)), '{"a":"100, 200, 300"}', '{"a":[100,200,300]}'),
+    ],
     "drop_null_optional": [
         (obj(a=INT, b=INT), '{"a":null,"b":1}', '{"b":1}'),
         (obj(a={"type": "integer", "default": 5}), '{"a":null}', "{}"),
@@ -106,6 +136,24 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=INT), '{"a":""}', "{}"),
         (obj(a=UNITS), '{"a":""}', "{}"),
         (obj(a={"type": "string", "minLength": 1}), '{"a":""}', "{}"),
+    ],
+    "null_word_optional": [
+        (obj(a=INT, b=INT), '{"a":"None","b":1}', '{"b":1}'),
+        (obj(a=arr(INT)), '{"a":"undefined"}', "{}"),
+        (obj(a=UNITS), '{"a":"null"}', "{}"),
+    ],
+    "default_optional": [
+        (obj(a={"type": "integer", "default": "auto"}, b=INT), '{"a":"auto","b":1}', '{"b":1}'),
+        (obj(a={"type": "boolean", "default": "dontcare"}), '{"a":"dontcare"}', "{}"),
+    ],
+    "key_quotes": [
+        (needs("command", command=STR), '{"\\"command\\"":"ls"}', '{"command":"ls"}'),
+        (closed(a=INT), "{\"'a'\":1}", '{"a":1}'),
+        (needs("a", a=INT), '{"`a`":1,"b":2}', '{"a":1,"b":2}'),
+    ],
+    "key_prefix": [
+        (needs("city", city=STR, days=INT), '{"q_city":"x","q_days":1}', '{"city":"x","days":1}'),
+        (needs("city", city=STR), '{"params_city":"x"}', '{"city":"x"}'),
     ],
     "key_case": [
         (closed(start_date=STR), '{"startDate":"x"}', '{"start_date":"x"}'),
@@ -129,21 +177,43 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
         (obj(a=UNITS), '{"a":"Kelvin-Scale"}', '{"a":"kelvin scale"}'),
     ],
     "python_literal": [
-        (obj(a=arr(STR)), "{\"a\":\"['a', 'b']\"}", '{"a":["a","b"]}'),
         (obj(a=obj(x=BOOL)), "{\"a\":\"{'x': True, 'y': None, 'z': 1.50}\"}", '{"a":{"x":true,"y":null,"z":1.50}}'),
     ],
     "split_commas": [
-        (obj(a=arr(STR)), '{"a":"x, y"}', '{"a":["x","y"]}'),
+        (obj(a=arr(STR)), '{"a":"x,y"}', '{"a":["x","y"]}'),
         (obj(a=arr(STR)), "{\"a\":\"'x','y'\"}", '{"a":["x","y"]}'),
     ],
-    "join_chunks": [(obj(text=STR), '{"text":["Hel","lo"]}', '{"text":"Hello"}')],
+    "join_chunks": [(obj(text=STR), '{"text":["one\\n","two"]}', '{"text":"one\\ntwo"}')],
+    "list_level": [(obj(a=arr(STR)), '{"a":[["x","y"]]}', '{"a":["x","y"]}')],
+    "item_wrapped": [
+        (obj(a=arr(obj(b=INT))), '{"a":{"item":{"b":1}}}', '{"a":[{"b":1}]}'),
+        (obj(a=arr(INT)), '{"a":{"item":[1,2]}}', '{"a":[1,2]}'),
+    ],
+    "self_wrapped": [
+        (obj(city=STR), '{"city":{"city":"x"}}', '{"city":"x"}'),
+        (obj(edits=arr(INT)), '{"edits":"{\\"edits\\":[1]}"}', '{"edits":[1]}'),
+    ],
+    "typed_value": [(obj(a=INT), '{"a":{"type":"integer","value":5}}', '{"a":5}')],
+    "key_word": [
+        (needs("name", name=STR), '{"company_name":"x"}', '{"name":"x"}'),
+        (needs("user_id", user_id=STR), '{"id":"x"}', '{"user_id":"x"}'),
+        (needs("scores", scores=arr(INT)), '{"scoress":[1]}', '{"scores":[1]}'),
+    ],
+    "key_markup": [(needs("ops", ops=arr(STR)), '{"parameter name=\\"ops\\"":["x"]}', '{"ops":["x"]}')],
+    "unwrap_any": [(needs("a", a=INT), '{"_":{"a":1}}', '{"a":1}')],
+    "unwrap_scalar": [(needs("query", query=STR), '{"arguments":"x"}', '{"query":"x"}')],
+    "curly_quotes": [(obj(a=STR), '{“a”: “say \\"hi\\"”}', '{"a":"say \\"hi\\""}')],
     "first_of_one": [(obj(a=STR), '{"a":["x"]}', '{"a":"x"}'), (obj(a=INT), '{"a":[5]}', '{"a":5}')],
     "unwrap_arguments": [
         (needs("a", a=INT), '{"arguments":{"a":1}}', '{"a":1}'),
-        (needs("a", a=INT), '{"_":{"a":1}}', '{"a":1}'),
+        (needs("a", a=INT), '{"params":{"input":{"a":1}}}', '{"a":1}'),
     ],
     "schema_shaped": [(obj(a=STR), '{"a":{"description":"x","type":"str"}}', '{"a":"x"}')],
-    "object_to_json_string": [(obj(a=STR), '{"a":{"b":[1.10]}}', '{"a":"{\\"b\\":[1.10]}"}')],
+    "object_to_json_string": [
+        (obj(arguments=STR), '{"arguments":{"b":[1.10]}}', '{"arguments":"{\\"b\\":[1.10]}"}'),
+        (obj(a={**STR, "description": "Filter as JSON"}), '{"a":{"b":1}}', '{"a":"{\\"b\\":1}"}'),
+        (obj(a={**STR, "contentMediaType": "application/json"}), '{"a":{"b":1}}', '{"a":"{\\"b\\":1}"}'),
+    ],
     "drop_unknown": [(closed(a=INT), '{"a":1,"toolCallId":"x"}', '{"a":1}')],
     "fill_default": [
         (
@@ -155,6 +225,14 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
             '{"a":1}',
             '{"a":1,"mode":"x"}',
         )
+    ],
+    "fill_required": [
+        (needs("mode", mode={"default": "x"}), "{}", '{"mode":"x"}'),
+        (
+            {**needs("x", x={**INT, "default": 0}, y={**INT, "default": 0}, z=INT), "required": ["x", "y"]},
+            '{"z":1}',
+            '{"z":1,"x":0,"y":0}',
+        ),
     ],
     "windows_paths": [(obj(a=STR), '{"a":"C:\\Users\\me"}', '{"a":"C:\\\\Users\\\\me"}')],
     "trailing_text": [(obj(a=INT), '{"a":1} I hope this helps.', '{"a":1}')],
@@ -169,15 +247,60 @@ APPLIES: Final[dict[str, list[tuple[JsonValue, str, str]]]] = {
 LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     "string_to_integer": [
         (obj(a=INT), f'{{"a":"{text}"}}')
-        for text in ("42.5", "10 minutes", "1,000", "0x10", "1_000", "٤٢", "", "-", "1e5000", "1" * 4301, "--1", "NaN")
+        for text in ("42.5", "10 minutes", "1,000", "0x10", "1_000", "٤٢", "", "-", "1e5000", "1" * 4301, "--1", "NaN",
+                     "1.000", "12.000", "0755", "00123", "007", "1e21")
     ],
     "string_to_number": [
-        (obj(a=NUM), f'{{"a":"{text}"}}') for text in ("50%", "1,5", "1e400", "Infinity", ".5", "5.", "1 2", "$5")
+        (obj(a=NUM), f'{{"a":"{text}"}}') for text in ("50%", "1,5", "1e400", "Infinity", ".", "5.", "1 2", "$5",
+        "007.5")
     ],
+    "leading_point": [(obj(a=NUM), f'{{"a":"{text}"}}') for text in (".", "..5", ".5.5", ".5 %", ".e5")],
     "string_to_boolean": [(obj(a=BOOL), f'{{"a":"{text}"}}') for text in ("yes", "tru", "TrUe", " true", "on", "2",
     "")],
     "integral_float": [(obj(a=INT), '{"a":3.5}'), (obj(a=INT), '{"a":"3.0"}')],
     "number_to_string": [(obj(a=STR), '{"a":true}'), (obj(a=STR), '{"a":[1]}'), (obj(a=STR), '{"a":null}')],
+    "boolean_word": [
+        (obj(a={"enum": ["True", "true"]}), '{"a":true}'),
+        (obj(a={"enum": ["yes", "no"]}), '{"a":true}'),
+        (obj(a={"enum": ["True"]}), '{"a":1}'),
+    ],
+    "json_item": [
+        (obj(a=arr(obj(b=INT))), '{"a":"{\\"c\\":1}"}'),
+        (obj(a=arr(INT)), '{"a":"{\\"b\\":1}"}'),
+        (obj(a=arr(arr(obj(b=INT)))), '{"a":["{\\"b\\":1}"]}'),
+    ],
+    "python_list": [
+        (obj(a=arr(STR)), f'{{"a":"{text}"}}')
+        for text in ("('a',)", "['a' 'b']", "['a'", "[a]", "[1+1]", "['a'] * 3", "[b'a']", "[0x1]", "x")
+    ],
+    "split_members": [
+        (obj(a=arr({"enum": ["red", "green"]})), '{"a":"red, blue"}'),
+        (obj(a=arr({"enum": ["a", "b", "a,b"]})), '{"a":"a,b"}'),
+        (obj(a=arr(STR)), '{"a":"red,green"}'),
+    ],
+    "split_integers": [
+        (obj(a=arr(INT)), f'{{"a":"{text}"}}') for text in ("1,2", "1,234,567", "5,2,x", "1.5,2,3", "01,2,3", "1 2 3")
+    ] + [(obj(a=arr(STR)), '{"a":"5,2,9"}')],
+    "null_word_optional": [
+        (needs("a", a=INT), '{"a":"None"}'),
+        (obj(a=INT), '{"a":"nothing"}'),
+        (obj(filter=UNITS), '{"filter":"null"}'),
+    ],
+    "default_optional": [
+        (needs("a", a={"type": "integer", "default": "auto"}), '{"a":"auto"}'),
+        (obj(a={"type": "integer", "default": "auto"}), '{"a":"all"}'),
+        (obj(a={"type": "string", "default": None}), '{"a":null}'),
+    ],
+    "key_quotes": [
+        (closed(a=INT), '{"a":1,"\\"a\\"":2}'),
+        (closed(a=INT), '{"\\"a\\"":1,"\'a\'":2}'),
+        (closed(a=INT), '{"\\"b\\"":1}'),
+    ],
+    "key_prefix": [
+        (needs("price", price=NUM, size=NUM), '{"min_price":1,"min_size":2}'),
+        (needs("city", city=STR), '{"home_city":"x"}'),
+        (needs("city", city=STR, days=INT), '{"q_city":"x","q_nights":1}'),
+    ],
     "parse_json_string": [
         (obj(a=arr(INT)), '{"a":"[1,2"}'),
         (obj(a=arr(INT)), '{"a":"{}"}'),
@@ -191,18 +314,35 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (obj(a=UNITS), '{"a":"kelvin_scale"}'),
         (obj(a={"enum": ["A b", "a B"]}), '{"a":"a b"}'),
         (obj(a=UNITS), '{"a":""}'),
+        (obj(a={"enum": ["1m", "5m", "1h"]}), '{"a":"1M"}'),
+        (obj(a={"enum": ["mW", "W"]}), '{"a":"MW"}'),
+        (obj(a={"enum": ["Mb", "Gb"]}), '{"a":"MB"}'),
+        (obj(a={"enum": ["mg", "g"]}), '{"a":"Mg"}'),
     ],
     "wrap_single": [
         (obj(a=arr(STR)), f'{{"a":"{text}"}}') for text in ("x,y", "[x", "x]", "{x}", "x;y", "x\\ny", "f(x)", "",
-         "null")
+         "null", "a|b", "a\\tb", "北京、上海", "北京，上海", "القاهرة، دبي", "ann@x.org bob@x.org", "a and b", "a y b",
+         "a und b", '\\"urgent\\"', "- red - green", "red / green")
+    ] + [
+        (obj(a=arr(arr(STR))), '{"a":["Name","Age"]}'),
+        (obj(a=arr(arr(INT))), '{"a":[[1,2],5]}'),
+        (obj(a=arr(arr(STR))), '{"a":[["x"],"y"]}'),
+        (obj(a=arr(obj(b=INT))), '{"a":{"name":"x"}}'),
+        (obj(a=arr({"type": "object"})), '{"a":{"ann":{},"bob":{}}}'),
     ] + [(obj(a=arr(INT)), '{"a":"x"}'), (obj(a=arr(INT)), '{"a":null}'), (obj(a=arr(INT)), '{"a":"5"}')],
     "drop_null_optional": [(needs("a", a=INT), '{"a":null}'), (obj(a=INT), '{"a":0.5}')],
-    "empty_optional": [(needs("a", a=INT), '{"a":""}'), (obj(a=INT), '{"a":" "}')],
+    "empty_optional": [
+        (needs("a", a=INT), '{"a":""}'),
+        (obj(a=INT), '{"a":" "}'),
+        (obj(where={"type": "string", "minLength": 1}), '{"where":""}'),
+    ],
     "key_case": [
         (closed(start_date=STR), '{"startDate":"x","start_date":"y"}'),
         (closed(start_date=STR), '{"startDate":"x","start-date":"y"}'),
         (closed(start_date=STR, startdate=STR), '{"startDate":"x"}'),
         (closed(start_date=STR), '{"startDates":"x"}'),
+        (closed(mA=NUM), '{"MA":5}'),
+        (needs("_from", _from=STR, _class=STR), '{"from":"x","class":"y","Class":"z"}'),
     ],
     "empty_arguments": [(needs("a", a=INT), ""), (needs("a", a=INT), "null")],
     "code_fence": [(obj(a=INT), '```json\n{"a":1}'), (obj(a=INT), 'x ```{"a":1}```'), (obj(a=INT),
@@ -213,30 +353,83 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
     "zero_one": [(obj(a=BOOL), '{"a":2}'), (obj(a=BOOL), '{"a":1.0}'), (obj(a=BOOL), '{"a":"1"}')],
     "enum_fold": [(obj(a={"enum": ["a_b", "ab"]}), '{"a":"A-B"}'), (obj(a=UNITS), '{"a":"kelvin"}')],
     "python_literal": [
-        (obj(a=arr(STR)), f'{{"a":"{text}"}}')
-        for text in ("('a',)", "{'a'}", "['a' 'b']", "['a'", "[a]", "[1+1]", "['a'] * 3", "[b'a']", "[0x1]", "x")
+        (obj(a=obj(b=INT)), f'{{"a":"{text}"}}') for text in ("{'a'}", "dict(b=1)", "{'b': 1", "{b: 1}", "['b']", "x")
     ],
     "split_commas": [(obj(a=arr(STR)), '{"a":"x"}'), (obj(a=arr(STR)), '{"a":"x,,y"}'), (obj(a=arr(STR)),
-    '{"a":"[x,y"}')],
+    '{"a":"[x,y"}')]
+    + [(obj(a=arr(STR)), f'{{"a":"{text}"}}') for text in ("San Francisco, CA", "x, y", "1,000", "'x',y")],
     "join_chunks": [
         (obj(a=STR), '{"a":["x",1]}'),
         (obj(a=STR), '{"a":[]}'),
-        (obj(tags=STR), '{"tags":["x","y"]}'),
-        (obj(a={"type": "string", "description": "Comma separated list of names"}), '{"a":["x","y"]}'),
+        (obj(location=STR), '{"location":["Berlin","Paris"]}'),
+        (obj(path=STR), '{"path":["/srv/a","/srv/b"]}'),
+        (obj(text=STR), '{"text":["one\\n","two","three"]}'),
     ],
     "first_of_one": [(obj(a=STR), '{"a":["x","y"]}'), (obj(a=STR), '{"a":[]}'), (obj(a=INT), '{"a":["x"]}')],
     "unwrap_arguments": [
         (needs("a", a=INT), '{"arguments":{"b":1}}'),
         (needs("a", a=INT), '{"arguments":{"a":1},"more":1}'),
         (needs("a", a=INT), '{"arguments":[{"a":1}]}'),
+        (needs("a", a=INT), '{"_":{"a":1}}'),
     ],
-    "schema_shaped": [(obj(a=STR), '{"a":{"description":"x"}}'), (obj(a=STR),
-    '{"a":{"description":"x","type":"s","b":1}}')],
-    "object_to_json_string": [(obj(a=STR), '{"a":[1]}'), (obj(a={"type": "string", "maxLength": 3}), '{"a":{"b":1}}')],
+    "list_level": [
+        (obj(a=arr(STR)), '{"a":[["x"],["y"]]}'),
+        (obj(a=arr(INT)), '{"a":[["x"]]}'),
+        (obj(a=STR), '{"a":[["x"]]}'),
+    ],
+    "item_wrapped": [
+        (obj(a=arr(INT)), '{"a":{"items":1}}'),
+        (obj(a=arr(INT)), '{"a":{"item":1,"b":2}}'),
+        (obj(a=INT), '{"a":{"item":1}}'),
+    ],
+    "self_wrapped": [(obj(city=STR), '{"city":{"town":"x"}}'), (obj(city=STR), '{"city":{"city":"x","zip":1}}')],
+    "typed_value": [
+        (obj(a=INT), '{"a":{"type":"integer","value":"5"}}'),
+        (obj(a=INT), '{"a":{"type":"age","value":5}}'),
+        (obj(a=INT), '{"a":{"type":"integer"}}'),
+    ],
+    "key_word": [
+        (needs("items", items=INT), '{"max_items":1}'),
+        (needs("path", path=STR), '{"paht":"x"}'),
+        (needs("pull_number", pull_number=INT), '{"issue_number":1}'),
+        (needs("diameter", diameter=NUM), '{"radius":1}'),
+        (needs("path", path=STR), '{"file_path":"x","other_path":"y"}'),
+    ],
+    "key_markup": [(needs("ops", ops=arr(STR)), '{"parameter name=\\"op\\"":["x"]}')],
+    "unwrap_any": [
+        (needs("a", a=INT), '{"_":{"b":1}}'),
+        (needs("type", type=STR, traits=arr(STR)), '{"type":{"type":"string","traits":["x"]}}'),
+    ],
+    "unwrap_scalar": [
+        (needs("query", query=STR, limit=INT), '{"arguments":"x"}'),
+        (needs("query", query=STR), '{"arguments":"{x"}'),
+        (needs("query", query=STR), '{"value":"x"}'),
+    ],
+    "curly_quotes": [(obj(a=STR), '{“a”: “x}'), (obj(a=STR), '{“a”: “say “hi” now”}')],
+    "schema_shaped": [
+        (obj(a=STR), '{"a":{"description":"The city","type":"string"}}'),
+        (obj(a={**STR, "description": "The city"}), '{"a":{"description":"The city","type":"str"}}'),
+        (obj(a=STR), '{"a":{"description":"x"}}'),
+        (obj(a=STR), '{"a":{"description":"x","type":"s","b":1}}'),
+    ],
+    "object_to_json_string": [
+        (obj(args=STR), '{"args":[1]}'),
+        (obj(args={"type": "string", "maxLength": 3}), '{"args":{"b":1}}'),
+        (obj(location=STR), '{"location":{"location":"Seattle"}}'),
+    ],
     "drop_unknown": [(closed(a=INT), '{"a":1,"verbose":true}')],
     "fill_default": [
-        (needs("mode", mode={"default": "x"}), "{}"),
+        ({**needs("mode", mode={"default": "x"}, b={}), "minProperties": 1}, '{"b":1}'),
         ({**obj(a={"default": 1}, b={"default": 1}), "minProperties": 1}, "{}"),
+    ],
+    "fill_required": [
+        (needs("mode", mode={}), "{}"),
+        (needs("mode", mode={**INT, "default": "x"}), "{}"),
+        (needs("mode", mode={"default": "x"}), '{"mod":"y"}'),
+        (needs("mode", mode={"default": "x"}, options={}), '{"options":{"mode":"y"}}'),
+        (needs("action", action={"default": "delete"}), "{}"),
+        ({**needs("mode", mode={"default": "x"}, a=INT), "required": ["mode", "a"]}, "{}"),
+        ({"oneOf": [needs("a", a={"default": 1}), {**needs("b", b=INT), "minProperties": 2}]}, '{"b":"1"}'),
     ],
     "windows_paths": [(obj(a=STR), '{"a":"x\\Users"}'), (obj(a=STR), '{"a":"C:\\\\x\\q"}')],
     "trailing_text": [(obj(a=INT), '{"a":1} {"b":2}'), (obj(a=INT), '{"a":1}]'), (obj(a=INT), '{"a":1')],
@@ -254,7 +447,7 @@ LEAVES: Final[dict[str, list[tuple[JsonValue, str]]]] = {
 
 
 # rules whose result an earlier one may reach as well: the earlier one is recorded
-SAYS_THE_SAME: Final = {"python_literal": "parse_json_string", "first_of_one": "join_chunks"}
+SAYS_THE_SAME: Final = {"python_literal": "parse_json_string"}
 
 
 def _cases(table: dict[str, list[tuple[JsonValue, ...]]]) -> list[tuple[object, ...]]:
@@ -262,7 +455,7 @@ def _cases(table: dict[str, list[tuple[JsonValue, ...]]]) -> list[tuple[object, 
 
 
 def test_every_rule_has_cases_that_it_repairs_and_cases_that_it_leaves() -> None:
-    named = {name for name, rule in RULES.items() if rule.kind != "name"}
+    named = {name for name, rule in RULES.items() if rule.kind not in ("name", "output")}
     assert named == APPLIES.keys()
     assert named == LEAVES.keys()
 
@@ -283,31 +476,40 @@ def test_a_rule_leaves_what_it_does_not_name_to_the_refusal(rule: str, schema: J
 def test_a_rule_works_at_its_level_among_the_others_and_is_recorded(
     rule: str, schema: JsonValue, sent: str, expected: str
 ) -> None:
-    assert expected == outcome(schema, sent, RULES[rule].level)
-    made = {repair.split()[0] for repair in repairs(schema, sent, RULES[rule].level)}
+    level = RULES[rule].level
+    at = ("standard", {rule: True}) if level == "listed" else (level, None)
+    assert expected == outcome(schema, sent, *at)
+    made = {repair.split()[0] for repair in repairs(schema, sent, *at)}
     assert made & {rule, SAYS_THE_SAME.get(rule, rule)}
 
 
 def test_the_levels_grow_and_the_opt_in_rules_are_those_of_the_last() -> None:
-    on = [rules_for(level) for level in LEVELS]
+    on = [select_rules(level) for level in LEVELS]
     assert frozenset() == on[0]
     assert {"string_to_integer", "string_to_number", "string_to_boolean"} == on[1]
-    assert on[1] < on[2] < on[3] == RULES.keys()
+    assert on[1] < on[2] < on[3] == RULES.keys() - {"fill_required"}
+
+
+def test_a_missing_required_key_is_filled_in_on_listed_tools_alone_unless_the_rule_is_named() -> None:
+    listed = [select_rules(level, listed=True) - select_rules(level) for level in LEVELS]
+    assert [frozenset(), frozenset(), {"fill_required"}, {"fill_required"}] == listed
+    assert {"fill_required"} == select_rules("lenient", {"fill_required": True}) - select_rules("lenient")
+    assert select_rules("lenient") == select_rules("lenient", {"fill_required": False}, listed=True)
 
 
 def test_a_switch_goes_before_the_level() -> None:
-    assert rules_for("standard") - {"wrap_single"} | {"yes_no"} == rules_for(
+    assert select_rules("standard") - {"wrap_single"} | {"yes_no"} == select_rules(
         "standard", {"wrap_single": False, "yes_no": True}
     )
     for level, switches in (("all", {}), ("off", {"no_such_rule": True})):
         with pytest.raises(KeyError):
-            rules_for(level, switches)
+            select_rules(level, switches)
 
 
 def test_every_rule_tells_what_it_changes_and_on_what_condition() -> None:
     assert all(rule.change and rule.condition and name == rule.name for name, rule in RULES.items())
     assert {name for name, rule in RULES.items() if rule.kind == "value"} == {
-        rule.name for tier in value_rules(RULES) for rule in tier
+        rule.name for tier in group_value_rules(RULES) for rule in tier
     }
     assert {name for name, rule in RULES.items() if rule.kind == "text"} == set(TEXT_RULES)
     assert {"toolCallId", "tool", "sessionId", "chatInput", "action"} == PLUMBING_KEYS
@@ -335,8 +537,8 @@ SITES: Final = st.builds(
 
 @given(VALUES, SITES)
 def test_a_rule_that_is_not_asked_would_have_proposed_nothing(value: JsonValue, site: Site) -> None:
-    for rule in [rule for tier in value_rules(RULES) for rule in tier]:
-        if rule.propose is not None and not may_change(rule.name, type(value), site):
+    for rule in [rule for tier in group_value_rules(RULES) for rule in tier]:
+        if rule.propose is not None and not may_change(rule, type(value), site):
             assert NONE is rule.propose(value, site)
 
 
@@ -348,7 +550,7 @@ def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:
 
 def test_mistaken_switches_are_found_wherever_they_stand_in_a_schema() -> None:
     schema = obj(a={"x-repair": "offf"}, b=arr({"x-repair": ["enum_case", "enumcase"]}), c={"x-repair": ["key_case"]})
-    found = [(node.path, names) for node, names in mistaken_switches(compile_check(schema).schemas)]
+    found = [(node.path, names) for node, names in list_mistaken_switches(compile_check(schema).schemas)]
     assert [(("properties", "a"), ("offf",)), (("properties", "b", "items"), ("enumcase",))] == sorted(found)
 
 
@@ -362,4 +564,4 @@ def test_mistaken_switches_are_found_wherever_they_stand_in_a_schema() -> None:
 def test_an_x_repair_that_names_no_rule_is_a_mistake_of_the_schema(
     expected: tuple[str, ...], written: JsonValue
 ) -> None:
-    assert expected == unknown_switches(written)
+    assert expected == list_unknown_switches(written)

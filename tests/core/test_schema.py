@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.schema import Draft, SchemaError, Schemas
+from proxy.core.schema.nodes import Draft, SchemaError, Schemas
 
 
 def root(schema: Any, **documents: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from jiter import LosslessFloat
 
-from proxy.core.validation import Check, compile_check
+from proxy.core.check.validation import Check, compile_check
 
 SUITE: Final = Path(__file__).parents[1] / "data" / "json-schema-test-suite"
 
@@ -112,14 +112,3 @@ def test_a_report_is_empty_exactly_for_the_values_that_are_accepted(draft: str) 
 def test_the_root_node_gives_the_verdict_of_the_whole(draft: str) -> None:
     for case in cases(draft, "required"):
         assert case.check.accepts(case.value) is case.check.accepts_at(case.check.root, case.value), case
-
-
-# What generated code leaves to jsonschema-rs, by draft: references that depend on the way, into published
-# meta-schemas, and meta-schemas of one's own.
-FOREIGN: Final = {"draft4": 2, "draft6": 2, "draft7": 2, "draft2019-09": 9, "draft2020-12": 20}
-
-
-@pytest.mark.parametrize("draft", DIALECTS)
-def test_few_schemas_of_the_suite_need_the_other_engine(draft: str) -> None:
-    checks = {id(case.check): case.check for kind in ("required", "optional", "format") for case in cases(draft, kind)}
-    assert FOREIGN[draft] == sum(check.foreign is not None for check in checks.values())

@@ -9,13 +9,16 @@ from threading import Barrier
 
 import pytest
 
-from proxy.core.model import JsonValue
-from proxy.core.rules import rules_for
-from proxy.core.schema import Node
-from proxy.core.validation import Check, compile_check
+from proxy.core.check.validation import Check, compile_check
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
+from proxy.core.decide import prepare
+from proxy.core.model.values import JsonValue
+from proxy.core.repair.fast_repair import compile_quick_repair
+from proxy.core.rules.rules import select_rules
+from proxy.core.schema.nodes import Node
 
 THREADS = 6
-RULES = rules_for("standard", {})
+RULES = select_rules("standard", {})
 SCHEMA: JsonValue = {
     "type": "object",
     "properties": {
@@ -52,11 +55,11 @@ def test_code_is_written_once_however_many_threads_ask_for_it() -> None:
         for _ in range(60):
             check, start = compile_check(SCHEMA), Barrier(THREADS)
 
-            def prepare(start: Barrier = start, check: Check = check) -> object:
+            def write(start: Barrier = start, check: Check = check) -> object:
                 start.wait()
-                check.prepare(RULES)
-                return check.mender(RULES)
+                prepare(ToolPolicy("t", check, "f", repair=RepairPolicy(RULES)))
+                return compile_quick_repair(check, RULES)
 
-            menders = [future.result() for future in [pool.submit(prepare) for _ in range(THREADS)]]
+            menders = [future.result() for future in [pool.submit(write) for _ in range(THREADS)]]
             assert 1 == len(set(map(id, menders)))
             assert (True, False) == (check.accepts({"rows": [{"id": 1}]}), check.accepts({"rows": [{"id": "1"}]}))

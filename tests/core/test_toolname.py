@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core import codes
-from proxy.core.model import Container, ContainerFunction, Conversation, Document, JsonProblem, Rung, ToolCall
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.toolname import FOLD_RULE, RULE, known_name, trim, unfold, unknown
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
+from proxy.core.contract.toolname import FOLD_RULE, RULE, find_known_name, trim, unfold
+from proxy.core.explain.unknown_tool import explain_unknown_tool
+from proxy.core.model import codes
+from proxy.core.model.values import Container, ContainerFunction, Conversation, Document, JsonProblem, Rung, ToolCall
 
 KNOWN = frozenset({"get_weather", "create_event", "analysis_of"})
 
@@ -27,6 +28,10 @@ KNOWN = frozenset({"get_weather", "create_event", "analysis_of"})
         ("mcp__weather-server__get_weather", "get_weather"),
         ("mcp__my_server__get_weather", "get_weather"),
         ("functions.get_weather<|channel|>json", "get_weather"),
+        ("functions.get_weather:0", "get_weather"),
+        ("get_weather:12", "get_weather"),
+        ('"get_weather"', "get_weather"),
+        (" `functions.get_weather:3` ", "get_weather"),
     ],
 )
 def test_a_known_name_inside_what_a_template_left_is_found(name: str, meant: str) -> None:
@@ -47,6 +52,9 @@ def test_a_known_name_inside_what_a_template_left_is_found(name: str, meant: str
         "get_weather<|x|>create_event",  # two known names
         "mcp__get_weather",
         "functions.get_weather_now",
+        "functions.get_weather:one",
+        "get_weather:0:1",
+        "get_weather:12345",
         "<|x|>",
         "",
         "functions.get_weather" + "<|x|>" * 200,
@@ -67,23 +75,23 @@ def call(tool: str, arguments: Document | JsonProblem | None = None) -> ToolCall
 
 
 def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
-    failure = unknown(call("get_wether"), TOOLS)
+    failure = explain_unknown_tool(call("get_wether"), TOOLS)
 
     assert (codes.UNKNOWN_TOOL, {"did_you_mean": "get_weather"}) == (failure.code, failure.details)
 
 
 def test_a_function_joined_to_its_container_is_explained() -> None:
-    assert codes.CONTAINER_INVOCATION == unknown(call("Math.Add"), TOOLS).code
+    assert codes.CONTAINER_INVOCATION == explain_unknown_tool(call("Math.Add"), TOOLS).code
 
 
 def test_a_call_that_names_no_tool_is_told_so() -> None:
-    failure = unknown(call(""), TOOLS)
+    failure = explain_unknown_tool(call(""), TOOLS)
 
     assert (codes.UNKNOWN_TOOL, "The call names no tool.") == (failure.code, failure.message)
 
 
 def test_a_body_that_cannot_be_read_is_invalid_json() -> None:
-    failure = unknown(call("", JsonProblem("EOF while parsing", 1, 5, True)), TOOLS)
+    failure = explain_unknown_tool(call("", JsonProblem("EOF while parsing", 1, 5, True)), TOOLS)
 
     assert (codes.INVALID_ARGUMENTS, [codes.INVALID_JSON]) == (
         failure.code,
@@ -117,7 +125,7 @@ def test_a_name_is_unfolded_only_where_the_tool_allows_it() -> None:
     off = ToolPolicy("get_weather", None, "f", repair=RepairPolicy(frozenset({RULE})))
     on = replace(off, repair=RepairPolicy(frozenset({FOLD_RULE})))
 
-    assert known_name("getWeather", {"get_weather": off}) is None
-    assert ("get_weather", FOLD_RULE) == known_name("getWeather", {"get_weather": on})
-    assert ("get_weather", RULE) == known_name("functions.get_weather", {"get_weather": off})
-    assert known_name("functions.get_weather", {"get_weather": on}) is None
+    assert find_known_name("getWeather", {"get_weather": off}) is None
+    assert ("get_weather", FOLD_RULE) == find_known_name("getWeather", {"get_weather": on})
+    assert ("get_weather", RULE) == find_known_name("functions.get_weather", {"get_weather": off})
+    assert find_known_name("functions.get_weather", {"get_weather": on}) is None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.jsontext import parse
-from proxy.core.model import JsonProblem, Pointer
-from proxy.core.twins import ambiguous
+from proxy.core.json.case_duplicates import find_case_duplicate
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonProblem, Pointer
 
 LONG_S = "argument\u017f"  # Go's encoding/json folds it to `arguments`
 
@@ -23,7 +23,7 @@ LONG_S = "argument\u017f"  # Go's encoding/json folds it to `arguments`
     ],
 )
 def test_a_second_member_that_differs_in_case_alone_is_named(body: str, path: Pointer, named: str) -> None:
-    found = ambiguous(parse(body.encode()), path)
+    found = find_case_duplicate(parse(body.encode()), path)
 
     assert JsonProblem(f"a member passes for '{named}' where case does not count: leave it out", 1, 1) == found
 
@@ -41,4 +41,4 @@ def test_a_second_member_that_differs_in_case_alone_is_named(body: str, path: Po
     ],
 )
 def test_everything_else_has_one_reading(body: str, path: Pointer) -> None:
-    assert ambiguous(parse(body.encode()), path) is None
+    assert find_case_duplicate(parse(body.encode()), path) is None

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from proxy.core.model import UpstreamReply
-from proxy.core.wrapping import wrapped
+from proxy.core.model.values import UpstreamReply
+from proxy.core.tool_errors.wrapping import wrap_answer
 
 JSON = ("Content-Type", "application/json")
 
 
 def body_of(body: bytes, *headers: tuple[str, str], status: int = 200) -> bytes:
-    found = wrapped(UpstreamReply(status, headers or (JSON,), body)).body
+    found = wrap_answer(UpstreamReply(status, headers or (JSON,), body)).body
     assert isinstance(found, bytes)
     return found
 
@@ -47,7 +47,7 @@ def test_other_types_are_left_alone() -> None:
 
 
 def test_a_coded_answer_is_wrapped_without_its_coding_and_an_unknown_one_is_left_alone() -> None:
-    reply = wrapped(
+    reply = wrap_answer(
         UpstreamReply(200, (JSON, ("Content-Encoding", "gzip"), ("ETag", "x"), ("X", "1")), gzip.compress(b"[1]"))
     )
 

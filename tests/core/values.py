@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from proxy.core.codes import ERROR_CODES, VIOLATION_CODES, Severity
-from proxy.core.model import (
+from proxy.core.model.codes import ERROR_CODES, VIOLATION_CODES, Severity
+from proxy.core.model.values import (
     ABSENT,
     Attempt,
     Container,
@@ -91,19 +91,19 @@ results = st.builds(
     st.builds(ToolCall, texts, st.just(Document(b"", None)), texts, st.just(Conversation("c-1", Rung.HEADER))),
     failures,
     st.none() | st.builds(Attempt, st.integers(0, 99), st.integers(0, 99)),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.lists(texts, max_size=30).map(tuple),
-    texts,
-    texts,
-    st.lists(texts, max_size=5).map(tuple),
+    escalated=st.booleans(),
+    repeated=st.booleans(),
+    history=st.lists(texts, max_size=30).map(tuple),
+    accepts=texts,
+    example=texts,
+    example_complete=st.booleans(),
+    extra=st.lists(texts, max_size=5).map(tuple),
     limits=st.builds(
         FeedbackLimits,
         st.integers(-1, 12),
         st.integers(-5, 2500),
         st.integers(-5, 120),
-        st.just(("/work",)),
+        st.just(("/srv",)),
         st.booleans(),
     ),
 )

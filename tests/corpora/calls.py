@@ -9,14 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from proxy.core.check.validation import Check, compile_check
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.dialects import normalise, with_numeric_bounds
-from proxy.core.jsontext import TextLimits, dumps, equal, parse
-from proxy.core.model import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.rules import PLUMBING_KEYS, TEXT_RULES, rules_for
-from proxy.core.textrepair import read_document
-from proxy.core.validation import Check, compile_check
+from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
+from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
+from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
 
 
 def check_of(schema: JsonValue) -> Check:
@@ -26,17 +26,23 @@ def check_of(schema: JsonValue) -> Check:
 
 @lru_cache(maxsize=4096)
 def _check(schema: str) -> Check:
-    return compile_check(with_numeric_bounds(normalise(json.loads(schema))[0])[0])
+    return compile_check(rewrite_numeric_bounds(normalise(json.loads(schema))[0])[0])
 
 
-def judged(schema: JsonValue, sent: str | bytes, level: str, switches: Mapping[str, bool] | None = None) -> Decision:
-    """The decision on arguments sent as text, under a schema, at a repair level."""
-    rules = rules_for(level, switches)
+def judged(
+    schema: JsonValue,
+    sent: str | bytes,
+    level: str,
+    switches: Mapping[str, bool] | None = None,
+    tool: str = "tool",
+) -> Decision:
+    """The decision on arguments sent as text, under a schema, at a repair level; a tool's name tells what it does."""
+    rules = select_rules(level, switches)
     drop = PLUMBING_KEYS if level == "lenient" else frozenset()
-    policy = ToolPolicy("tool", check_of(schema), "corpus", repair=RepairPolicy(rules, drop))
+    policy = ToolPolicy(tool, check_of(schema), "corpus", repair=RepairPolicy(rules, drop))
     text = sent.encode() if isinstance(sent, str) else sent
     document = read_document(text, TextLimits(), rules & frozenset(TEXT_RULES)) if text else Document(b"", None)
-    return decide(ToolCall("tool", document, "call", Conversation("corpus", Rung.HEADER)), policy)
+    return decide(ToolCall(tool, document, "call", Conversation("corpus", Rung.HEADER)), policy)
 
 
 def outcome(decision: Decision, text: str | bytes, expected: JsonValue) -> str:
@@ -45,9 +51,9 @@ def outcome(decision: Decision, text: str | bytes, expected: JsonValue) -> str:
         return "refused"
     sent = text.encode() if isinstance(text, str) else text
     if decision.checked.arguments == sent:
-        same = expected is not None and equal(decision.checked.value, exact(expected))
+        same = expected is not None and are_equal(decision.checked.value, exact(expected))
         return "untouched" if same else "wrong"
-    right = expected is not None and equal(parse(decision.checked.arguments), exact(expected))
+    right = expected is not None and are_equal(parse(decision.checked.arguments), exact(expected))
     return "right" if right else "wrong"
 
 

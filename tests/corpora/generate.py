@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from random import Random
 from typing import Final
 
-from proxy.core.examples import minimal_example
-from proxy.core.jsontext import LosslessFloat, dumps
-from proxy.core.members import declared, required, schemas_of
-from proxy.core.model import ABSENT, JsonValue
-from proxy.core.scalarvalues import numbers, texts
-from proxy.core.schema import Node
-from proxy.core.sites import applies_always, facts
-from proxy.core.validation import Check
-from proxy.core.work import Work
+from proxy.core.check.validation import Check
+from proxy.core.guidance.examples import make_minimal_example
+from proxy.core.guidance.scalarvalues import make_numbers, make_texts
+from proxy.core.json.jsontext import LosslessFloat, dumps
+from proxy.core.model.values import ABSENT, JsonValue
+from proxy.core.model.work import Work
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.members import list_declared, list_member_schemas, list_required
+from proxy.core.schema.nodes import Node
 
 # Texts that look like something else: none of them may be touched where text is legal.
 TEXTS: Final = (
@@ -38,7 +38,7 @@ def random_value(check: Check, chance: Random) -> JsonValue:
         value = maker.value((check.root,), 0)
         if value is not ABSENT and check.accepts(value):
             return value
-    return minimal_example(check)
+    return make_minimal_example(check)
 
 
 class _Generator:
@@ -68,7 +68,7 @@ class _Generator:
             for branches in (part.any_of, part.one_of):
                 if branches and not any(id(branch) in known for branch in branches):
                     return self.value((*nodes, self.chance.choice(branches)), depth + 1)
-        types = sorted(frozenset.intersection(*(facts(node).site.types for node in nodes)))
+        types = sorted(frozenset.intersection(*(read_facts(node).site.types for node in nodes)))
         return self.of_type(self.chance.choice(types), parts, depth) if types else ABSENT
 
     def of_type(self, kind: str, parts: list[Node], depth: int) -> JsonValue:
@@ -78,26 +78,26 @@ class _Generator:
             case "array":
                 return self.array(parts, depth)
             case "string":
-                return self.chance.choice((*TEXTS, *texts(parts)))
+                return self.chance.choice((*TEXTS, *make_texts(parts)))
             case "boolean":
                 return self.chance.choice((False, True))
             case "integer" | "number":
-                some = [*NUMBERS, *numbers(parts, fractions=kind == "number")]
+                some = [*NUMBERS, *make_numbers(parts, fractions=kind == "number")]
                 return self.chance.choice(some)
             case _:
                 return None
 
     def object(self, parts: list[Node], depth: int) -> JsonValue:
         made: dict[str, JsonValue] = {}
-        wanted = required(parts)
-        names = sorted(declared(parts) | wanted)
+        wanted = list_required(parts)
+        names = sorted(list_declared(parts) | wanted)
         self.chance.shuffle(names)
         if not any(part.additional is not None and part.additional.never for part in parts):
             names += self.chance.choices(("extra", "startDate", "x-y", "5"), k=self.chance.randrange(2))
         for name in names:
             if name not in wanted and self.chance.random() < 0.5:
                 continue
-            schemas = tuple(schemas_of(parts, name, self.work))
+            schemas = tuple(list_member_schemas(parts, name, self.work))
             member = self.value(schemas, depth + 1) if schemas else self.chance.choice((*TEXTS, *NUMBERS))
             if member is not ABSENT:
                 made[name] = member
@@ -107,7 +107,7 @@ class _Generator:
         least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
         made = []
         for index in range(least + self.chance.randrange(4)):
-            schemas = tuple(schemas_of(parts, index, self.work))
+            schemas = tuple(list_member_schemas(parts, index, self.work))
             item = self.value(schemas, depth + 1) if schemas else self.chance.choice((*TEXTS, *NUMBERS))
             if item is not ABSENT:
                 made.append(item)
@@ -133,15 +133,17 @@ def _as_text(
     if isinstance(value, dict | list):
         members = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
         changed = [
-            _as_text(check, schemas, item, chance, share) if (schemas := schemas_of(parts, step, Work(10**6))) else item
+            _as_text(check, schemas, item, chance, share)
+            if (schemas := list_member_schemas(parts, step, Work(10**6)))
+            else item
             for step, item in members
         ]
         made = dict(zip(value, changed, strict=True)) if isinstance(value, dict) else changed
         if made != value and all(check.accepts_at(node, made) for node in nodes):
             made = value  # another branch takes the texts, so they are legal there
-    if top or isinstance(value, str) or value is None or any(facts(node).site.free_text for node in nodes):
+    if top or isinstance(value, str) or value is None or any(read_facts(node).site.free_text for node in nodes):
         return made
-    if any("string" in facts(node).site.types for node in nodes) or chance.random() > share:
+    if any("string" in read_facts(node).site.types for node in nodes) or chance.random() > share:
         return made
     return dumps(made).decode()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.corpora import run_engine, run_mending, run_repair, run_schemas, run_text
+from tests.corpora import run_endpoint, run_engine, run_mending, run_operations, run_repair, run_schemas, run_text
 
 Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]
 
@@ -23,8 +23,10 @@ RUNS: Final[tuple[Run, ...]] = (
     *run_repair.RUNS,
     *run_text.RUNS,
     *run_schemas.RUNS,
+    *run_operations.RUNS,
     *run_mending.RUNS,
     *run_engine.RUNS,
+    *run_endpoint.RUNS,
 )
 
 

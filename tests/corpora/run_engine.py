@@ -17,10 +17,10 @@ import jsonschema
 import jsonschema_rs
 from jsonschema.validators import validator_for
 
-from proxy.core.dialects import normalise, with_numeric_bounds
-from proxy.core.jsontext import parse
-from proxy.core.model import JsonValue, Pointer
-from proxy.core.validation import SchemaError, compile_check
+from proxy.core.check.validation import SchemaError, compile_check
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
 from tests.corpora.calls import rows
 
 # What stands in for a value in turn, and how many places of one call are changed.
@@ -51,7 +51,7 @@ def _schemas(data: Path) -> dict[str, list[JsonValue]]:
 
 
 def _compare(written: JsonValue, values: list[JsonValue], counts: Counter[str]) -> None:
-    schema = with_numeric_bounds(normalise(written)[0])[0]
+    schema = rewrite_numeric_bounds(normalise(written)[0])[0]
     try:
         check = compile_check(schema)
         plain = compile_check(schema, formats=False)
@@ -60,7 +60,6 @@ def _compare(written: JsonValue, values: list[JsonValue], counts: Counter[str]) 
         return
     oracle = validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
     rust = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
-    counts["judged by the other engine"] += check.foreign is not None
     for value in _variants([*values, *_made(schema)]):
         ours = parse(json.dumps(value).encode())
         counts["values"] += 1

@@ -12,13 +12,13 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from proxy.core.jsontext import LosslessFloat, dumps, parse
-from proxy.core.mending import mended
-from proxy.core.model import ABSENT, JsonProblem, JsonValue
-from proxy.core.policy import RepairPolicy
-from proxy.core.repair import repair
-from proxy.core.rules import PLUMBING_KEYS, rules_for
-from proxy.core.validation import Check, SchemaError
+from proxy.core.check.validation import Check, SchemaError
+from proxy.core.contract.policy import RepairPolicy
+from proxy.core.json.jsontext import LosslessFloat, dumps, parse
+from proxy.core.model.values import ABSENT, JsonProblem, JsonValue
+from proxy.core.repair.engine import repair
+from proxy.core.repair.fast_repair import repair_quickly
+from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
 from tests.corpora.calls import check_of, rows
 from tests.corpora.generate import as_text, damaged, random_value
 from tests.corpora.run_schemas import openapi_bodies
@@ -76,8 +76,8 @@ def _hold(schema: JsonValue, value: JsonValue, found: Found) -> None:
 
 
 def _compared(check: Check, value: JsonValue, level: str) -> str:
-    policy = RepairPolicy(rules_for(level, {}), PLUMBING_KEYS if level == "lenient" else frozenset())
-    before, short = dumps(value), mended(check, value, policy)
+    policy = RepairPolicy(select_rules(level, {}), PLUMBING_KEYS if level == "lenient" else frozenset())
+    before, short = dumps(value), repair_quickly(check, value, policy)
     if before != dumps(value):
         print("WRONG", before[:300], "was changed")
         return "wrong"

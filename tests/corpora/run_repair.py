@@ -7,32 +7,46 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from proxy.core.model import Forward, JsonValue
-from proxy.core.sites import facts
-from proxy.core.validation import compile_check
-from tests.corpora.calls import judged, outcome, rows
+from proxy.core.check.validation import compile_check
+from proxy.core.model.values import Forward, JsonValue
+from proxy.core.rules.facts import read_facts
+from proxy.core.rules.rules import LEVELS
+from tests.corpora.calls import check_of, exact, judged, outcome, rows
 
 Found = Counter[str]
 
 
+def _counts() -> Found:
+    """What every run tells, none of it counted yet."""
+    return Counter({"right": 0, "refused": 0, "wrong": 0})
+
+
 def real_failures(data: Path) -> Iterator[tuple[str, Found]]:
     """Reported failures: right at the level each case names, wrong nowhere."""
-    cases = [row for row in rows(data / "real-failures/cases.jsonl") if not row["kind"].startswith("tool_name")]
-    for level in ("off", "basic", "standard", "lenient"):
-        found: Found = Counter()
+    yield from _failures("real-failures", data / "real-failures/cases.jsonl")
+
+
+def fresh_failures(data: Path) -> Iterator[tuple[str, Found]]:
+    """Failures reported in 2026, with nulls that clear a field and markup that leaked into a value."""
+    yield from _failures("real-failures-2026", data / "real-failures-2026/failures.jsonl")
+
+
+def _failures(name: str, path: Path) -> Iterator[tuple[str, Found]]:
+    cases = [row for row in rows(path) if not row["kind"].startswith("tool_name")]
+    for level in LEVELS:
+        found = _counts()
         for case in cases:
-            made = outcome(judged(case["schema"], case["sent"], level), case["sent"], case["expected"])
+            decision = judged(case["schema"], case["sent"], level, tool=case["tool"])
+            made = outcome(decision, case["sent"], case["expected"])
             good = case["expected"] is None if made == "refused" else made != "wrong"
-            found["right" if good else "wrong" if made == "wrong" else "refused though repairable"] += 1
-            due = case["suggested_level"] != "L2" or level == "lenient"
-            if level in ("standard", "lenient") and due and not good:
-                found[f"missed {case['id']}"] += 1
-        yield f"real-failures at {level}", found
+            found["right" if good else made] += 1
+        yield f"{name} at {level}", found
 
 
 Damage = Callable[[JsonValue, frozenset[str]], JsonValue]
@@ -66,60 +80,69 @@ def damaged(schema: JsonValue, arguments: dict[str, Any], damage: Damage) -> dic
     broken = copy.deepcopy(arguments)
     for key, value in arguments.items():
         member = check.root.properties.get(key)
-        if member is not None and not facts(member).site.free_text:
-            broken[key] = damage(value, facts(member).site.types)
+        if member is not None and not read_facts(member).site.free_text:
+            broken[key] = damage(value, read_facts(member).site.types)
     return broken
 
 
-def _undamaged_and_damaged(name: str, calls: list[tuple[JsonValue, dict[str, Any]]]) -> Iterator[tuple[str, Found]]:
-    found: Found = Counter()
-    for schema, arguments in calls:
-        text = json.dumps(arguments)
-        made = outcome(judged(schema, text, "standard"), text, arguments)
-        # 3.0 for an integer is respelt by rule integral_float: the same number
-        found["untouched" if made == "untouched" else "respelt" if made == "right" else made] += 1
-    yield f"{name}, as they are", found
-    for kind, damage in DAMAGES.items():
-        found = Counter()
+def _valid(name: str, calls: list[tuple[JsonValue, dict[str, Any]]]) -> Iterator[tuple[str, Found]]:
+    """Valid calls: the bytes that came, but for 3.0 spelt as an integer (`respelt`); anything else is wrong."""
+    for level in LEVELS:
+        found = Counter({"untouched": 0, "wrong": 0})
         for schema, arguments in calls:
-            broken = damaged(schema, arguments, damage)
-            if broken == arguments:
-                continue
-            text = json.dumps(broken)
-            found[outcome(judged(schema, text, "standard"), text, arguments)] += 1
-        yield f"{name}, {kind} as text", found
+            found[_kept(schema, json.dumps(arguments), level)] += 1
+        yield f"{name}, valid, at {level}", found
+
+
+def _kept(schema: JsonValue, text: str, level: str) -> str:
+    decision = judged(schema, text, level)
+    if not isinstance(decision, Forward) or decision.checked.warnings:
+        valid = check_of(schema).accepts(exact(json.loads(text)))
+        return "wrong" if valid or isinstance(decision, Forward) else "refused, as the schema does"
+    if decision.checked.arguments == text.encode():
+        return "untouched"
+    made, sent = decision.checked, text.encode()
+    plain = all(repair.rule == "integral_float" for repair in made.repairs)
+    spelt = re.sub(rb"\b([0-9]+)\.0+\b", rb"\1", sent)
+    return "respelt" if plain and re.sub(rb"\b([0-9]+)\.0+\b", rb"\1", made.arguments) == spelt else "wrong"
+
+
+def _damaged(name: str, calls: list[tuple[JsonValue, dict[str, Any]]]) -> Iterator[tuple[str, Found]]:
+    for kind, damage in DAMAGES.items():
+        broken = [(schema, arguments, damaged(schema, arguments, damage)) for schema, arguments in calls]
+        for level in LEVELS:
+            found = _counts()
+            for schema, arguments, sent in broken:
+                if sent != arguments:
+                    text = json.dumps(sent)
+                    found[outcome(judged(schema, text, level), text, arguments)] += 1
+            yield f"{name}, {kind} as text, at {level}", found
 
 
 def bfcl(data: Path) -> Iterator[tuple[str, Found]]:
     """The expected calls of BFCL, as they are and damaged four ways."""
     calls = [(row["json_schema"], row["arguments"]) for row in rows(data / "bfcl/calls.jsonl.gz")]
-    yield from _undamaged_and_damaged("bfcl", calls)
+    yield from _valid("bfcl", calls)
+    yield from _damaged("bfcl", calls)
 
 
 def model_calls(data: Path) -> Iterator[tuple[str, Found]]:
     """Real calls by models: the valid ones stay untouched; of the invalid ones none is repaired wrongly."""
-    found: Found = Counter()
-    for row in rows(data / "model_calls/valid_calls.jsonl.gz"):
-        text = json.dumps(row["arguments"])
-        found[outcome(judged(row["json_schema"], text, "standard"), text, row["arguments"])] += 1
-    yield "model_calls, valid", found
-    for level in ("standard", "lenient"):
-        by_class: dict[str, Found] = {}
+    valid = [(row["json_schema"], row["arguments"]) for row in rows(data / "model_calls/valid_calls.jsonl.gz")]
+    yield from _valid("model_calls", valid)
+    for level in LEVELS:
+        found = _counts()
         for row in rows(data / "model_calls/invalid_calls.jsonl.gz"):
             raw = row["raw_arguments"]
             text = raw if isinstance(raw, str) else json.dumps(raw)
             decision = judged(row["json_schema"], text, level)
-            kind = ",".join(sorted({error.get("class") or error["keyword"] for error in row["errors"]}))
-            made = "refused"
-            if isinstance(decision, Forward):
-                made = outcome(decision, text, row["expected_arguments"])
-                if made == "wrong" and row["expected_note"] != "same up to types":
-                    made = "repaired; the model meant another value"
-            by_class.setdefault(kind, Counter())[made] += 1
+            made = outcome(decision, text, row["expected_arguments"])
+            if made == "wrong" and row["expected_note"] != "same up to types":
+                made = "repaired; the model meant another value"
+            found[made] += 1
             if made == "wrong":
                 print("WRONG", row["id"], text[:200], json.dumps(row["expected_arguments"])[:200])
-        for kind, counted in sorted(by_class.items()):
-            yield f"model_calls at {level}, {kind}", counted
+        yield f"model_calls, invalid, at {level}", found
 
 
-RUNS = (real_failures, bfcl, model_calls)
+RUNS = (real_failures, fresh_failures, bfcl, model_calls)

@@ -15,12 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from proxy.core.examples import minimal_example
-from proxy.core.jsontext import dumps, equal, parse
-from proxy.core.model import ABSENT, Forward, JsonValue
-from proxy.core.openapi import import_operation
-from proxy.core.openapi_schema import OpenApiError
-from proxy.core.validation import Check, SchemaError
+from proxy.core.check.validation import Check, SchemaError
+from proxy.core.guidance.examples import make_minimal_example
+from proxy.core.json.jsontext import are_equal, dumps, parse
+from proxy.core.model.values import ABSENT, Forward, JsonValue
+from proxy.core.rules.rules import LEVELS
+from proxy.core.schema.openapi import import_operation
+from proxy.core.schema.openapi_schema import OpenApiError
 from tests.corpora.calls import check_of, judged, rows
 from tests.corpora.generate import as_text, damaged, random_value
 
@@ -47,7 +48,7 @@ def openapi_bodies(data: Path) -> Iterator[tuple[str, JsonValue]]:
         if api not in documents:
             documents[api] = json.loads(gzip.decompress((data / f"openapi/{api}.json.gz").read_bytes()))
         try:
-            made = import_operation(documents[api], f"{row['method'].upper()} {row['path']}", None)
+            made = import_operation(documents[api], f"{row['method'].upper()} {row['path']}")
         except OpenApiError:
             continue
         yield f"{api} {row['operation']}", made.schema
@@ -62,7 +63,7 @@ def generated(name: str, schemas: Iterator[tuple[str, JsonValue]], seeds: int = 
         except SchemaError:
             kept["does not compile"] += 1
             continue
-        kept["minimal example" if minimal_example(check) is not ABSENT else f"no minimal example: {identity}"] += 1
+        kept["minimal example" if make_minimal_example(check) is not ABSENT else f"no minimal example: {identity}"] += 1
         for seed in range(seeds):
             chance = Random(number * seeds + seed)
             value = random_value(check, chance)
@@ -80,24 +81,24 @@ def generated(name: str, schemas: Iterator[tuple[str, JsonValue]], seeds: int = 
 
 def _kept(identity: str, schema: JsonValue, value: JsonValue) -> str:
     text = dumps(value)
-    for level in ("standard", "lenient"):
+    for level in LEVELS:
         decision = judged(schema, text, level)
-        if not isinstance(decision, Forward):
+        if not isinstance(decision, Forward) or decision.checked.warnings:
             return _wrong(identity, "a valid call was refused", text)
         if decision.checked.arguments != text:
-            if equal(decision.checked.value, value):
+            if are_equal(decision.checked.value, value):
                 return "respelt"  # 3.0 for an integer
             return _wrong(identity, "a valid call was changed", text)
     return "untouched"
 
 
 def _recovered(identity: str, schema: JsonValue, value: JsonValue, sent: JsonValue) -> str:
-    if equal(value, sent):
+    if are_equal(value, sent):
         return "nothing to spell"
     decision = judged(schema, dumps(sent), "standard")
     if not isinstance(decision, Forward):
         return "refused"
-    if equal(parse(decision.checked.arguments), value):
+    if are_equal(parse(decision.checked.arguments), value):
         return "recovered"
     return _wrong(identity, "another value came back", dumps(sent))
 

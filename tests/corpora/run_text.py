@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.core.jsontext import TextLimits, equal, parse
-from proxy.core.model import Document, JsonProblem, JsonValue
-from proxy.core.rules import TEXT_RULES, rules_for
-from proxy.core.textrepair import read_document
+from proxy.core.json.jsontext import TextLimits, are_equal, parse
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import Document, JsonProblem, JsonValue
+from proxy.core.rules.rules import TEXT_RULES, select_rules
 from tests.corpora.calls import exact, rows
 
 Found = Counter[str]
@@ -63,7 +63,7 @@ DIFFERING: Final = {
 
 def texts_read(data: Path, level: str) -> dict[str, Document | JsonProblem]:
     """What is made of each file of JSONTestSuite at a level, by the file's name."""
-    classes = rules_for(level) & frozenset(TEXT_RULES)
+    classes = select_rules(level) & frozenset(TEXT_RULES)
     return {
         row["name"]: read_document(base64.b64decode(row["base64"]), TextLimits(), classes)
         for row in rows(data / "json-parsing/nst_test_parsing.jsonl.gz")
@@ -96,7 +96,7 @@ def _verdict(name: str, made: Document | JsonProblem, by_repair: frozenset[str])
 def malformed(data: Path) -> Iterator[tuple[str, Found]]:
     """Malformed JSON as models write it: right where the project that collected it says the same, never wrong."""
     for level in ("off", "standard", "lenient"):
-        classes = rules_for(level) & frozenset(TEXT_RULES)
+        classes = select_rules(level) & frozenset(TEXT_RULES)
         found: Found = Counter()
         for row in rows(data / "malformed-json/pairs.jsonl.gz"):
             made = read_document(row["text"].encode("utf-8", "surrogatepass"), TextLimits(), classes)
@@ -108,9 +108,9 @@ def _compared(row: dict[str, JsonValue], made: Document | JsonProblem) -> str:
     if isinstance(made, JsonProblem):
         return "refused, valid JSON" if row["already_valid"] else "refused"
     if row["already_valid"]:
-        same = not made.repairs and equal(made.value, parse(row["text"].encode()))
+        same = not made.repairs and are_equal(made.value, parse(row["text"].encode()))
         return "valid, as it is" if same else "wrong"
-    if "expected" in row and equal(made.value, exact(row["expected"])):
+    if "expected" in row and are_equal(made.value, exact(row["expected"])):
         return "right"
     if row["id"] in DIFFERING:
         return "read differently, with reason"

@@ -9,10 +9,11 @@ from typing import Final
 
 import pytest
 
+from proxy.core.rules.rules import LEVELS
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
 from tests.corpora.run_mending import collected
-from tests.corpora.run_repair import bfcl, model_calls, real_failures
+from tests.corpora.run_repair import bfcl, fresh_failures, model_calls, real_failures
 from tests.corpora.run_schemas import mcp_tools
 from tests.corpora.run_text import DIFFERING, DUPLICATE_KEYS, READ_AT_LENIENT, READ_AT_STANDARD, malformed, parsing
 
@@ -23,17 +24,16 @@ Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]
 # run -> what comes of it; the figures are the point: a change of one is a change of behaviour
 EXPECTED: Final[dict[Run, dict[str, dict[str, int]]]] = {
     real_failures: {
-        "real-failures at off": {"refused though repairable": 63, "right": 27},
-        "real-failures at basic": {"refused though repairable": 43, "right": 47},
-        "real-failures at standard": {"refused though repairable": 15, "right": 75},
-        "real-failures at lenient": {"right": 90},
+        "real-failures at off": {"right": 27, "refused": 63, "wrong": 0},
+        "real-failures at basic": {"right": 47, "refused": 43, "wrong": 0},
+        "real-failures at standard": {"right": 76, "refused": 14, "wrong": 0},
+        "real-failures at lenient": {"right": 90, "refused": 0, "wrong": 0},
     },
-    bfcl: {
-        "bfcl, as they are": {"untouched": 205},
-        "bfcl, numbers as text": {"right": 94},
-        "bfcl, booleans as text": {"right": 27},
-        "bfcl, containers as text": {"right": 22},
-        "bfcl, all as text": {"right": 126},
+    fresh_failures: {
+        "real-failures-2026 at off": {"right": 7, "refused": 24, "wrong": 0},
+        "real-failures-2026 at basic": {"right": 10, "refused": 21, "wrong": 0},
+        "real-failures-2026 at standard": {"right": 22, "refused": 9, "wrong": 0},
+        "real-failures-2026 at lenient": {"right": 29, "refused": 2, "wrong": 0},
     },
     parsing: {
         "json-parsing at off": {"i_ read": 5, "i_ refused": 30, "n_ refused": 188, "y_ read": 93, "y_ refused": 2},
@@ -53,7 +53,7 @@ EXPECTED: Final[dict[Run, dict[str, dict[str, int]]]] = {
             "valid, as it is": 140,
         },
         "malformed-json at lenient": {
-            "read differently, with reason": 7, "refused": 636, "refused, valid JSON": 1, "right": 66,
+            "read differently, with reason": 7, "refused": 634, "refused, valid JSON": 1, "right": 68,
             "valid, as it is": 140,
         },
     },
@@ -65,12 +65,33 @@ def test_a_corpus_comes_out_as_it_did(run: Run) -> None:
     assert EXPECTED[run] == {name: dict(found) for name, found in run(DATA)}
 
 
+def test_valid_calls_go_on_as_they_came_at_every_level_and_damaged_ones_come_out_right() -> None:
+    runs = {name: dict(found) for name, found in bfcl(DATA)}
+    for level in LEVELS:
+        assert {"untouched": 205, "wrong": 0} == runs[f"bfcl, valid, at {level}"]
+        off, basic = level == "off", level in ("off", "basic")
+        for kind, count, repaired in (
+            ("numbers", 94, 0 if off else 94),
+            ("booleans", 27, 0 if off else 27),
+            ("containers", 22, 0 if basic else 22),
+            ("all", 126, 0 if off else 104 if basic else 126),
+        ):
+            expected = {"right": repaired, "refused": count - repaired, "wrong": 0}
+            assert expected == runs[f"bfcl, {kind} as text, at {level}"]
+
+
 def test_calls_that_models_really_made_are_sent_right_or_not_at_all() -> None:
-    runs = dict(model_calls(DATA))
-    assert {"untouched": 53, "refused": 1} == dict(runs.pop("model_calls, valid"))
-    for level in ("standard", "lenient"):
-        total = sum((found for name, found in runs.items() if f" at {level}," in name), Counter[str]())
-        assert {"refused": 169, "right": 2, "repaired; the model meant another value": 9} == dict(total)
+    runs = {name: dict(found) for name, found in model_calls(DATA)}
+    other = "repaired; the model meant another value"
+    for level, (right, refused, meant) in {
+        "off": (0, 180, 0), "basic": (0, 178, 2), "standard": (14, 132, 34), "lenient": (14, 131, 35),
+    }.items():  # fmt: skip
+        valid = {"untouched": 53, "refused, as the schema does": 1, "wrong": 0}
+        assert valid == runs[f"model_calls, valid, at {level}"]
+        expected = {"right": right, "refused": refused, "wrong": 0, other: meant}
+        assert {key: count for key, count in expected.items() if count or key != other} == runs[
+            f"model_calls, invalid, at {level}"
+        ]
 
 
 def test_generated_calls_of_real_tools_are_left_alone_and_recovered() -> None:
@@ -97,7 +118,9 @@ def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None
 
     assert 1 == reported((wrong,), DATA)
     assert "a run" + " " * 56 + "right 3, wrong 1\n" == capsys.readouterr().out
-    assert {real_failures, bfcl, model_calls, parsing, malformed, mcp_tools, collected, engine} <= set(RUNS)
+    assert {real_failures, fresh_failures, bfcl, model_calls, parsing, malformed, mcp_tools, collected, engine} <= set(
+        RUNS
+    )
 
 
 def test_the_lists_of_exceptions_are_short_and_reasoned() -> None:

@@ -20,13 +20,13 @@ _SEEN_TO_GO = 0.01
 BOTH = "{validation_feedback: on, semantic_retry: on}"
 
 
-def completion(content: Any, finish_reason: str = "stop") -> bytes:
-    """A chat completion whose one choice says `content` (a text, or JSON to be written as one)."""
+def completion(content: Any, finish_reason: str = "stop", **usage: int) -> bytes:
+    """A chat completion whose one choice says `content` (a text, or JSON to be written as one). `usage`: its tokens."""
     text = content if isinstance(content, str) else json.dumps(content)
     message = {"role": "assistant", "content": text}
     body = {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [
         {"index": 0, "message": message, "finish_reason": finish_reason}
-    ]}  # fmt: skip
+    ]} | ({"usage": usage} if usage else {})  # fmt: skip
     return answer("200 OK", json.dumps(body).encode(), JSON_TYPE)
 
 
@@ -94,7 +94,7 @@ async def rig(model: Script, tools: Script, routes: str, /, *, endpoint: str = "
         }
         async with proxied(routes, **(usual | keys)) as proxy:
             keeper = _Keeper()
-            proxy.serving.handler._observers = (*proxy.serving.handler._observers, keeper)
+            proxy.serving.handler.observers = (*proxy.serving.handler.observers, keeper)
             yield Rig(proxy, upstream, asked, keeper.records)
             await asyncio.sleep(_SEEN_TO_GO)
 

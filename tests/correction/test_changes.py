@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import FeedbackLimits, Pointer
-from proxy.correction.changes import changed, holds_mask, laid_over, out_of_scope, restored, shown
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import FeedbackLimits, Pointer
+from proxy.correction.changes import (
+    find_changes,
+    find_out_of_scope,
+    hide_secrets,
+    holds_mask,
+    lay_over,
+    restore_secrets,
+)
 
 LIMITS = FeedbackLimits(secret_names=frozenset({"pin_of_card"}))
 values = st.recursive(
@@ -29,25 +36,25 @@ def test_secrets_are_masked_by_name_by_schema_and_by_look() -> None:
         "pin_of_card": 1234,
         "note": "use ghp_0123456789abcdefghijABCDEFGHIJ0123",
     }
-    assert {"user": "eva", "password": "***", "pin_of_card": "***", "note": "use ***"} == shown(sent, LIMITS)
+    assert {"user": "eva", "password": "***", "pin_of_card": "***", "note": "use ***"} == hide_secrets(sent, LIMITS)
 
 
 @given(values)
 def test_what_is_repeated_as_it_was_shown_is_the_original(value: Any) -> None:
-    assert value == restored(shown(value, LIMITS), shown(value, LIMITS), value)
+    assert value == restore_secrets(hide_secrets(value, LIMITS), hide_secrets(value, LIMITS), value)
 
 
 def test_a_repeated_number_keeps_its_text() -> None:
     sent = parse(b'{"price": 1.10, "unit": "x"}')
     answer = parse(b'{"price": 1.1, "unit": "y"}')
-    assert b'{"price":1.10,"unit":"y"}' == dumps(restored(answer, shown(sent, LIMITS), sent))
+    assert b'{"price":1.10,"unit":"y"}' == dumps(restore_secrets(answer, hide_secrets(sent, LIMITS), sent))
 
 
 def test_secrets_inside_lists_and_objects_come_back() -> None:
     sent = {"users": [{"name": "a", "password": "1"}, {"name": "b", "password": "2"}]}
     answer = {"users": [{"name": "A", "password": "***"}, {"name": "b", "password": "***"}]}
     expected = {"users": [{"name": "A", "password": "1"}, {"name": "b", "password": "2"}]}
-    assert expected == restored(answer, shown(sent, LIMITS), sent)
+    assert expected == restore_secrets(answer, hide_secrets(sent, LIMITS), sent)
 
 
 USERS = {"users": [{"name": "a", "password": "1"}, {"name": "b", "password": "2"}]}
@@ -65,7 +72,7 @@ SHOWN_A, SHOWN_B = ({"name": name, "password": "***"} for name in "ab")
     ],
 )
 def test_a_secret_never_ends_up_with_another_item(answer: list[Any], expected: list[Any]) -> None:
-    assert {"users": expected} == restored({"users": answer}, shown(USERS, LIMITS), USERS)
+    assert {"users": expected} == restore_secrets({"users": answer}, hide_secrets(USERS, LIMITS), USERS)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +89,13 @@ def test_a_secret_never_ends_up_with_another_item(answer: list[Any], expected: l
     ],
 )
 def test_the_changed_places_are_named_as_deep_as_they_go(before: Any, after: Any, paths: list[Pointer]) -> None:
-    assert paths == changed(before, after)
+    assert paths == find_changes(before, after)
 
 
 @given(values, values)
 def test_values_differ_exactly_where_they_are_said_to(one: Any, other: Any) -> None:
-    assert [] == changed(one, one)
-    assert bool(changed(one, other)) == (dumps(one) != dumps(other) and not _same_json(one, other))
+    assert [] == find_changes(one, one)
+    assert bool(find_changes(one, other)) == (dumps(one) != dumps(other) and not _same_json(one, other))
 
 
 def _same_json(one: Any, other: Any) -> bool:
@@ -116,13 +123,11 @@ def _sorted(value: Any) -> Any:
 def test_a_change_stands_at_or_below_a_failing_place(
     paths: list[Pointer], failing: list[tuple[str, ...]], beyond: list[Pointer]
 ) -> None:
-    assert beyond == out_of_scope(paths, failing)
+    assert beyond == find_out_of_scope(paths, failing)
 
 
 def test_changes_are_laid_over_the_arguments() -> None:
-    assert {"a": 1, "b": {"c": 2, "d": 9}, "e": 3} == laid_over(
-        {"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 9}, "e": 3}
-    )
+    assert {"a": 1, "b": {"c": 2, "d": 9}, "e": 3} == lay_over({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 9}, "e": 3})
 
 
 def test_a_mask_at_a_changed_place_is_found() -> None:

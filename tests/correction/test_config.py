@@ -10,8 +10,8 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config
-from proxy.config.units import seconds, size, switch
-from proxy.core.correction import (
+from proxy.config.sections.units import read_seconds, read_size, read_switch
+from proxy.core.contract.correction import (
     CORRECTIONS,
     NEEDED,
     PLACEHOLDERS,
@@ -22,10 +22,10 @@ from proxy.core.correction import (
     Layer,
     Scope,
     TrajectoryLimits,
-    messages,
-    placeholders,
+    find_placeholders,
+    make_messages,
 )
-from proxy.correction.prompting import bundled
+from proxy.correction.prompting import load_prompt
 from tests.config.test_published_schema import SCHEMA, default
 
 ROUTE = "routes: {/a: {upstream: none, tool: x, schema: {}%s}}\n"
@@ -117,12 +117,12 @@ def test_the_documented_defaults_are_those_of_the_code() -> None:
         in SCHEMA["properties"]["correction"]["properties"]["temperature"]["description"]
     )
     times = {"timeout": made.timeout, "deadline": made.deadline, "trajectory.ttl": made.trajectory.ttl}
-    assert times == {key: seconds(default(f"correction.{key}")) for key in times}
+    assert times == {key: read_seconds(default(f"correction.{key}")) for key in times}
     sizes = {"max_answer": made.max_answer, "debug.max_size": DebugStore("f").max_size}
-    assert sizes == {key: size(default(f"correction.{key}")) for key in sizes}
+    assert sizes == {key: read_size(default(f"correction.{key}")) for key in sizes}
     switches = ("validation_feedback", "semantic_retry", "trajectory", "independent_steps")
-    written: dict[str, Any] = {key: switch(default(f"correct.{key}")) for key in switches}
-    written |= {key: default(f"correct.{key}") for key in ("max_attempts", "scope")}
+    written: dict[str, Any] = {key: read_switch(default(f"correct.{key}")) for key in switches}
+    written |= {key: default(f"correct.{key}") for key in ("max_attempts",)}
     assert CorrectionPolicy() == CorrectionPolicy(**written)
 
 
@@ -180,15 +180,36 @@ def test_switches_that_come_to_nothing_are_noted(tmp_path: Path, correct: str, n
 
 @pytest.mark.parametrize("layer", Layer)
 def test_the_bundled_prompts_hold_what_they_have_to(layer: Layer) -> None:
-    held = placeholders(bundled(layer))
+    held = find_placeholders(load_prompt(layer))
     assert NEEDED[layer] <= held <= PLACEHOLDERS.keys()
-    assert ["system", "user"] == [said["role"] for said in messages(bundled(layer), dict.fromkeys(PLACEHOLDERS, "x"))]
+    assert ["system", "user"] == [
+        said["role"] for said in make_messages(load_prompt(layer), dict.fromkeys(PLACEHOLDERS, "x"))
+    ]
 
 
 def test_what_is_filled_in_is_not_looked_through_again() -> None:
     values = dict.fromkeys(PLACEHOLDERS, "") | {"error": "{{schema}}", "schema": "secret"}
-    assert [{"role": "user", "content": "{{schema}}!"}] == messages("{{ error }}!", values)
+    assert [{"role": "user", "content": "{{schema}}!"}] == make_messages("{{ error }}!", values)
 
 
 def test_corrections_are_named_by_their_layer() -> None:
     assert {"validation_feedback", "semantic_retry"} == CORRECTIONS
+
+
+def test_a_dump_masks_what_the_endpoint_is_sent_under_the_name_of_a_secret_at_any_depth(tmp_path: Path) -> None:
+    body = "{api_key: sk-1, extra: {auth: {user: u, code: [1234]}, region: eu}, on: true, ref: '${KEY}'}"
+    text = MODEL + f"correction: {{upstream: model, model: m, body: {body}}}\n"
+    written = loaded(tmp_path, text).written["correction"]["body"]
+    assert {
+        "api_key": "***",
+        "extra": {"auth": {"user": "***", "code": ["***"]}, "region": "eu"},
+        "on": True,
+        "ref": "${KEY}",
+    } == written
+
+
+def test_property_names_of_schemas_are_no_secrets_of_the_config(tmp_path: Path) -> None:
+    schema = "{type: object, properties: {password: {type: string}, token: {const: x}}}"
+    (tmp_path / "c.yaml").write_text("version: 1\n" + ROUTE.replace("schema: {}%s", f"schema: {schema}"))
+    written = load(tmp_path / "c.yaml", {}).config.written
+    assert {"password": {"type": "string"}, "token": {"const": "x"}} == written["routes"]["/a"]["schema"]["properties"]

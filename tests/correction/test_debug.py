@@ -6,7 +6,7 @@ import json
 import stat
 from pathlib import Path
 
-from proxy.core.correction import DebugStore
+from proxy.core.contract.correction import DebugStore
 from proxy.correction.debug import DebugLog
 from tests.correction.model import rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies
@@ -16,12 +16,12 @@ ROUTE = """
     upstream: tools
     tool: weather
     schema: {type: object, properties: {unit: {enum: [kelvin]}, password: {type: string}}, required: [unit]}
-    correct: {validation_feedback: on, semantic_retry: on}
+    correct: {validation_feedback: on, semantic_retry: on, scope: failing}
 """
 FIXED = {
     "can_fix": True,
     "analysis": "the key is ghp_0123456789abcdefghijABCDEFGHIJ0123",
-    "corrected_payload": {"unit": "kelvin"},
+    "corrected_payload": {"unit": "x"},
 }
 OK = answer("200 OK", b"{}", JSON_TYPE)
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.app.identity import SystemClock, SystemPacing
-from proxy.core import codes
-from proxy.core.correction import CorrectionPolicy, CorrectionSettings
+from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.model import (
+from proxy.core.model import codes
+from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     Delivered,
@@ -22,9 +22,9 @@ from proxy.core.model import (
     ToolCall,
     UpstreamReply,
 )
-from proxy.core.policy import ToolPolicy
 from proxy.correction import Endpoint, ModelCorrector, Trajectories
 from proxy.interfaces import CallRecord, Services, Stumble, UpstreamRequest
+from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state import make_store
 
 POLICY = ToolPolicy("t", None, "", correction=CorrectionPolicy(validation_feedback=True, trajectory=True))
@@ -46,8 +46,11 @@ class BrokenLane:
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - as above
         return None
 
+    def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002 - as above
+        return None
 
-async def never(_request: UpstreamRequest, _most: int) -> UpstreamReply | None:
+
+async def never(_request: UpstreamRequest, _most: int) -> UpstreamReply:
     raise AssertionError("nobody is to be asked")
 
 
@@ -61,7 +64,7 @@ async def test_it_is_reported_and_nothing_comes_of_the_correction() -> None:
     settings = CorrectionSettings("m", "m")
     corrector = ModelCorrector(
         settings, Endpoint(settings, never), Trajectories(clock.now), services, None,
-        lambda request, error: told.append((request, type(error).__name__)),
+        lambda request, error: told.append((request, type(error).__name__)), print,
     )  # fmt: skip
     call = ToolCall("t", Document(b"{}", json.loads("{}")), "id", Conversation("c", Rung.HEADER))
     failure = Failure(codes.INVALID_ARGUMENTS, "no")

@@ -81,8 +81,8 @@ HOSTILE: dict[str, tuple[Script, str]] = {
     "silent": (silent, "timeout"),
     "slow": (dripping, "timeout"),
     "wrong again": (said('{"can_fix": true, "corrected_payload": {"unit": "fahrenheit", "city": "Oslo"}}'), "refused"),
-    "another field": (said('{"can_fix": true, "corrected_payload": {"unit": "kelvin", "city": ""}}'), "out_of_scope"),
-    "a field dropped": (said('{"can_fix": true, "corrected_payload": {"unit": "kelvin"}}'), "out_of_scope"),
+    "another field": (said('{"can_fix": true, "corrected_payload": {"unit": "rankine", "city": ""}}'), "out_of_scope"),
+    "a field dropped": (said('{"can_fix": true, "corrected_payload": {"unit": "rankine"}}'), "out_of_scope"),
 }  # fmt: skip
 
 

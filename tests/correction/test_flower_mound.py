@@ -43,3 +43,12 @@ async def test_the_call_is_delivered_with_the_corrected_location() -> None:
         "Flower Mound, TX",
     ):
         assert told in prompt
+
+
+async def test_a_verdict_that_also_touches_what_had_not_failed_takes_one_question() -> None:
+    both = ROUTE.replace("{semantic_retry: on}", "{validation_feedback: on, semantic_retry: on}")
+    whole = {"location": "Flower Mound, Texas, US", "units": "imperial"}
+    async with rig(says({"can_fix": True, "corrected_payload": whole}), replies(NOT_FOUND, FOUND), both) as it:
+        seen = await it.proxy.post("/weather", b'{"location": "Flower Mound, TX", "units": "metric"}')
+    assert (200, [("semantic_retry", "delivered")]) == (seen.status, it.outcomes())
+    assert whole == json.loads(it.tool.seen[1].body)

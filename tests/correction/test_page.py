@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
+from proxy.__main__ import main
 from proxy.config.load import load
-from proxy.core.correction import PLACEHOLDERS, Asked
+from proxy.core.contract.correction import PLACEHOLDERS, Asked
 from proxy.correction.rules import ACTIVATION, Why
-from proxy.telemetry.catalogue import CATALOGUE, CORRECTION_EVENTS
+from proxy.samples.evaluation import read_bundled_cases, read_cases
+from proxy.telemetry.metric_table import CORRECTION_EVENTS, METRICS
 from tests.config.test_published_schema import all_keys
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +45,7 @@ def test_every_placeholder_is_explained_as_the_code_has_it() -> None:
 def test_every_event_and_metric_is_named() -> None:
     assert set(CORRECTION_EVENTS) == first_cells(r"`((?:validation_feedback_|contextual_re_resolution\.)\w+)`")
     for name in re.findall(r"`(toolproxy_\w+)`", PAGE):
-        assert name in CATALOGUE
+        assert name in METRICS
 
 
 @pytest.mark.parametrize("variable", sorted(VARIABLES))
@@ -72,3 +75,24 @@ def test_the_example_of_the_page_is_a_config(tmp_path: Path) -> None:
     assert config.correction is not None
     assert ("authorization", "Bearer k") in config.correction.headers
     assert config.routes[0].tools["currency"].policy.correction.trajectory
+
+
+def test_the_shares_without_a_model_are_those_that_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main(["evaluate", "--out", str(tmp_path / "results.jsonl")])
+    made = capsys.readouterr().out
+    for mode in ("off", "layer 2"):
+        (row,) = (row for row in ROWS if row[0] == mode)
+        assert f"| {mode} | {row[1]} | {row[2]} |" in made
+        assert made.splitlines()[2 if mode == "off" else 3].endswith(f"| {row[3]} |")
+
+
+def test_the_case_on_the_page_is_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text(re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0])
+    (case,) = read_cases(tmp_path / "mine.jsonl")
+    assert (True, False) == (case.is_right({"limit": 5}), case.is_right(case.sent))
+    counted = Counter(case.kind for case in read_bundled_cases())
+    assert {"valid": 10, "types": 12, "schema": 11, "context": 5, "unknowable": 3} == counted
+    for kind, number in counted.items():
+        assert re.search(rf"`{kind}`[^`]*\({number}\b", PAGE, re.DOTALL), kind

@@ -9,11 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.app.identity import SystemClock, SystemPacing
-from proxy.core.correction import CorrectionPolicy, CorrectionSettings
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings, Scope
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.jsontext import equal, parse
-from proxy.core.model import (
+from proxy.core.json.jsontext import are_equal, parse
+from proxy.core.model.values import (
     Conversation,
     Delivered,
     Document,
@@ -25,11 +26,10 @@ from proxy.core.model import (
     ToolCall,
     UpstreamReply,
 )
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.rules import rules_for
-from proxy.core.validation import compile_check
+from proxy.core.rules.rules import select_rules
 from proxy.correction import Endpoint, ModelCorrector, Trajectories
 from proxy.interfaces import CallRecord, Services, Stumble, UpstreamRequest
+from proxy.server.identity import SystemClock, SystemPacing
 from proxy.state import make_store
 from tests.correction.test_defects import BrokenLane
 
@@ -46,8 +46,8 @@ CHECK = compile_check(
     }
 )
 POLICY = ToolPolicy(
-    "t", CHECK, "", repair=RepairPolicy(rules_for("standard", {})),
-    correction=CorrectionPolicy(validation_feedback=True, semantic_retry=True),
+    "t", CHECK, "", repair=RepairPolicy(select_rules("standard", {})),
+    correction=CorrectionPolicy(validation_feedback=True, semantic_retry=True, scope=Scope.FAILING),
 )  # fmt: skip
 SENT = b'{"unit": "rankine", "days": "3", "place": {"city": "Oslo"}, "note": "1.10"}'
 
@@ -94,7 +94,7 @@ async def corrected(answers: list[Any]) -> list[ToolCall]:
     settings = CorrectionSettings("m", "m")
     services = Services(make_store("memory", clock), clock, {}, SystemPacing())
     corrector = ModelCorrector(
-        settings, Endpoint(settings, exchange), Trajectories(clock.now), services, None, report
+        settings, Endpoint(settings, exchange), Trajectories(clock.now), services, None, report, print
     )  # fmt: skip
     call = ToolCall("t", Document(SENT, parse(SENT)), "id", Conversation("c", Rung.HEADER))
     refused = decide(call, POLICY)
@@ -113,7 +113,7 @@ def test_only_what_failed_is_changed_and_only_what_is_valid_is_sent(answers: lis
         value = call.arguments.value
         assert value == parse(call.arguments.text)
         for key in ("place", "note"):  # what stood right
-            assert equal(sent[key], value[key])
+            assert are_equal(sent[key], value[key])
         assert set(value) <= set(sent)
         decision = decide(call, POLICY)
         if isinstance(decision, Forward):

@@ -7,8 +7,8 @@ import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from proxy.app import Serving
 from proxy.config.load import load
+from proxy.server import Serving
 from tests.correction.model import failed, says
 from tests.serving.proxied import Proxied
 from tests.serving.wire import JSON_TYPE, answer, replies, tool

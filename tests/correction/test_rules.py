@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.core.classify import classify
-from proxy.core.correction import CorrectionPolicy, Layer
-from proxy.core.model import UpstreamReply
-from proxy.core.policy import ToolPolicy
+from proxy.core.contract.correction import CorrectionPolicy, Layer
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import UpstreamReply
+from proxy.core.tool_errors.classify import classify_answer
 from proxy.correction.rules import ACTIVATION, MATRIX, Action, Why, asks
 from tests.correction.model import failed, rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies
@@ -91,10 +91,23 @@ PATTERNS = [
 @pytest.mark.parametrize("status", [400, 422])
 def test_layer_3_is_asked_about_every_error_that_the_seed_knows(pattern: str, status: int) -> None:
     body = json.dumps({"error": f"location {pattern} x"}).encode()
-    failure = classify(UpstreamReply(status, (("content-type", "application/json"),), body), 0.0)
+    failure = classify_answer(UpstreamReply(status, (("content-type", "application/json"),), body), 0.0)
     assert failure is not None
     policy = ToolPolicy("t", None, "", correction=CorrectionPolicy(validation_feedback=True))
     assert asks(Layer.VALIDATION_FEEDBACK, failure, policy, independent=True)
+
+
+# Those of them that are about a type (the first lists of both seeds).
+TYPE_PATTERNS = PATTERNS[:9]
+
+
+@pytest.mark.parametrize("pattern", TYPE_PATTERNS)
+async def test_a_type_error_of_the_tools_is_marked_as_one(pattern: str) -> None:
+    body = json.dumps({"error": f"location {pattern} x"}).encode()
+    async with rig(says(CANNOT), replies(answer("400 Bad Request", body, JSON_TYPE)), route()) as it:
+        await it.proxy.post("/w", CALL)
+    started = [attributes for name, attributes in it.events() if name == "validation_feedback_started"]
+    assert [True] == [attributes["type_error"] for attributes in started]
 
 
 # --- "Retry Decision Matrix", the column "AI Correction?" -------------------------------------------------------------

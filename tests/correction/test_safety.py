@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from proxy.core.contract.correction import CorrectionSettings
+from proxy.core.model.values import UpstreamReply
+from proxy.correction import Endpoint
+from proxy.interfaces import UpstreamRequest
 from tests.correction.model import BOTH, completion, failed, rig, says
 from tests.serving.proxied import told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, exchange, post, replies
@@ -161,11 +165,72 @@ async def test_scope_any_lets_a_model_change_what_had_not_failed() -> None:
     assert "validation_feedback;path=/unit, validation_feedback;path=/lat" == seen.header("tool-corrections")
 
 
-async def test_a_model_that_changed_too_much_is_told_so() -> None:
-    async with rig(says(whole(unit="kelvin", lat=2), whole(unit="kelvin", lat=1)), replies(OK), route()) as it:
+async def test_what_a_model_changed_beside_what_failed_is_put_back_and_the_rest_delivered() -> None:
+    async with rig(says(whole(unit="kelvin", lat=2, more=True)), replies(OK), route()) as it:
+        seen = await it.proxy.post("/w", b'{"unit": "rankine", "lat": 1.10}')
+    assert (200, b'{"unit":"kelvin","lat":1.10}') == (seen.status, it.tool.seen[0].body)
+    assert "validation_feedback;path=/unit" == seen.header("tool-corrections")
+
+
+async def test_a_model_that_changed_only_what_stood_right_is_asked_once_more() -> None:
+    async with rig(says(whole(unit="rankine", lat=2), whole(unit="kelvin", lat=1)), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", b'{"unit": "rankine", "lat": 1}')
     assert (200, ["out_of_scope", "delivered"]) == (seen.status, [outcome for _, outcome in it.outcomes()])
     assert "Your last answer also changed /lat" in it.prompts()[1]
+
+
+# --- what the hint asks for belongs to what failed --------------------------------------------------------------------
+OPEN = """
+  - path: /f
+    upstream: tools
+    tool: read
+    schema:
+      type: object
+      properties: {path: {type: string}, at: {type: object, properties: {line: {type: integer}}}, raw: {type: boolean}}
+      required: [path]
+    correct: {validation_feedback: on}
+"""
+
+
+@pytest.mark.parametrize(
+    ("why", "sent", "meant"),
+    [
+        ("a key under a similar name", {"file_path": "/a/b.txt"}, {"path": "/a/b.txt"}),
+        ("a key under another name", {"document": "/a/b.txt"}, {"path": "/a/b.txt"}),
+        ("beside what stood right", {"file_path": "/a", "raw": True}, {"path": "/a", "raw": True}),
+        ("a key in another place", {"at": {"path": "/a", "line": 1}}, {"path": "/a", "at": {"line": 1}}),
+        ("everything in a wrapper", {"args": {"path": "/a", "raw": True}}, {"path": "/a", "raw": True}),
+    ],
+)
+async def test_a_model_that_does_what_the_hint_says_is_asked_once(why: str, sent: Any, meant: Any) -> None:
+    async with rig(says(whole(**meant)), replies(OK), OPEN + "    repair: off\n") as it:
+        seen = await it.proxy.post("/f", json.dumps(sent).encode())
+    assert (200, [meant]) == (seen.status, [json.loads(hit.body) for hit in it.tool.seen])
+    assert [("validation_feedback", "delivered")] == it.outcomes()
+
+
+async def test_a_key_that_the_hint_offers_another_name_for_may_take_it() -> None:
+    closed = (
+        OPEN.replace("required: [path]", "required: [path]\n      additionalProperties: false") + "    repair: off\n"
+    )
+    async with rig(says(whole(path="/a", raw=True)), replies(OK), closed) as it:
+        seen = await it.proxy.post("/f", b'{"path": "/a", "rawe": true}')
+    assert (200, b'{"path":"/a","raw":true}') == (seen.status, it.tool.seen[0].body)
+
+
+async def test_layer_4_may_change_every_argument_where_layer_3_was_not_enough() -> None:
+    no = answer(
+        "422 Unprocessable",
+        b'{"detail": [{"loc": ["body", "unit"], "msg": "not here", "type": "value_error"}]}',
+        JSON_TYPE,
+    )
+    verdicts = whole(unit="kelvin", lat=2), {"should_retry": True, "suggested_changes": {"unit": "kelvin", "lat": 2}}
+    async with rig(says(*verdicts), replies(no, no, OK), route()) as it:
+        seen = await it.proxy.post("/w", b'{"unit": "celsius", "lat": 1}')
+    assert (200, [{"unit": "celsius", "lat": 1}, {"unit": "kelvin", "lat": 1}, {"unit": "kelvin", "lat": 2}]) == (
+        seen.status, [json.loads(hit.body) for hit in it.tool.seen],
+    )  # fmt: skip
+    assert [("validation_feedback", "refused"), ("semantic_retry", "delivered")] == it.outcomes()
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------
@@ -220,58 +285,59 @@ async def test_a_tool_cannot_claim_that_its_call_was_corrected() -> None:
     assert (200, None) == (seen.status, seen.header("tool-corrections"))
 
 
-# --- budgets ----------------------------------------------------------------------------------------------------------
+# --- how often and how long ----------------------------------------------------------------------------------------
 NEVER = {"can_fix": False}
-
-
-@pytest.mark.parametrize(
-    ("budget", "outcomes"),
-    [
-        ("per_call: 1", [["cannot_fix", "budget"], ["cannot_fix", "budget"]]),
-        ("per_conversation: 3", [["cannot_fix", "cannot_fix"], ["cannot_fix", "budget"]]),
-        ("per_hour: 2", [["cannot_fix", "cannot_fix"], ["budget"]]),
-    ],
-)
-async def test_no_more_questions_are_asked_than_the_budget_has(budget: str, outcomes: list[list[str]]) -> None:
-    async with rig(says(NEVER), replies(OK), route(), endpoint=f"budget: {{{budget}}}") as it:
-        found = []
-        for unit in ("a", "b"):
-            await it.proxy.post("/w", json.dumps({"unit": unit}).encode(), "X-Conversation-Id: c")
-            found.append([outcome for _, outcome in it.outcomes()])
-    assert outcomes == found
 
 
 async def test_nobody_is_asked_twice_about_the_same_arguments() -> None:
     async with rig(says(NEVER), replies(OK), route()) as it:
         seen = [await it.proxy.post("/w", WRONG, "X-Conversation-Id: c") for _ in range(2)]
-    assert (["1/3", "1/3"], 2) == ([each.header("tool-attempt") for each in seen], len(it.asked()))
+    assert (["1/3", "2/3"], 2) == ([each.header("tool-attempt") for each in seen], len(it.asked()))
 
 
-async def test_no_more_questions_are_under_way_than_may_be() -> None:
-    free = asyncio.Event()
+async def test_a_question_waits_for_a_place_while_as_many_as_may_be_are_under_way() -> None:
+    free, under_way, most = asyncio.Event(), 0, 0
 
     async def slow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
         await free.wait()
+        under_way -= 1
         writer.write(completion(FIXED))
 
-    async with rig(slow, replies(OK), route(), endpoint="concurrency: 1") as it:
-        first = asyncio.create_task(it.proxy.post("/w", WRONG))
-        await it.model.arrived.wait()
-        second = await it.proxy.post("/w", WRONG)
-        busy = it.outcomes()
+    async with rig(slow, replies(OK), route(), endpoint="concurrency: 2") as it:
+        calls = [asyncio.create_task(it.proxy.post("/w", WRONG)) for _ in range(6)]
+        async with asyncio.timeout(20):
+            while it.proxy.serving.handler.inflight < 6 or under_way < 2:
+                await asyncio.sleep(0.005)
         free.set()
-        assert (200, 400) == ((await first).status, second.status)
-    assert [("validation_feedback", "busy")] == busy
+        assert [200] * 6 == [(await call).status for call in calls]
+    assert 2 == most
+
+
+async def test_a_question_that_finds_no_place_in_time_is_not_asked() -> None:
+    async def exchange(_request: UpstreamRequest, _most: int) -> UpstreamReply:
+        raise AssertionError("nobody is asked here")
+
+    endpoint = Endpoint(CorrectionSettings("m", "m", concurrency=1), exchange)
+    assert [True, False] == [await endpoint.enter(20), await endpoint.enter(0.01)]
+    endpoint.leave()
+    assert await endpoint.enter(20)
 
 
 async def test_all_questions_about_one_call_share_a_deadline() -> None:
     script: Script = says(NEVER)
+    is_first = True
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
-        await asyncio.sleep(0.05)
+        nonlocal is_first
+        if not is_first:
+            await asyncio.Event().wait()
+        is_first = False
         await script(reader, writer, seen)
 
-    async with rig(late, replies(OK), route(), endpoint="deadline: 70ms") as it:
+    async with rig(late, replies(OK), route(), endpoint="deadline: 1s") as it:
         await it.proxy.post("/w", WRONG)
     assert ["cannot_fix", "timeout"] == [outcome for _, outcome in it.outcomes()]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 
-from proxy.core.correction import TrajectoryLimits
+from proxy.core.contract.correction import TrajectoryLimits
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.model import (
+from proxy.core.model.values import (
     CheckedCall,
     Conversation,
     Document,
@@ -18,7 +19,6 @@ from proxy.core.model import (
     ToolCall,
     UpstreamReply,
 )
-from proxy.core.policy import ToolPolicy
 from proxy.correction.trajectory import Trajectories, Trajectory
 from tests.correction.model import failed, rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies

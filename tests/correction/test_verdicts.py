@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.correction import Layer
+from proxy.core.contract.correction import Layer
 from proxy.correction.rules import Action
-from proxy.correction.verdicts import Unusable, Verdict, content_of, object_in, read, verdict_of
+from proxy.correction.verdicts import ModelVerdict, Unusable, find_object, make_verdict, read, read_content
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -45,7 +45,7 @@ WRAPPED = {
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_the_answer_is_found_in_what_is_around_it(name: str) -> None:
-    found = object_in(WRAPPED[name])
+    found = find_object(WRAPPED[name])
     assert isinstance(found, dict)
     assert AGENT["corrected_payload"] == found["corrected_payload"]
 
@@ -68,22 +68,22 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_doubt_is_no_answer(name: str) -> None:
     text, why = LOST[name]
-    assert why is object_in(text)
+    assert why is find_object(text)
 
 
-VERDICTS: list[tuple[dict[str, Any], Verdict | Unusable, Action | None]] = [
-    (AGENT, Verdict(True, False, AGENT["corrected_payload"]), Action.CHANGE),
-    ({"can_fix": False, "analysis": "key"}, Verdict(False), Action.STOP),
-    ({"can_fix": False, "corrected_payload": {"a": 1}}, Verdict(False, False, {"a": 1}), Action.STOP),
+VERDICTS: list[tuple[dict[str, Any], ModelVerdict | Unusable, Action | None]] = [
+    (AGENT, ModelVerdict(True, False, AGENT["corrected_payload"]), Action.CHANGE),
+    ({"can_fix": False, "analysis": "key"}, ModelVerdict(False), Action.STOP),
+    ({"can_fix": False, "corrected_payload": {"a": 1}}, ModelVerdict(False, False, {"a": 1}), Action.STOP),
     ({"should_retry": True, "corrected_parameters": {"amount": 46828.5}},
-     Verdict(True, False, None, {"amount": 46828.5}), Action.CHANGE),
-    ({"should_retry": True, "suggested_changes": {"a": 1}}, Verdict(True, False, None, {"a": 1}), Action.CHANGE),
-    ({"should_retry": True, "suggested_changes": {}}, Verdict(True, False, None, {}), Action.AGAIN),
-    ({"should_retry": True, "suggested_changes": None}, Verdict(True), Action.AGAIN),
-    ({"should_retry": False, "is_transient_error": True}, Verdict(False, True), Action.BACK_OFF),
-    ({"should_retry": False, "is_transient_error": False}, Verdict(False), Action.STOP),
-    ({"corrected_payload": {"a": 1}}, Verdict(True, False, {"a": 1}), Action.CHANGE),
-    ({"lat": 35.6897}, Verdict(True, False, {"lat": 35.6897}), Action.CHANGE),
+     ModelVerdict(True, False, None, {"amount": 46828.5}), Action.CHANGE),
+    ({"should_retry": True, "suggested_changes": {"a": 1}}, ModelVerdict(True, False, None, {"a": 1}), Action.CHANGE),
+    ({"should_retry": True, "suggested_changes": {}}, ModelVerdict(True, False, None, {}), Action.AGAIN),
+    ({"should_retry": True, "suggested_changes": None}, ModelVerdict(True), Action.AGAIN),
+    ({"should_retry": False, "is_transient_error": True}, ModelVerdict(False, True), Action.BACK_OFF),
+    ({"should_retry": False, "is_transient_error": False}, ModelVerdict(False), Action.STOP),
+    ({"corrected_payload": {"a": 1}}, ModelVerdict(True, False, {"a": 1}), Action.CHANGE),
+    ({"lat": 35.6897}, ModelVerdict(True, False, {"lat": 35.6897}), Action.CHANGE),
     ({"can_fix": "true"}, Unusable.SHAPE, None),
     ({"should_retry": True, "suggested_changes": ["a"]}, Unusable.SHAPE, None),
     ({"should_retry": True, "is_transient_error": 1}, Unusable.SHAPE, None),
@@ -94,26 +94,26 @@ VERDICTS: list[tuple[dict[str, Any], Verdict | Unusable, Action | None]] = [
 
 @pytest.mark.parametrize(("told", "verdict", "action"), VERDICTS, ids=[json.dumps(row[0]) for row in VERDICTS])
 def test_both_shapes_of_the_seeds_are_read(
-    told: dict[str, Any], verdict: Verdict | Unusable, action: Action | None
+    told: dict[str, Any], verdict: ModelVerdict | Unusable, action: Action | None
 ) -> None:
-    found = verdict_of(told, Layer.VALIDATION_FEEDBACK)
+    found = make_verdict(told, Layer.VALIDATION_FEEDBACK)
     assert verdict == found
-    assert action == (found.action if isinstance(found, Verdict) else None)
+    assert action == (found.action if isinstance(found, ModelVerdict) else None)
 
 
 def test_bare_arguments_are_an_answer_to_layer_3_alone() -> None:
-    assert Unusable.SHAPE is verdict_of({"lat": 1}, Layer.SEMANTIC_RETRY)
+    assert Unusable.SHAPE is make_verdict({"lat": 1}, Layer.SEMANTIC_RETRY)
 
 
 @given(st.binary(max_size=300) | JSON_VALUES.map(lambda value: json.dumps(value).encode()))
 def test_reading_never_raises(body: bytes) -> None:
     for layer in Layer:
-        assert isinstance(read(body, layer), Verdict | Unusable)
+        assert isinstance(read(body, layer), ModelVerdict | Unusable)
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_an_object_or_no_answer(text: str) -> None:
-    assert isinstance(object_in(text), dict | Unusable)
+    assert isinstance(find_object(text), dict | Unusable)
     completion = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
-    found = content_of(completion)
+    found = read_content(completion)
     assert (text if text.strip() else Unusable.NOT_JSON) == found or "\ud800" <= max(text, default="") <= "\udfff"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.correction import CorrectionSettings
-from proxy.correction.endpoint import request_of
+from proxy.core.contract.correction import CorrectionSettings
+from proxy.correction.endpoint import make_request
 from tests.correction.model import completion
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_request_and_answer_are_of_the_sdks_types() -> None:
         pytest.skip(_HOW)
     usual, unknown = CorrectionSettings("m", "gpt-4.1-mini"), CorrectionSettings("m", "x", body={"colour": "red"})
     given = {
-        "requests": [request_of(settings, ASKED) for settings in (usual, unknown)],
+        "requests": [make_request(settings, ASKED) for settings in (usual, unknown)],
         "completion": json.loads(completion({"can_fix": False}).partition(b"\r\n\r\n")[2]),
     }
     done = subprocess.run(

@@ -4,7 +4,8 @@ python -m tests.docs.chart_values    writes both (`make docs`)
 
 The comment above a key describes it. A line `# @schema {...}` in it is laid over what follows from the default:
 text, number, switch and list have its type, a mapping is closed and has the keys that stand there. `$free: true` leaves
-a mapping open (what Kubernetes itself defines), `$config: true` takes the sections of the proxy's own config.
+a mapping open (what Kubernetes itself defines), `$config: true` takes the proxy's own config, whose published schema is
+embedded whole, so that a mistake in it is refused by `helm install`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ CONFIG_SCHEMA: Final = ROOT / "schemas" / "config.schema.json"
 BEGIN: Final = "<!-- values: made by `make docs` -->\n"
 END: Final = "<!-- end of values -->\n"
 _SCHEMA_LINE: Final = "@schema "
+_REFERENCE: Final = "[$][{]"
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
 
 
@@ -52,8 +54,7 @@ class Value:
         if self.default is not None and "enum" not in own:
             made["type"] = _TYPES[type(self.default)]
         if config:
-            sections = json.loads(CONFIG_SCHEMA.read_text(encoding="utf-8"))["properties"]
-            made |= {"properties": {name: {} for name in sections}, "additionalProperties": False}
+            made |= {"properties": config_schema()["properties"], "additionalProperties": False}
         elif self.inner and not free:
             made |= {"properties": {value.name: value.schema() for value in self.inner}, "additionalProperties": False}
         return made | own
@@ -97,6 +98,47 @@ def flat(some: tuple[Value, ...]) -> Iterator[Value]:
         yield from flat(value.inner)
 
 
+def config_schema() -> dict[str, Any]:
+    """schemas/config.schema.json as a values file is held against it: a draft that every Helm knows, and with what the
+    chart puts right itself (`off` read as false) or cannot know yet (references)."""
+    written = json.loads(CONFIG_SCHEMA.read_text(encoding="utf-8"))
+    return {key: _part_as_value(key, written[key]) for key in ("properties", "$defs")}
+
+
+def _as_value(schema: Any) -> Any:
+    """One schema, and all inside it."""
+    if isinstance(schema, list):
+        return [_as_value(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _part_as_value(key, value) for key, value in schema.items() if not key.startswith("x-")}
+    if "$ref" in made and "required" in made:  # draft 7 reads nothing beside `$ref`
+        made["allOf"] = [{"$ref": made.pop("$ref")}, {"required": made.pop("required")}]
+    if isinstance(made.get("enum"), list) and "off" in made["enum"] and False not in made["enum"]:
+        made["enum"] = [*made["enum"], False]
+    return _or_reference(made)
+
+
+def _part_as_value(keyword: str, value: Any) -> Any:
+    """What stands behind one keyword of a schema."""
+    if keyword in ("default", "enum", "const"):
+        return value
+    if keyword in ("properties", "patternProperties", "$defs"):  # their keys are names
+        return {name: _as_value(inner) for name, inner in value.items()}
+    return _as_value(value)
+
+
+def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a value that may also be text with a reference, `${NAME}`: what it stands for is not known yet."""
+    if isinstance(schema.get("pattern"), str):
+        return schema | {"pattern": f"{schema['pattern']}|{_REFERENCE}"}
+    short = schema.get("type") in ("integer", "number", "boolean") or schema.get("minLength", 0) > 1
+    if not short and not isinstance(schema.get("enum"), list):
+        return schema
+    about = {key: schema.pop(key) for key in ("title", "description", "default") if key in schema}
+    return about | {"anyOf": [schema, {"type": "string", "pattern": _REFERENCE}]}
+
+
 def schema_text() -> str:
     """The whole of values.schema.json."""
     whole = {
@@ -105,6 +147,7 @@ def schema_text() -> str:
         "type": "object",
         "additionalProperties": False,
         "properties": {value.name: value.schema() for value in values()},
+        "$defs": config_schema()["$defs"],
     }
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 

@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.app import admin, fleet, reload, serving
-from proxy.config import source, watch, yaml12
-from proxy.core.model import JsonValue
-from proxy.telemetry import recent
+from proxy.config import watch
+from proxy.config.files import source, yaml12
+from proxy.core.model.values import JsonValue
+from proxy.server import lifecycle as serving
+from proxy.server import reload
+from proxy.server.admin import event_stream
+from proxy.server.admin import port as admin
+from proxy.server.workers import supervisor as worker_pool
+from proxy.telemetry.recent import mistake_counts, ring
 from tests.config.test_published_schema import all_keys, shown
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "defaults.md"
@@ -46,7 +51,11 @@ def rows() -> Iterator[str]:
 def fixed() -> Iterator[tuple[str, JsonValue]]:
     """What the code bounds by a constant, in words, and the constant's value."""
     yield "Time for calls under way after the drain, once the port is closed", f"{serving.GRACE:g} s"
-    yield "Refused, failed and would-be-refused requests kept for `/-/calls`", recent.KEPT
+    yield "Refused, failed and would-be-refused requests kept with `console: off`", ring.KEPT_WRONG
+    yield "Kinds of mistakes counted apart, then `_other`", mistake_counts.MOST_MISTAKES
+    yield "Invented keys remembered of a tool", mistake_counts.MOST_INVENTED
+    yield "Reloads, changes of breakers, and faults of an upstream kept", "50, 200, 50"
+    yield "Readers of `/-/calls` as a stream", event_stream.READERS
     yield "Largest body of a question on the operator's port", f"{admin.MAX_BODY >> 20} MiB"
     yield "Largest file of a config", f"{source.MAX_FILE_BYTES >> 20} MiB"
     yield "Deepest nesting of a config's file", yaml12.MAX_DEPTH
@@ -56,8 +65,8 @@ def fixed() -> Iterator[tuple[str, JsonValue]]:
         "A look at the files where the config says `reload: off` (to see that it says otherwise)",
         f"{reload.IDLE:g} s",
     )
-    yield "Wait before a dead worker is started again", f"{fleet.AGAIN_AFTER:g} s"
-    yield "Time for a worker to start", f"{fleet.STARTS_WITHIN:g} s"
+    yield "Wait before a dead worker is started again", f"{worker_pool.AGAIN_AFTER:g} s"
+    yield "Time for a worker to start", f"{worker_pool.STARTS_WITHIN:g} s"
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""Makes docs/metrics.md out of the catalogue of metrics.
+"""Makes docs/metrics.md from the table of metrics.
 
 python -m tests.docs.metrics    writes the page (`make docs`)
 """
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.telemetry.catalogue import CATALOGUE, LABELS, OF_THE_PROCESS, Described, Label
 from proxy.telemetry.lag import EVERY
+from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS, Label, MetricRow
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 # Longer lists of values stand on pages of their own, which the label's meaning links to.
@@ -19,9 +19,10 @@ _MOST_LISTED: Final = 12
 _HEAD: Final = f"""\
 # Metrics
 
-Everything `/metrics` shows, on the operator's port and on the probes'. Made from `proxy/telemetry/catalogue.py`, which
-the metrics themselves are made from; `make docs` writes this page and a test holds it against the code. The dashboard
-(`helm/dashboards/toolcall-proxy.json`) and the alerts (`helm/alerts/toolcall-proxy.yaml`, [runbook.md](runbook.md)) use
+Everything `/metrics` shows, on the operator's port and on the probes'. Made from
+`proxy/telemetry/metric_table.py`, which the metrics themselves are made from; `make docs` writes this page and a test
+holds it against the code. The dashboard (`helm/dashboards/toolcall-proxy.json`) and the alerts
+(`helm/alerts/toolcall-proxy.yaml`, [runbook.md](runbook.md)) use
 these names alone, which a test checks as well.
 
 - Units are base units: seconds, bytes. Counters end in `_total`. The two HTTP histograms bear OpenTelemetry's names.
@@ -37,11 +38,11 @@ these names alone, which a test checks as well.
 
 # GoMind's metrics ("Observability", "Metrics for Layer 3"), and what tells the same here.
 GOMIND: Final = {
-    "type_coercion.applied": 'toolproxy_repairs_total{rule=~"string_to_.*"}',
+    "type_coercion.applied": 'toolproxy_validations_total{outcome="repaired"}',
     "validation_feedback.attempts": 'toolproxy_corrections_total{event="validation_feedback_started"}',
     "validation_feedback.success": 'toolproxy_corrections_total{event="validation_feedback_success"}',
     "validation_feedback.failed": 'toolproxy_corrections_total{event="validation_feedback_failed"}',
-    "semantic_retry.attempts": 'toolproxy_correction_questions_total{layer="semantic_retry"}',
+    "semantic_retry.attempts": 'toolproxy_correction_seconds_count{layer="semantic_retry"}',
     "semantic_retry.success": 'toolproxy_correction_questions_total{layer="semantic_retry", outcome="delivered"}',
     "semantic_retry.independent_step": 'toolproxy_correction_questions_total{independent="true"}',
     "semantic_retry.llm_latency_ms": 'toolproxy_correction_seconds_bucket{layer="semantic_retry"}',
@@ -49,6 +50,9 @@ GOMIND: Final = {
 
 _GOMIND: Final = """
 ## GoMind's names
+
+Each counts what it counts there: calls that were converted (`toolproxy_repairs_total{rule=~"string_to_.*"}` counts the
+values), and questions that were asked.
 
 | `orchestration.` | here |
 |---|---|
@@ -71,11 +75,11 @@ def page() -> str:
     """The whole page."""
     process = _PROCESS.format(", ".join(f"`{name}`" for name in OF_THE_PROCESS))
     gomind = [f"| `{name}` | `{ours}` |" for name, ours in GOMIND.items()]
-    parts = (_HEAD, *map(row, CATALOGUE.values())), (process, *labels()), (_GOMIND, *gomind)
+    parts = (_HEAD, *map(row, METRICS.values())), (process, *labels()), (_GOMIND, *gomind)
     return "\n".join("".join(line.strip("\n") + "\n" for line in part) for part in parts)
 
 
-def row(metric: Described) -> str:
+def row(metric: MetricRow) -> str:
     """The row of one metric."""
     own = ", ".join(f"`{label}`" for label in metric.labels) or "–"
     return f"| `{metric.name}` | {metric.kind} | {own} | {metric.meaning} |"
@@ -85,7 +89,7 @@ def labels() -> Iterator[str]:
     """A row for each label, and for each that tells something else of one metric."""
     for name, label in LABELS.items():
         yield _label(name, "all", label)
-    for metric in CATALOGUE.values():
+    for metric in METRICS.values():
         for name, label in metric.own.items():
             yield _label(name, f"`{metric.name}`", label)
 

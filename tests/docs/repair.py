@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.core.repair import MAX_WORK
-from proxy.core.rules import LEVELS, PLUMBING_KEYS, RULES, Rule, rules_for
+from proxy.core.model.work import REPAIRING
+from proxy.core.rules.rules import LEVELS, PLUMBING_KEYS, RULES, Rule, select_rules
 from tests.core.test_never import REFUSED, UNTOUCHED
+from tests.core.test_rules import APPLIES, LEAVES
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "repair.md"
 
@@ -27,7 +28,10 @@ makes the value acceptable and no other rule of the same rank proposes a differe
 again before it is sent. Numbers keep their text, keys their order, integers are exact at any size. Every repair is
 recorded as rule and path, never with its value, in the `Tool-Repairs` header, the log line and a metric.
 
-This page is made from the rule table (`proxy/core/rules.py`); a test holds the two together.
+Of a valid call one thing alone changes: where an integer is asked, `4.0` is spelt `4`, those bytes and no others, and
+`repair.rules.integral_float: off` leaves them as they came too. Numbers with an exponent stay as they came.
+
+This page is made from the rule table (`proxy/core/rules/rules.py`); a test holds the two together.
 
 ## Levels and switches
 
@@ -39,12 +43,36 @@ switches single rules on or off beside it. The levels grow, each has the rules o
 """
 
 _PROPERTY: Final = """
+Tools that an MCP server lists have one rule more from `standard` on, {listed}: some servers list a key as required that
+has a default. On other routes it is on at no level, only where it is switched on by name.
+
 One property has the last word in its own schema: `x-repair: off` leaves it and everything below it as it was sent, and
 a list (`x-repair: [string_to_integer, drop_null_optional]`) leaves just those rules of the level on there. A name in
 the list that is no rule is a mistake found when the schema is loaded.
 
+## Null, and tools that change something
+
+On a tool that updates, null may mean "clear this field": taken as not sent, the call would report success and change
+nothing. So `drop_null_optional`, `empty_optional`, `null_word_optional` and `default_optional` are off
+
+- for tools whose name says update, upsert, patch, edit, set, modify, assign, clear or unset, or delete, remove, purge,
+  erase, wipe, truncate or destroy; on routes that take PATCH alone; and for a call with an argument that names such an
+  action (`{{"action": "update"}}` where the schema lists it);
+- for texts (`""`, `"None"`) at a property that narrows down what is touched: where, filter, condition, criteria,
+  predicate, selector, query.
+
+The operator has the last word: a rule switched on by name (`repair: {{rules: {{drop_null_optional: on}}}}`) holds for a
+tool whatever its name, and `x-null: drop` or `x-null: refuse` in a property's schema holds for that property.
+
 `drop_keys` names the keys that `drop_unknown` may remove where the schema refuses them (at `lenient`: {plumbing}).
 """
+
+# One row of a table, which may not be broken.
+_LEAKS: Final = (
+    "| `refuse` | refused (VAL-013) where it ends in a closing tag of a call whose opening tag it does not hold, or "
+    "where its tags do not match and name a declared property that the call lacks; other loose tags and template "
+    "tokens (`<\\|channel\\|>`) are a warning |"
+)
 
 _UNKNOWN: Final = """
 ## Unknown keys
@@ -58,7 +86,23 @@ _UNKNOWN: Final = """
 Objects whose schema declares no key at all, has `patternProperties`, or names a schema for every other key are open on
 purpose: nothing is unknown there.
 
+## Markup of the call inside a value
+
+Where a client's parser loses its place, the rest of a call lands in a string argument
+(`...</payload></invoke>`), passes every schema and corrupts data without anyone noticing.
+
+| `leaked_markup` | what happens to a text that holds markup of the tool call itself |
+|---|---|
+{leaks}
+| `warn` | a warning, whatever was found |
+| `off` | not looked for |
+
+Content about markup passes: tags that match, as in files of HTML and XML, and what stands in Markdown code. Nothing is
+cut out of a text: the answer says which value it is, and to send the parameters apart.
+
 ## The rules
+
+Each row ends with a call that the rule repairs and one that it leaves to the refusal; both are tests.
 """
 
 _UNIONS: Final = """
@@ -94,10 +138,14 @@ Each line is held by cases of `tests/core/test_never.py`, at every level unless 
 def _levels() -> Iterator[str]:
     below: frozenset[str] = frozenset()
     for level in LEVELS:
-        added = [f"`{name}`" for name in RULES if name in rules_for(level) - below]
+        added = [f"`{name}`" for name in RULES if name in select_rules(level) - below]
         before = f"`{LEVELS[LEVELS.index(level) - 1]}` and " if below else ""
         yield f"| `{level}` | {before + ', '.join(added) if added else 'none: what the schema refuses is refused'} |"
-        below = rules_for(level)
+        below = select_rules(level)
+
+
+def _only_listed() -> list[str]:
+    return [f"`{name}`" for name, rule in RULES.items() if rule.level == "listed"]
 
 
 _KINDS: Final = {
@@ -105,17 +153,49 @@ _KINDS: Final = {
     "key": "Keys and whole arguments",
     "text": "Text",
     "name": "Tool names",
+    "output": "Final outputs",
 }
 
 
 def _rules() -> Iterator[str]:
     for kind, title in _KINDS.items():
-        yield f"\n### {title}\n\n| rule | level | change | exact condition |\n|---|---|---|---|"
+        yield f"\n### {title}\n\n| rule | level | change | exact condition | repairs | refuses |"
+        yield "|---|---|---|---|---|---|"
         yield from (_row(rule) for rule in RULES.values() if rule.kind == kind)
 
 
 def _row(rule: Rule) -> str:
-    return f"| `{rule.name}` | `{rule.level}` | {_cell(rule.change)} | {_cell(rule.condition)} |"
+    does, leaves = _examples(rule.name)
+    level = "MCP routes" if rule.level == "listed" else f"`{rule.level}`"
+    return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} | {does} | {leaves} |"
+
+
+# Tool names have no arguments: the name sent, the tool it stands for, and a name that stands for none.
+NAMES: Final = {
+    "tool_name_trim": ("functions.get_weather:0", "get_weather", "function.get_weather"),
+    "tool_name_fold": ("getWeather", "get_weather", "getTheWeather"),
+}
+
+
+# Final outputs come as a text, which these rules read: what is sent, what becomes of it, and what is left.
+OUTPUTS: Final = {
+    "embedded_json": ('Here is the result: {"a":1}', '{"a":1}', 'Either {"a":1} or {"a":2}'),
+}
+
+
+def _examples(rule: str) -> tuple[str, str]:
+    """A call that a rule repairs, with what becomes of it, and one that it leaves, out of the tests."""
+    if rule in NAMES or rule in OUTPUTS:
+        sent, made, left = (NAMES | OUTPUTS)[rule]
+        return f"{_code(sent)} -> {_code(made)}", _code(left)
+    _, sent, made = APPLIES[rule][0]
+    return f"{_code(sent)} -> {_code(made)}", _code(LEAVES[rule][0][1])
+
+
+def _code(text: str) -> str:
+    """A text in code; one with backquotes stands between two."""
+    shown = _cell(text.replace("\n", "\\n")) or "(no body)"
+    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
 
 def _cell(text: str) -> str:
@@ -139,9 +219,10 @@ def page() -> str:
     parts = [
         _HEAD.rstrip("\n"),
         *_levels(),
-        _PROPERTY.format(plumbing=plumbing) + _UNKNOWN.rstrip("\n"),
+        _PROPERTY.format(plumbing=plumbing, listed=", ".join(_only_listed()))
+        + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
         *_rules(),
-        _UNIONS.format(work=MAX_WORK).rstrip("\n") + "\n",
+        _UNIONS.format(work=REPAIRING).rstrip("\n") + "\n",
         *_listed(REFUSED),
         "\nForwarded as the very bytes that came:\n",
         *_listed(UNTOUCHED),

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core import caps, codes, container, contract, names
-from proxy.core.container import EVENTS, FUNCTION_KEYS
-from proxy.core.contract import KEPT_ATTEMPTS
-from proxy.core.envelope import FORMATS, render
-from proxy.core.model import (
+from proxy.core.contract import attempts as contract
+from proxy.core.contract import caps, container
+from proxy.core.contract.attempts import KEPT_ATTEMPTS
+from proxy.core.contract.container import EVENTS, FUNCTION_KEYS
+from proxy.core.contract.policy import AttemptsPolicy, CallCap, ToolPolicy
+from proxy.core.display import suggestions as names
+from proxy.core.envelope import FORMATS, Detail, render_failure
+from proxy.core.envelope.sentence import write_sentence
+from proxy.core.model import codes
+from proxy.core.model.values import (
     Attempt,
     Container,
     ContainerFunction,
@@ -26,8 +31,6 @@ from proxy.core.model import (
     ToolResult,
     Violation,
 )
-from proxy.core.policy import AttemptsPolicy, CallCap, ToolPolicy
-from proxy.core.sentence import compose
 
 PAGE = (Path(__file__).parents[2] / "docs" / "contract.md").read_text()
 
@@ -69,15 +72,15 @@ REFUSED = ToolResult(
 def escalation() -> ToolResult:
     recorded = None
     for sent in ("a", "b", "c"):
-        recorded = contract.add(recorded.episode if recorded else None, contract.remember(FAILURE, sent))
-    return contract.grant(call("write_file"), FAILURE, recorded, ToolPolicy("write_file", None, "f"))
+        recorded = contract.add(recorded.episode if recorded else None, contract.make_failed_attempt(FAILURE, sent))
+    return contract.grant_attempt(call("write_file"), FAILURE, recorded, ToolPolicy("write_file", None, "f"))
 
 
 def cap() -> ToolResult:
     searching = call("web_search")
-    slot = caps.reservation(searching, ToolPolicy("web_search", None, "f", cap=CallCap(5)))
+    slot = caps.make_reservation(searching, ToolPolicy("web_search", None, "f", cap=CallCap(5)))
     assert slot is not None
-    return ToolResult(searching, caps.exceeded(searching, slot))
+    return ToolResult(searching, caps.make_cap_failure(searching, slot))
 
 
 TIMEOUT = Failure(
@@ -89,29 +92,37 @@ SENTENCES = {
     "refused": REFUSED,
     "sent again": replace(REFUSED, repeated=True, accepts="", example=""),
     "escalation": escalation(),
-    "unknown tool": ToolResult(call("get_wether"), names.unknown_tool("get_wether", ["get_weather"]), Attempt(1, 3)),
+    "unknown tool": ToolResult(
+        call("get_wether"), names.make_unknown_tool_failure("get_wether", ["get_weather"]), Attempt(1, 3)
+    ),
     "container": ToolResult(
-        call("Math"), container.misuse(MATH, {"function": "Add", "a": 5, "b": 10}), attempt=Attempt(1, 3)
+        call("Math"), container.make_misuse_failure(MATH, {"function": "Add", "a": 5, "b": 10}), attempt=Attempt(1, 3)
     ),
     "cap": cap(),
     "upstream": ToolResult(call("get_weather"), TIMEOUT),
 }
 
 
-def shown(name: str) -> str:
+def shown(name: str, detail: Detail = "compact") -> str:
     result = SENTENCES["container"] if name == "hpd" else replace(REFUSED, accepts="", example="")
-    return json.dumps(json.loads(render(result, name, "category").body), indent=2, ensure_ascii=False)
+    return json.dumps(
+        json.loads(render_failure(result, name, "category", detail=detail).body), indent=2, ensure_ascii=False
+    )
 
 
 @pytest.mark.parametrize("name", SENTENCES)
 def test_a_sentence_stands_on_the_page_as_it_is_made(name: str) -> None:
-    assert f"```text\n{compose(SENTENCES[name])}\n```" in PAGE
+    assert f"```text\n{write_sentence(SENTENCES[name])}\n```" in PAGE
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_stands_on_the_page_as_it_is_made(name: str) -> None:
     assert f"### `{name}`" in PAGE
     assert f"```json\n{shown(name)}\n```" in PAGE
+
+
+def test_the_whole_part_for_machines_stands_on_the_page_as_it_is_made() -> None:
+    assert f"```json\n{shown('tool_result', 'full')}\n```" in PAGE
 
 
 @pytest.mark.parametrize("header", ["Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Warnings",
@@ -127,7 +138,7 @@ def test_defaults_and_closed_lists_stand_on_the_page() -> None:
         f"| `max_chars` | {limits.max_chars} |",
         f"| `max_preview` | {limits.max_preview} |",
         f"| `max` | {attempts.max_attempts} |",
-        f"the last {KEPT_ATTEMPTS} attempts",
+        f"the last {KEPT_ATTEMPTS} failed calls",
         *(f"`{event}`" for event in EVENTS),
         *(f"`{key}`" for key in FUNCTION_KEYS),
         *(f"`{field.name}`" for field in fields(Container)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from proxy.core.codes import ERROR_CODES, STATUS_OF_CATEGORY, VIOLATION_CODES, ErrorCode, Severity
-from proxy.core.contract import RAISES_ATTEMPT
+from proxy.core.contract.attempts import RAISES_ATTEMPT
+from proxy.core.model.codes import ERROR_CODES, STATUS_OF_CATEGORY, VIOLATION_CODES, ErrorCode, Severity
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
 

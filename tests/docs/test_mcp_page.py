@@ -10,13 +10,14 @@ import pytest
 
 from proxy.adapters.base import MCP_LADDER
 from proxy.adapters.mcplist import MAX_LIST, MAX_PAGES
-from proxy.app.mcp.asking import CREDENTIALS
 from proxy.config.load import load
+from proxy.core.contract.listed_schema import MAX_NODES
+from proxy.core.contract.listed_tools import LearnPolicy
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.vendors import MCP_FEEDBACK
-from proxy.core.learned import MAX_NODES, LearnPolicy
-from proxy.core.policy import ToolPolicy
-from proxy.learning.learner import NEW
-from proxy.telemetry.catalogue import CATALOGUE
+from proxy.server.mcp.asking import CREDENTIALS
+from proxy.server.mcp.learner import NEW
+from proxy.telemetry.metric_table import METRICS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -31,9 +32,9 @@ def test_every_config_on_the_page_can_be_served(tmp_path: Path) -> None:
         text = block if "version:" in block else HEAD + block if block.startswith("routes:") else ROUTE + block
         path = tmp_path / "c.yaml"
         path.write_text(text)
-        (route,) = load(path, {}).config.routes
+        (route,) = load(path, {"TOKEN": "t"}).config.routes
         assert "mcp" == route.adapter
-    assert 3 == len(BLOCKS)
+    assert 6 == len(BLOCKS)
 
 
 LEARN = LearnPolicy(ToolPolicy("", None, ""))
@@ -62,4 +63,4 @@ def test_the_answer_on_the_page_is_one() -> None:
 
 
 def test_metrics_on_the_page_are_there() -> None:
-    assert set(re.findall(r"`(toolproxy_\w+)`", PAGE)) <= set(CATALOGUE)
+    assert set(re.findall(r"`(toolproxy_\w+)`", PAGE)) <= set(METRICS)

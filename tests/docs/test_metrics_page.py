@@ -1,10 +1,10 @@
-"""docs/metrics.md is what the catalogue says, and the catalogue what `/metrics` shows."""
+"""docs/metrics.md is made from the table of metrics, and the table describes what `/metrics` shows."""
 
 from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.telemetry.catalogue import CATALOGUE, LABELS, OF_THE_PROCESS
+from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS
 from proxy.telemetry.metrics import Metrics, Served
 from tests.docs.metrics import GOMIND, PAGE, page
 from tests.telemetry.queries import mistakes
@@ -17,7 +17,7 @@ def test_the_page_is_made_from_the_catalogue() -> None:
 def test_what_is_shown_is_what_the_catalogue_describes() -> None:
     text = Metrics([Served("/weather", "weather")], "digest").page()[1].decode()
     shown = {family.name: family.documentation for family in text_string_to_metric_families(text)}
-    described = {metric.name.removesuffix("_total"): metric.meaning for metric in CATALOGUE.values()}
+    described = {metric.name.removesuffix("_total"): metric.meaning for metric in METRICS.values()}
 
     assert described == {name: meaning for name, meaning in shown.items() if not name.startswith("process_")}
     assert {name for name in shown if name.startswith("process_")} == {
@@ -30,9 +30,9 @@ def test_what_stands_beside_gominds_names_exists() -> None:
 
 
 def test_every_label_has_a_meaning_and_every_meaning_a_label() -> None:
-    used = {label for metric in CATALOGUE.values() for label in metric.labels}
-    own = {(metric.name, label) for metric in CATALOGUE.values() for label in metric.own if label not in metric.labels}
+    used = {label for metric in METRICS.values() for label in metric.labels}
+    own = {(metric.name, label) for metric in METRICS.values() for label in metric.own if label not in metric.labels}
 
     assert set() == own
-    assert used <= set(LABELS) | {label for metric in CATALOGUE.values() for label in metric.own}
+    assert used <= set(LABELS) | {label for metric in METRICS.values() for label in metric.own}
     assert set(LABELS) <= used

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.core.rules import LEVELS, RULES
+from proxy.core.contract.toolname import trim, unfold
+from proxy.core.rules.rules import LEVELS, RULES
 from tests.core.test_never import REFUSED, UNTOUCHED
-from tests.docs.repair import PAGE, page
+from tests.docs.repair import NAMES, PAGE, page
 
 
 def test_the_page_is_made_from_the_tables() -> None:
@@ -16,3 +17,9 @@ def test_the_page_names_every_rule_level_and_reason() -> None:
     assert [] == [name for name in (*RULES, *LEVELS) if f"`{name}`" not in text]
     assert [] == [reason for reason in (*REFUSED, *UNTOUCHED) if f"- {reason}: " not in text]
     assert [] == [rule.name for rule in RULES.values() if rule.condition.replace("|", "\\|") not in text]
+
+
+def test_the_names_of_tools_on_the_page_stand_for_what_it_says() -> None:
+    for rule, find in (("tool_name_trim", trim), ("tool_name_fold", unfold)):
+        sent, made, left = NAMES[rule]
+        assert (made, None) == (find(sent, {made}), find(left, {made}))

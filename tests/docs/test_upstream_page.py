@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.backoff import RULES, BudgetPolicy, Denied
-from proxy.core.classify import classify
-from proxy.core.complaints import DIALECTS, STATUSES
-from proxy.core.guard import SHOWN_AS, BreakerPolicy, Closed, ConcurrencyPolicy, HalfOpen, Open
-from proxy.core.model import UpstreamReply
-from proxy.core.policy import ResendPolicy
+from proxy.core.contract.policy import ResendPolicy
+from proxy.core.model.values import UpstreamReply
+from proxy.core.tool_errors.backoff import RULES, BudgetPolicy, ResendDenied
+from proxy.core.tool_errors.circuit_breaker import SHOWN_AS, BreakerPolicy, Closed, ConcurrencyPolicy, HalfOpen, Open
+from proxy.core.tool_errors.classify import classify_answer
+from proxy.core.tool_errors.complaints import DIALECTS, STATUSES
 from tests.core.test_backoff import CATEGORIES, DECISION_FLOW, DECISION_MATRIX, Row
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstream.md").read_text()
@@ -21,15 +21,17 @@ STATUS_ROWS = {
     "400, 409, 422": (400, 409, 422),
     "401, 403": (401, 403),
     "404": (404,),
+    "408": (408,),
+    "425": (425,),
     "429": (429,),
-    "other 4xx": (402, 405, 406, 408, 410, 413, 418, 451),
+    "other 4xx": (402, 405, 406, 410, 413, 418, 451),
     "504": (504,),
     "other 5xx": (500, 501, 502, 503, 505, 599),
 }
 
 
 def status_row(name: str) -> str:
-    failures = [classify(UpstreamReply(status, (), b""), 0.0) for status in STATUS_ROWS[name]]
+    failures = [classify_answer(UpstreamReply(status, (), b""), 0.0) for status in STATUS_ROWS[name]]
     meant = {(failure.code.name, failure.code.category, failure.may_retry) for failure in failures if failure}
     assert len(meant) == 1, f"{name} does not mean one thing"
     ((code, category, retryable),) = meant
@@ -73,7 +75,7 @@ def test_the_page_names_defaults_states_and_labels() -> None:
         f"{breaker.failures} failures in a row",
         f"{breaker.open_for:.0f} s",
         f"{ConcurrencyPolicy(1).wait:.0f} s",
-        *(f"`{why}`" for why in Denied),
+        *(f"`{why}`" for why in ResendDenied),
         *(f"{SHOWN_AS[kind]} {word}" for kind, word in ((Closed, "closed"), (HalfOpen, "half-open"), (Open, "open"))),
     ]
     assert [] == [text for text in expected if text not in PAGE]

@@ -11,14 +11,20 @@ import sys
 from typing import Any
 
 import mcp.types
-from anthropic.types import ToolParam
-from google.genai.types import FunctionDeclaration
+from anthropic.types import JSONOutputFormatParam, ToolParam
+from google.genai.types import FunctionDeclaration, GenerateContentConfig
 from openai.types.chat import ChatCompletionFunctionToolParam
-from openai.types.shared_params import FunctionDefinition
+from openai.types.shared_params import FunctionDefinition, ResponseFormatJSONSchema
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 STRICT = ConfigDict(extra="forbid")
-for typed in (ChatCompletionFunctionToolParam, FunctionDefinition, ToolParam):
+for typed in (
+    ChatCompletionFunctionToolParam,
+    FunctionDefinition,
+    ToolParam,
+    ResponseFormatJSONSchema,
+    JSONOutputFormatParam,
+):
     typed.__pydantic_config__ = STRICT
 
 
@@ -33,6 +39,9 @@ JUDGES: dict[str, Any] = {
     "anthropic": TypeAdapter(ToolParam).validate_python,
     "gemini": FunctionDeclaration.model_validate,
     "mcp": StrictTool.model_validate,
+    "openai output": lambda made: TypeAdapter(ResponseFormatJSONSchema).validate_python(made["response_format"]),
+    "anthropic output": lambda made: TypeAdapter(JSONOutputFormatParam).validate_python(made["output_format"]),
+    "gemini output": GenerateContentConfig.model_validate,
 }
 
 

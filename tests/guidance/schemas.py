@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from proxy.core.jsontext import dumps, parse
-from proxy.core.policy import RepairPolicy, ToolPolicy
-from proxy.core.rules import rules_for
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.rules.rules import select_rules
 from tests.corpora.calls import check_of, rows
 
 DATA = Path(__file__).parents[1] / "data"
@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 def policy(schema: object, tool: str = "tool", **fields: Any) -> ToolPolicy:
     """A policy with the standard repairs for a schema written in place."""
-    fields.setdefault("repair", RepairPolicy(rules_for("standard", {})))
+    fields.setdefault("repair", RepairPolicy(select_rules("standard", {})))
     return ToolPolicy(tool, compile_check(parse(dumps(schema))), "f", **fields)
 
 
@@ -29,6 +29,6 @@ def real_tools() -> Mapping[str, ToolPolicy]:
     for row in rows(DATA / "mcp-tools/tools.jsonl.gz"):
         name = row["id"].rpartition("/")[2]
         name = name if name not in found else f"{name}_{len(found)}"
-        repairs = RepairPolicy(rules_for("standard", {}))
+        repairs = RepairPolicy(select_rules("standard", {}))
         found[name] = ToolPolicy(name, check_of(row["inputSchema"]), "f", repair=repairs)
     return found

@@ -12,12 +12,12 @@ from typing import Any, Final
 import pytest
 
 from proxy.cli.export import FORMATS
-from proxy.core.bundling import bundled
-from proxy.core.export import VENDORS, Exported, export
-from proxy.core.jsontext import dumps
-from proxy.core.model import ABSENT, Container, ContainerFunction
-from proxy.core.policy import AnswerPolicy, ResendPolicy, ToolPolicy
-from proxy.core.validation import compile_check
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import AnswerPolicy, ResendPolicy, ToolPolicy
+from proxy.core.guidance.export import VENDORS, Exported, export
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import ABSENT, Container, ContainerFunction
+from proxy.core.schema.bundling import bundle_schema
 from tests.corpora.generate import damaged, random_value
 from tests.guidance.schemas import policy, real_tools
 
@@ -111,7 +111,7 @@ def test_a_bundled_schema_judges_as_the_original_does() -> None:
     other = []
     for number, (name, tool) in enumerate(everything().items()):
         assert tool.check is not None
-        check = compile_check(bundled(tool.check.schemas))
+        check = compile_check(bundle_schema(tool.check.schemas))
         for seed in range(3):
             chance = Random(number * 3 + seed)
             value = random_value(tool.check, chance)
@@ -132,7 +132,7 @@ def test_a_bundled_schema_leads_nowhere_else() -> None:
             "root": {"type": "string"},
             "root_2": {"properties": {"a": {"$ref": "#/$defs/root"}, "b": {"$ref": "#/$defs/root_2"}}},
         },
-    } == bundled(check.schemas)
+    } == bundle_schema(check.schemas)
 
 
 # --- one definition each ----------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.core.contract.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.jsontext import dumps
-from proxy.core.lessons import Wrong, lesson
-from proxy.core.model import (
+from proxy.core.guidance.lessons import Wrong, make_lesson
+from proxy.core.guidance.prompt import REACT_HEADER, TYPE_RULES, ToolState, write_guidance, write_section, write_state
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import (
     Container,
     ContainerFunction,
     Conversation,
@@ -23,8 +25,6 @@ from proxy.core.model import (
     Rung,
     ToolCall,
 )
-from proxy.core.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
-from proxy.core.prompt import REACT_HEADER, TYPE_RULES, ToolState, guidance, section, state_fragment
 from tests.cli.demo import ROOT
 from tests.guidance.schemas import policy, real_tools
 from tests.mcp.conversation import talk
@@ -52,7 +52,7 @@ def decided(policy: ToolPolicy, value: JsonValue) -> Forward | Reject:
 
 # --- lessons ----------------------------------------------------------------------------------------------------------
 def test_the_first_mistakes_shown_are_the_usual_ones() -> None:
-    taught = lesson(policy(WEATHER))
+    taught = make_lesson(policy(WEATHER), decide)
     right = {"lat": 35.5, "days": 10, "hourly": False, "unit": "C", "tags": ["..."]}
     assert [right, {"lat": 0}] == [json.loads(dumps(value)) for value in taught.right]
     assert [
@@ -64,7 +64,7 @@ def test_the_first_mistakes_shown_are_the_usual_ones() -> None:
 
 
 def test_without_repairs_a_number_in_quotes_is_refused_and_the_lesson_says_so() -> None:
-    taught = lesson(policy(WEATHER, repair=RepairPolicy()))
+    taught = make_lesson(policy(WEATHER, repair=RepairPolicy()), decide)
     assert "VAL-002" == taught.wrong[0].code
 
 
@@ -73,7 +73,7 @@ def test_every_example_of_every_real_tool_is_true(strict: bool) -> None:
     untrue, shown = [], 0
     for name, each in real_tools().items():
         tool = replace(each, unknown_keys=UnknownKeys.REFUSE) if strict else each
-        taught = lesson(tool)
+        taught = make_lesson(tool, decide)
         shown += len(taught.right) + len(taught.wrong)
         untrue += [(name, value) for value in taught.right if not is_right(tool, value)]
         untrue += [(name, wrong) for wrong in taught.wrong if not is_told_right(tool, wrong)]
@@ -100,18 +100,18 @@ def is_told_right(policy: ToolPolicy, wrong: Wrong) -> bool:
 
 
 def test_a_report_only_tool_teaches_like_an_enforced_one() -> None:
-    assert lesson(policy(WEATHER)) == lesson(policy(WEATHER, mode=Mode.REPORT))
+    assert make_lesson(policy(WEATHER), decide) == make_lesson(policy(WEATHER, mode=Mode.REPORT), decide)
 
 
 def test_where_no_example_can_be_found_none_is_shown() -> None:
     impossible = policy({"type": "object", "properties": {"a": False}, "required": ["a"]})
-    assert ((), ()) == (lesson(impossible).right, lesson(impossible).wrong)
-    assert "CORRECT" not in section(impossible)
+    assert ((), ()) == (make_lesson(impossible, decide).right, make_lesson(impossible, decide).wrong)
+    assert "CORRECT" not in write_section(impossible, decide)
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 def test_the_text_begins_with_the_header_and_the_rules() -> None:
-    text = guidance({"weather": policy(WEATHER, "weather", description="Weather of a place.")}, 12_000)
+    text = write_guidance({"weather": policy(WEATHER, "weather", description="Weather of a place.")}, 12_000, decide)
     assert text.startswith(
         f"{REACT_HEADER}\n\n{TYPE_RULES}\n\n## weather\nWeather of a place.\nArguments: {{lat: number"
     )
@@ -125,19 +125,21 @@ def test_the_text_begins_with_the_header_and_the_rules() -> None:
 
 def test_a_container_a_final_output_and_a_tool_nobody_knows_are_told_apart() -> None:
     container = Container("Math", functions=(ContainerFunction("Add"),))
-    assert "First call 'Math' with NO arguments" in section(ToolPolicy("Math", None, "f", container=container))
-    assert "answer with the JSON alone" in section(policy(WEATHER, finalising=True))
-    assert "## free\nArguments: as its description says." == section(ToolPolicy("free", None, "f"))
+    assert "First call 'Math' with NO arguments" in write_section(
+        ToolPolicy("Math", None, "f", container=container), decide
+    )
+    assert "answer with the JSON alone" in write_section(policy(WEATHER, finalising=True), decide)
+    assert "## free\nArguments: as its description says." == write_section(ToolPolicy("free", None, "f"), decide)
 
 
 @pytest.mark.parametrize("room", [0, 1000, 3000, 20_000])
 def test_the_text_is_bounded_and_names_what_it_leaves_out(room: int) -> None:
-    text = guidance(real_tools(), room)
+    text = write_guidance(real_tools(), room, decide)
     fixed = len(REACT_HEADER) + len(TYPE_RULES) + 400
     assert len(text) <= max(room, fixed) + 6
     assert text.startswith(REACT_HEADER)
     assert "Further tools, each with guidance of its own:" in text
-    assert text == guidance(real_tools(), room)
+    assert text == write_guidance(real_tools(), room, decide)
 
 
 def test_the_state_of_a_conversation_stands_below_the_rules() -> None:
@@ -146,8 +148,14 @@ def test_the_state_of_a_conversation_stands_below_the_rules() -> None:
 State of this conversation:
 - weather: 2 of 3 calls used, 1 left; 1 failed attempt of 3, 2 left
 - search: 5 of 5 calls used, 0 left; 0 failed attempts of 3, 3 left; do not call it again
-- pay: 3 failed attempts of 3, 0 left; ask the user before you call it again""" == state_fragment(states)
-    assert f"{TYPE_RULES}\n\n{state_fragment(states)}\n\n" in guidance({"w": policy(WEATHER)}, 12_000, states)
+- pay: 3 failed attempts of 3, 0 left; ask the user before you call it again
+Progress:
+- pay failed 3 times: stop, and ask the user.
+- search is used up: go on with what you have.
+- Mend what weather was last refused for, and change nothing else: 2 tries are left.""" == write_state(states)
+    assert f"{TYPE_RULES}\n\n{write_state(states)}\n\n" in write_guidance(
+        {"w": policy(WEATHER)}, 12_000, decide, states
+    )
 
 
 # --- the operator's port ----------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from proxy.cli.export import FORMATS
 from proxy.config.load import load
-from proxy.config.model import Guidance, default_of
-from proxy.core.prompt import ToolState, section, state_fragment
+from proxy.config.model import Guidance, find_default
+from proxy.core.decide import decide
+from proxy.core.guidance.prompt import ToolState, write_section, write_state
 from proxy.routing import build_routes
 from tests.guidance.schemas import policy
 
@@ -27,13 +28,13 @@ def test_the_section_on_the_page_is_the_one_that_is_made() -> None:
         description="Current weather at a place.",
     )
     shown = next(block for block in BLOCKS if block.startswith("## weather"))
-    made = section(weather).split("\n")
+    made = write_section(weather, decide).split("\n")
     assert shown.rstrip("\n").split("\n") == made[:7]
 
 
 def test_the_state_on_the_page_is_the_one_that_is_made() -> None:
     states = [ToolState("weather", 2, 3, 1, 3), ToolState("search", 5, 5, 0, 3)]
-    assert state_fragment(states) + "\n" in BLOCKS
+    assert write_state(states) + "\n" in BLOCKS
 
 
 def test_the_config_of_a_final_output_can_be_served(tmp_path: Path) -> None:
@@ -51,5 +52,5 @@ def test_the_config_of_a_final_output_can_be_served(tmp_path: Path) -> None:
 
 def test_the_page_names_every_format_and_the_defaults() -> None:
     assert FORMATS == tuple(re.findall(r"^\| `(\w+)` \| `\{", PAGE, re.MULTILINE))
-    assert f"max_chars: {default_of(Guidance, 'max_chars')}" in PAGE
-    assert default_of(Guidance, "dynamic_state")
+    assert f"max_chars: {find_default(Guidance, 'max_chars')}" in PAGE
+    assert find_default(Guidance, "dynamic_state")

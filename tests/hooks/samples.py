@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from proxy.core import decide
-from proxy.core.model import CheckedCall
-from proxy.hooks import Answer, Call, Change, Ending, Hook, Outgoing, Refuse, Verdict
+from proxy.core.model.values import CheckedCall
+from proxy.hooks import Answer, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
 
 # What hooks were told, in the order in which they were asked.
 TOLD: Final[list[tuple[str, str, object]]] = []
@@ -30,6 +30,9 @@ class Witness(Hook):
     async def before_forward(self, call: Call, request: Outgoing) -> None:
         TOLD.append((self.name, "before_forward", (call.text, request.target)))
 
+    async def after_answer(self, call: Call, result: Result) -> None:
+        TOLD.append((self.name, "after_answer", (call.text, result.status, result.value, result.whole)))
+
     async def after_outcome(self, call: Call, ending: Ending) -> None:  # noqa: ARG002 - the signature of the point
         TOLD.append((self.name, "after_outcome", ending))
 
@@ -46,6 +49,31 @@ class Says(Hook):
         if self._answer is not None:
             return Answer(self._answer)
         return None if self._change is None else Change(self._change)
+
+
+class Replaces(Hook):
+    """Puts something in the place of the tool's answer: a value, or what is no answer at all."""
+
+    def __init__(self, value: Any = None, status: int = 200, nonsense: bool = False) -> None:
+        self._value, self._status, self._nonsense = value, status, nonsense
+
+    async def after_answer(self, call: Call, result: Result) -> Answer | None:  # noqa: ARG002 - as above
+        return {} if self._nonsense else Answer(self._value, self._status)  # type: ignore[return-value]
+
+
+class Cache(Hook):
+    """Keeps answers by tool and arguments, and gives them again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, bytes], Any] = {}
+
+    async def before_decision(self, call: Call) -> Answer | None:
+        kept = self._kept.get((call.tool, call.text))
+        return None if kept is None else Answer(kept)
+
+    async def after_answer(self, call: Call, result: Result) -> None:
+        if result.whole and result.status == 200:
+            self._kept[call.tool, call.text] = result.value
 
 
 class Headers(Hook):
@@ -162,6 +190,9 @@ class FailsAt(Hook):
 
     async def before_forward(self, call: Call, request: Outgoing) -> None:  # noqa: ARG002 - as above
         self._fail("before_forward")
+
+    async def after_answer(self, call: Call, result: Result) -> None:  # noqa: ARG002 - as above
+        self._fail("after_answer")
 
     async def after_outcome(self, call: Call, ending: Ending) -> None:  # noqa: ARG002 - as above
         self._fail("after_outcome")

@@ -54,9 +54,10 @@ async def test_a_hook_is_told_at_every_point_what_has_come_about() -> None:
         ("before_decision", {"lat": "1"}),
         ("after_decision", Verdict(True, repairs=(("string_to_number", "/lat"),))),
         ("before_forward", (b'{"lat":1}', "/weather")),
-    ] == shown[:3]
-    assert [("before_decision", {"lat": "north"})] == shown[4:5]
-    refused = shown[5][1]
+        ("after_answer", (b'{"lat":1}', 200, {"sun": True}, True)),
+    ] == shown[:4]
+    assert [("before_decision", {"lat": "north"})] == shown[5:6]
+    refused = shown[6][1]
     assert isinstance(refused, Verdict)
     broken = [(each.code, each.path) for each in refused.broken]
     assert (False, "INVALID_ARGUMENTS", [("VAL-002", "/lat")]) == (refused.forwarded, refused.code, broken)
@@ -239,6 +240,16 @@ async def test_a_hook_hears_of_a_client_that_has_gone() -> None:
     ending = TOLD[-1][2]
     assert isinstance(ending, Ending)
     assert Ending("client_gone", 0, "", 0, 0, ending.seconds) == ending
+
+
+async def test_a_hook_hears_of_an_escalation_with_its_history() -> None:
+    async with hooked(hook("Witness")) as (proxy, _):
+        for lat in ("x", "y", "z"):
+            await proxy.post("/weather", b'{"lat": "%s"}' % lat.encode(), "X-Conversation-Id: c")
+
+    endings = [value for _, point, value in TOLD if point == "after_outcome" and isinstance(value, Ending)]
+    line = "Type mismatch on 'lat' (got: string)"
+    assert [(), (), tuple(f"Attempt {number}: {line}" for number in (1, 2, 3))] == [each.history for each in endings]
 
 
 async def test_without_hooks_there_is_nothing_to_ask() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import check_hooks
 from proxy.config.load import load
-from proxy.config.model import HookEntry, default_of
+from proxy.config.model import HookEntry, find_default
 from proxy.hooks import Call, Ending, Outgoing, Verdict
 from proxy.hooks.api import POINTS
-from proxy.telemetry.catalogue import HOOK_POINTS, HOOK_REASONS
+from proxy.server import check_hooks
+from proxy.telemetry.metric_table import HOOK_POINTS, HOOK_REASONS
 from tests.serving.proxied import code, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
@@ -110,7 +110,7 @@ def test_the_page_names_every_point_reason_and_field() -> None:
     words = set(re.findall(r"`([a-z_]+)[`(]", PAGE)) | set(re.findall(r"[a-z_]+", PAGE))
     assert set() == {*fields, *HOOK_REASONS} - words
     assert "50 ms" in PAGE
-    assert (0.05, "refuse") == (default_of(HookEntry, "timeout"), default_of(HookEntry, "on_failure"))
+    assert (0.05, "refuse") == (find_default(HookEntry, "timeout"), find_default(HookEntry, "on_failure"))
 
 
 def test_settings_are_shown_nowhere(tmp_path: Path) -> None:

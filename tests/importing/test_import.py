@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.app import Serving
+from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
-from proxy.config.yaml12 import read_yaml
+from proxy.server import Serving
 from tests.importing.shop import BOOKSHOP, DATA, Shop, shop
 from tests.serving.wire import exchange, post
 
@@ -38,18 +38,17 @@ def test_a_fastapi_server_becomes_a_config_that_check_accepts(
         assert 0 == imported(tmp_path, running.url)
     assert [
         f"{running.url}: Bookshop, OpenAPI 3.1.0, 5 operations",
-        "judged (2):",
+        "judged (5):",
         "  POST /book              book_book_post",
         "  PUT /orders/{order_id}  change_orders__order_id__put",
-        "relayed (2):",
+        "  POST /ping              ping_ping_post",
+        "  GET /search             search_search_get",
+        "  POST /pay               pay_pay_post",
+        "relayed (1):",
         "  GET /openapi.json  the description itself",
-        "  POST /ping         it takes no arguments",
-        "left out (2):",
-        f"  GET /search  its arguments are in no JSON body: words (query), limit (query)  {RELAY}",
-        f"  POST /pay    the operation needs the header parameter 'x-account'  {RELAY}",
-        "note: change_orders__order_id__put: optional parameters are not judged: dry_run (query)",
         "",
-        f"wrote {tmp_path}/made/config.yaml, 2 schemas below {tmp_path}/made/schemas, {tmp_path}/made/imported.json",
+        "5 judged, 1 relayed, 0 left out",
+        f"wrote {tmp_path}/made/config.yaml, 5 schemas below {tmp_path}/made/schemas, {tmp_path}/made/imported.json",
         f"next: toolcall-proxy serve {tmp_path}/made/config.yaml",
     ] == capsys.readouterr().out.splitlines()
     assert 0 == main(["check", "-q", str(tmp_path / "made" / "config.yaml")])
@@ -61,10 +60,11 @@ def test_what_is_written_reads_as_a_person_would_write_it(tmp_path: Path) -> Non
     written = (tmp_path / "made" / "config.yaml").read_text()
     assert (
         f"""\
+# yaml-language-server: $schema=config.schema.json
 # Written by `toolcall-proxy import openapi` from {running.url}. It is yours now: edit it, and the schemas beside it.
 #   toolcall-proxy check config.yaml --live   what has changed at the source since (it reads imported.json)
 #   toolcall-proxy serve config.yaml
-# Every key is explained in docs/config.md.
+#   toolcall-proxy schema > config.schema.json          what editors complete and check this file by
 
 version: 1
 
@@ -81,11 +81,18 @@ tools:
 
       Costs $$5 at least; $${{HOME}} delivery is free.
     schema: schemas/book_book_post.yaml
+    request:
+      method: POST
+      path: /book
+      body: json
+      body_required: true
 
 routes:
   - path: /book
     upstream: tools
     tool: book_book_post
+  - path: "/tools/{{tool}}"
+    upstream: tools
   - path: /openapi.json
     methods: [GET]
     upstream: tools
@@ -102,7 +109,7 @@ def test_a_description_keeps_its_dollars(tmp_path: Path) -> None:
     with shop() as running:
         imported(tmp_path, running.url)
     loaded = load(tmp_path / "made" / "config.yaml", {})
-    (book,) = [tool for route in loaded.config.routes for tool in route.tools.values() if tool.name == "book_book_post"]
+    book = loaded.config.routes[0].tools["book_book_post"]
     assert "Orders a book.\n\nCosts $5 at least; ${HOME} delivery is free." == book.description
 
 
@@ -119,7 +126,7 @@ async def test_the_written_config_repairs_refuses_and_keeps_clean_calls(tmp_path
             changed = await exchange(port, post("/orders/7?dry_run=true", GOOD).replace(b"POST ", b"PUT ", 1))
         finally:
             await serving.stop(grace=0.5)
-    assert [200, 200, 400, 404, 200] == [answer.status for answer in (clean, mended, wrong, elsewhere, changed)]
+    assert [200, 200, 400, 400, 200] == [answer.status for answer in (clean, mended, wrong, elsewhere, changed)]
     assert [GOOD, b'{"title":"Emma","copies":3,"price":0.50}', GOOD] == running.bodies
     assert "PUT /orders/7?dry_run=true" == running.seen[-1][0]
     assert "/copies" in json.dumps(json.loads(wrong.body))
@@ -148,11 +155,18 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path, capsys: pytest.C
     assert "mine" != mine.read_text()
 
 
-def test_what_cannot_be_judged_is_relayed_when_asked_for(tmp_path: Path) -> None:
-    with shop() as running:
+def test_what_cannot_be_judged_is_relayed_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = {"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    described = {**BOOKSHOP, "paths": {**BOOKSHOP["paths"], "/note": {"put": text}}}
+    with shop(described) as running:
         assert 0 == imported(tmp_path, running.url, "--relay")
-    relayed = [(route["methods"], route["path"]) for route in config(tmp_path)["routes"] if "passthrough" in route]
-    assert [(["GET"], "/openapi.json"), (["POST"], "/ping"), (["GET"], "/search"), (["POST"], "/pay")] == relayed
+        relayed = [(route["methods"], route["path"]) for route in config(tmp_path)["routes"] if "passthrough" in route]
+        assert 0 == imported(tmp_path, running.url, "--force")
+    assert [(["GET"], "/openapi.json"), (["PUT"], "/note")] == relayed
+    (left,) = [route for route in config(tmp_path)["routes"] if "refuse" in route]
+    why = "its body is text/plain, neither JSON nor a form"
+    assert {"path": "/note", "methods": ["PUT"], "refuse": why} == left
+    assert f"  PUT /note  {why}  {RELAY}" in capsys.readouterr().out
 
 
 def test_a_file_needs_to_be_told_where_its_server_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,8 +231,8 @@ def test_what_is_no_description_is_explained(
 
 
 def test_nothing_to_judge_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    described = {**BOOKSHOP, "paths": {"/search": BOOKSHOP["paths"]["/search"]}}
-    with shop(described) as running:
+    text = {"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    with shop({**BOOKSHOP, "paths": {"/search": {"put": text}}}) as running:
         assert 1 == imported(tmp_path, running.url)
     assert "import: nothing here can be judged: nothing is written\n" == capsys.readouterr().err
     assert not (tmp_path / "made").exists()
@@ -290,7 +304,7 @@ def test_a_hostile_description_writes_nothing_but_its_own_files(
     said = capsys.readouterr().out
     assert not set("\x1b\x07\u2028") & set(said)
     assert "/elsewhere" in said
-    assert "its arguments are in no JSON body: #/components/parameters/none (nowhere)" in said
+    assert "$ref '#/components/parameters/none' leads nowhere" in said
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert {"made/config.yaml", "made/imported.json"} < written
     assert all(name.startswith("made/schemas/") for name in written - {"made/config.yaml", "made/imported.json"})

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
-from proxy.config.yaml12 import read_yaml
-from proxy.importing.files import files_of, write_files
+from proxy.importing.files import make_files, write_files
 from proxy.importing.harvest import Harvest, ImportProblem
-from proxy.importing.live import compare
+from proxy.importing.live import compare_source
 from proxy.importing.mcp import read_mcp
 from proxy.importing.record import read_record
 from tests.mcp.server import ADD, NOW, McpServer, as_events, as_json, http, result
@@ -98,7 +98,7 @@ async def test_what_is_written_is_a_route_with_the_schemas_pinned(tmp_path: Path
     async with tool(McpServer()) as upstream:
         found = await read_mcp(f"{upstream.url}/shop/mcp", ())
         url = upstream.url
-    write_files(tmp_path, files_of(found), force=False)
+    write_files(tmp_path, make_files(found), force=False)
     (route,) = read_yaml((tmp_path / "config.yaml").read_bytes()).value["routes"]
     pinned = {"add": {"schema": "schemas/add.yaml"}, "now": {"schema": "schemas/now.yaml"}}
     assert {"path": "/shop/mcp", "protocol": "mcp", "upstream": "tools", "mcp": {"tools": pinned}} == route
@@ -108,11 +108,11 @@ async def test_what_is_written_is_a_route_with_the_schemas_pinned(tmp_path: Path
 
 async def test_drift_is_told_for_listed_tools(tmp_path: Path) -> None:
     before = await read(McpServer())
-    write_files(tmp_path, files_of(before), force=False)
+    write_files(tmp_path, make_files(before), force=False)
     (recorded,) = read_record((tmp_path / "imported.json").read_bytes())
     changed = json.loads(json.dumps(ADD))
     changed["inputSchema"]["properties"]["a"]["type"] = "number"
-    drifted = compare(recorded, await read(McpServer(tools=(changed, {**NOW, "name": "clock"}))))
+    drifted = compare_source(recorded, await read(McpServer(tools=(changed, {**NOW, "name": "clock"}))))
     assert ['changed  /properties/a/type: "integer" is now "number"'] == [
         str(change) for change in drifted.changed["add"]
     ]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.core.model import JsonValue
-from proxy.importing.drift import Change, drift
+from proxy.core.model.values import JsonValue
+from proxy.importing.drift import DescriptionChange, list_changes
 from tests.importing.shop import BOOKSHOP, DATA, Shop, shop
 
 
@@ -29,7 +29,7 @@ def test_a_source_as_it_was_is_no_finding(tmp_path: Path, config: str, capsys: p
     with shop() as running:
         imported(tmp_path, running, capsys)
         assert 0 == main(["check", config, "--live"])
-        assert f"{running.url}: 2 as imported, 0 changed, 0 gone" == capsys.readouterr().out.splitlines()[-1]
+        assert f"{running.url}: 5 as imported, 0 changed, 0 gone" == capsys.readouterr().out.splitlines()[-1]
         assert 0 == main(["check", config, "--live", "-q"])
         assert ("", "") == tuple(capsys.readouterr())
 
@@ -51,13 +51,19 @@ def test_what_has_changed_is_told_by_its_pointer(
         running.described = json.dumps(now).encode()
         assert 1 == main(["check", config, "--live", "-q"])
     assert [
-        f"{running.url}: 0 as imported, 1 changed, 1 gone",
+        f"{running.url}: 2 as imported, 2 changed, 1 gone",
         "  book_book_post:",
         "    changed  /$defs/Order/properties/copies/maximum: 99.0 is now 9",
         '    removed  /$defs/Order/properties/gift: {"type":"boolean","title":"Gift","default":false}',
         '    added    /$defs/Order/properties/size/enum: "huge"',
         '    added    /$defs/Order/properties/wrap: {"type":"boolean"}',
         '    removed  /$defs/Order/required: "copies"',
+        "  pay_pay_post:",
+        "    changed  /properties/copies/maximum: 99.0 is now 9",
+        '    removed  /properties/gift: {"type":"boolean","title":"Gift","default":false}',
+        '    added    /properties/size/enum: "huge"',
+        '    added    /properties/wrap: {"type":"boolean"}',
+        '    removed  /required: "copies"',
         "  change_orders__order_id__put: gone",
         "  new, served by no route: POST /return",
     ] == capsys.readouterr().out.splitlines()
@@ -77,10 +83,10 @@ def test_a_tool_that_can_no_longer_be_judged_says_why(
     with shop() as running:
         imported(tmp_path, running, capsys)
         now = copy.deepcopy(BOOKSHOP)
-        now["paths"]["/book"]["post"]["parameters"] = [{"name": "who", "in": "query", "required": True}]
+        now["paths"]["/book"]["post"]["requestBody"]["content"] = {"text/plain": {"schema": {"type": "string"}}}
         running.described = json.dumps(now).encode()
         assert 1 == main(["check", config, "--live", "-q"])
-    assert "  book_book_post: gone: the operation needs the query parameter 'who'" in capsys.readouterr().out
+    assert "  book_book_post: gone: its body is text/plain, neither JSON nor a form" in capsys.readouterr().out
 
 
 def test_a_file_is_looked_for_from_the_configs_folder(
@@ -122,17 +128,20 @@ def test_a_source_that_is_gone_is_told(tmp_path: Path, config: str, capsys: pyte
         (
             {"type": "string"},
             {"type": ["string", "null"]},
-            [Change("changed", ("type",), "string", ["string", "null"])],
+            [DescriptionChange("changed", ("type",), "string", ["string", "null"])],
         ),
         ({"required": ["a", "b"]}, {"required": ["b", "a"]}, []),
-        ([1, 2], [2, 3], [Change("removed", (), before=1), Change("added", (), after=3)]),
+        ([1, 2], [2, 3], [DescriptionChange("removed", (), before=1), DescriptionChange("added", (), after=3)]),
         (
             {"anyOf": [{"type": "string"}]},
             {"anyOf": [{"type": "integer"}, {}]},
-            [Change("changed", ("anyOf", 0, "type"), "string", "integer"), Change("added", ("anyOf", 1), after={})],
+            [
+                DescriptionChange("changed", ("anyOf", 0, "type"), "string", "integer"),
+                DescriptionChange("added", ("anyOf", 1), after={}),
+            ],
         ),
-        (True, {}, [Change("changed", (), True, {})]),
+        (True, {}, [DescriptionChange("changed", (), True, {})]),
     ],
 )
-def test_drift(before: JsonValue, after: JsonValue, changes: list[Change]) -> None:
-    assert changes == list(drift(before, after))
+def test_drift(before: JsonValue, after: JsonValue, changes: list[DescriptionChange]) -> None:
+    assert changes == list(list_changes(before, after))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.yaml12 import read_yaml
-from proxy.core.jsontext import dumps, parse
-from proxy.core.model import JsonValue
-from proxy.importing.yamltext import yaml_text
+from proxy.config.files.yaml12 import read_yaml
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import JsonValue
+from proxy.importing.yamltext import write_yaml
 
 TEXTS = st.text(max_size=20) | st.text("ab 1.:-#\n[]{}$'\"|>%@`*&!,?~=/\t\u00e4\u2028", max_size=20)
 WORDS = st.sampled_from(
@@ -23,12 +23,12 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_what_is_written_is_read_back_as_the_same(value: JsonValue) -> None:
-    assert value == read_yaml(yaml_text(value).encode()).value
+    assert value == read_yaml(write_yaml(value).encode()).value
 
 
 def test_numbers_keep_their_text() -> None:
     value = parse(b'{"a": 1.50, "b": 1e-7, "c": 12345678901234567890123, "d": -0.0}')
-    written = yaml_text(value)
+    written = write_yaml(value)
     assert "a: 1.50\nb: 1e-7\nc: 12345678901234567890123\nd: -0.0\n" == written
     assert dumps(value) == dumps(read_yaml(written.encode()).value)
 
@@ -52,4 +52,4 @@ items:
   - type: string
   - []
 empty: {}
-""" == yaml_text(value)
+""" == write_yaml(value)

@@ -114,6 +114,12 @@ def of_kind(manifests: list[Manifest], kind: str) -> Manifest:
     return found
 
 
+def service_of(manifests: list[Manifest], suffix: str = "toolcall-proxy") -> Manifest:
+    """The Service for calls, or the one whose name ends otherwise."""
+    (found,) = [each for each in manifests if each["kind"] == "Service" and each["metadata"]["name"].endswith(suffix)]
+    return found
+
+
 def pod_of(manifests: list[Manifest]) -> Manifest:
     """The pod template of the Deployment."""
     template: Manifest = of_kind(manifests, "Deployment")["spec"]["template"]
@@ -121,9 +127,9 @@ def pod_of(manifests: list[Manifest]) -> Manifest:
 
 
 def pods(manifests: list[Manifest]) -> Iterator[Manifest]:
-    """The spec of every pod, that of `helm test` too."""
+    """The spec of every pod, those of the hooks too."""
     for manifest in manifests:
-        if manifest["kind"] == "Deployment":
+        if manifest["kind"] in ("Deployment", "Job"):
             yield manifest["spec"]["template"]["spec"]
         elif manifest["kind"] == "Pod":
             yield manifest["spec"]

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from proxy import __version__
-from proxy.core.jsontext import walk
+from proxy.core.json.jsontext import walk
 from tests.docs import chart_values
 from tests.kubernetes.rendering import (
     CASES,
@@ -35,6 +35,7 @@ from tests.kubernetes.rendering import (
     proxy_of,
     refusal,
     render,
+    service_of,
     template,
 )
 
@@ -73,15 +74,16 @@ def test_the_version_is_that_of_the_proxy() -> None:
 def test_what_an_operator_can_set_has_all_that_belongs_to_it() -> None:
     kinds = sorted(manifest["kind"] for manifest in render("gateway-scaled"))
     expected = [
-        "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "Pod",
-        "PodDisruptionBudget", "PrometheusRule", "Service", "ServiceAccount", "ServiceMonitor",
+        "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Job",
+        "NetworkPolicy", "Pod", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceAccount",
+        "ServiceMonitor",
     ]  # fmt: skip
     assert expected == kinds
 
 
 def test_the_library_makes_no_pod_and_no_service() -> None:
     kinds = sorted(manifest["kind"] for manifest in render("library"))
-    assert ["ConfigMap", "ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule"] == kinds
+    assert ["ConfigMap", "ConfigMap", "ConfigMap", "Job", "NetworkPolicy", "PodMonitor", "PrometheusRule"] == kinds
 
 
 def test_the_packaged_chart_has_what_it_renders_and_no_more(tmp_path: Path) -> None:
@@ -107,12 +109,9 @@ def test_the_packaged_chart_has_what_it_renders_and_no_more(tmp_path: Path) -> N
 def test_the_page_shows_an_extra_object_that_renders() -> None:
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```yaml\n(extraObjects:.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    route = of_kind(render("gateway", **yaml.safe_load(shown)), "HTTPRoute")
-    backend = {"name": "tools-toolcall-proxy", "port": 80}
-    assert ({"name": "tools-toolcall-proxy"}, [{"backendRefs": [backend]}]) == (
-        route["metadata"],
-        route["spec"]["rules"],
-    )
+    scaled = of_kind(render("gateway", **yaml.safe_load(shown)), "ScaledObject")
+    named = {"name": "tools-toolcall-proxy"}
+    assert (named, named) == (scaled["metadata"], scaled["spec"]["scaleTargetRef"])
 
 
 # --- the values -------------------------------------------------------------------------------------------------------
@@ -143,19 +142,26 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"config__version": 1}, "config.version is written by the chart: set nothing: it is that of the chart instead"),
     ({"config__listen": {"port": 1}}, "config.listen.port is written by the chart: set `ports`"),
     ({"config__admin": "off"}, "config.admin: where it listens is decided by `ports`"),
-    ({"config__routes": []}, "nothing says what is served: set `config` with its routes"),
     ({"config__admin": {"token": "0123456789abcdef"}}, "config.admin.token is a secret, and the config becomes"),
     ({"config__admin": {"token": "${SOME_TOKEN}"}}, "config.admin.token: the preStop hook needs it too"),
     ({"config__state": {"url": "redis://user:pass@host"}}, "config.state.password is a secret, and the config"),
     ({"config__defaults__headers": {"set": {"X-Api-Key": "abc"}}}, "config.defaults.headers.set.X-Api-Key is a secret"),
-    ({"config__correction": {"endpoint": {"api_key": "abc"}}}, "config.correction.endpoint.api_key is a secret"),
-    ({"config__routes": [{"headers": {"set": {"cookie": "a=b"}}}]}, "config.routes.0.headers.set.cookie is a secret"),
+    ({"config__correction": {"upstream": "t", "model": "m", "body": {"api_key": "abc"}}}, "correction.body.api_key is"),
+    ({"config__routes": [{"path": "/", "headers": {"set": {"cookie": "a"}}}]}, "0.headers.set.cookie is a secret"),
     ({"tool__image__repository": ""}, "tool.image.repository is empty: name the image"),
     ({"tool__port": 8080}, "tool.port and ports.calls are both 8080, and the containers of a pod share its ports"),
     ({"schemas": {"a.yaml": "x" * 1_000_001}}, "a ConfigMap holds 1 MiB: put schemas into ConfigMaps of their own"),
     ({"metrics__prometheusRule": {"enabled": True, "disabled": ["Nope"]}}, 'prometheusRule.disabled names "Nope"'),
+    ({"tool__readinessProbe": {"httpGet": {"path": "/", "port": 9101}}}, "tool.readinessProbe asks port 9101, which"),
+    ({"tool__startupProbe": {"tcpSocket": {"port": 9101}}}, "leave readinessProbe out (the proxy asks the tool), set"),
+    ({"tool__livenessProbe": {"grpc": {"port": 9101}}}, "tool.livenessProbe asks port 9101, which is on the pod's"),
+    ({"httpRoute__enabled": True}, "httpRoute.parentRefs is empty: name the Gateway that takes the calls, such as"),
     ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "autoscaling.minReplicas is 11, more than"),
 ]  # fmt: skip
+
+
+def test_a_chart_without_a_config_asks_for_one() -> None:
+    assert refusal("").startswith("nothing says what is served: set `config` with its routes")
 
 
 @pytest.mark.parametrize(("values", "words"), REFUSALS, ids=[words[:40] for _, words in REFUSALS])
@@ -168,6 +174,8 @@ def test_what_cannot_be_meant_is_refused_with_a_remedy(values: dict[str, Any], w
     [
         ({"podDisruptionBudget__enabled": True}, "podDisruptionBudget is for the shapes gateway and tool"),
         ({"autoscaling__enabled": True}, "autoscaling is for the shapes gateway and tool"),
+        ({"ingress__enabled": True}, "ingress is for the shapes gateway and tool"),
+        ({"httpRoute__enabled": True}, "httpRoute is for the shapes gateway and tool"),
         ({"metrics__serviceMonitor__enabled": True}, "take metrics.podMonitor instead"),
     ],
 )
@@ -222,8 +230,10 @@ def test_a_digest_goes_before_the_tag() -> None:
 
 def test_no_service_leads_past_the_proxy() -> None:
     manifests = render("tool", networkPolicy__from=[{"podSelector": {"matchLabels": {"app": "agent"}}}])
-    service, policy = of_kind(manifests, "Service")["spec"], of_kind(manifests, "NetworkPolicy")["spec"]
-    assert [("http", 8080), ("metrics", 9091)] == [(port["name"], port["targetPort"]) for port in service["ports"]]
+    service, policy = service_of(manifests)["spec"], of_kind(manifests, "NetworkPolicy")["spec"]
+    metrics = service_of(manifests, "-metrics")["spec"]["ports"]
+    assert [("http", 8080)] == [(port["name"], port["targetPort"]) for port in service["ports"]]
+    assert [("metrics", 9091)] == [(port["name"], port["targetPort"]) for port in metrics]
     assert [8080, 9091] == [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
     agent, ours = policy["ingress"][0]["from"]
     assert {"podSelector": {"matchLabels": {"app": "agent"}}} == agent
@@ -239,15 +249,16 @@ def test_what_selects_the_pods_finds_them(name: str) -> None:
     selecting = {"PodDisruptionBudget", "PodMonitor"}
     selectors = [
         of_kind(manifests, "Deployment")["spec"]["selector"]["matchLabels"],
-        of_kind(manifests, "Service")["spec"]["selector"],
+        *(each["spec"]["selector"] for each in manifests if each["kind"] == "Service"),
         *(each["spec"]["podSelector"]["matchLabels"] for each in manifests if each["kind"] == "NetworkPolicy"),
         *(each["spec"]["selector"]["matchLabels"] for each in manifests if each["kind"] in selecting),
     ]  # fmt: skip
     assert [] == [selector for selector in selectors if not selector.items() <= labels]
     for monitor in (each for each in manifests if each["kind"] == "ServiceMonitor"):
         wanted = monitor["spec"]["selector"]["matchLabels"].items()
-        assert wanted <= of_kind(manifests, "Service")["metadata"]["labels"].items()
-        ports = [port["name"] for port in of_kind(manifests, "Service")["spec"]["ports"]]
+        assert wanted <= service_of(manifests, "-metrics")["metadata"]["labels"].items()
+        assert not wanted <= service_of(manifests)["metadata"]["labels"].items()
+        ports = [port["name"] for port in service_of(manifests, "-metrics")["spec"]["ports"]]
         assert {"metrics"} == {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} & set(ports)
 
 
@@ -353,8 +364,25 @@ def test_a_schema_that_helm_may_have_misread_is_refused(schema: str, words: str,
 def test_files_keep_their_bytes_and_large_numbers_stay_what_they_are() -> None:
     text = 'type: object\nproperties: {on: {const: 9007199254740993}, "b": {enum: [yes, "no"]}}\n# é\n'
     files = files_of(render("tool", schemas={"weather.yaml": text, "currency.json": "{}"}))
-    assert (text, "{}") == (files["schemas/weather.yaml"], files["schemas/currency.json"])
+    assert (text, "{}") == (files["weather.yaml"], files["currency.json"])
     assert 1_000_000 == yaml.safe_load(files_of(render("gateway-scaled"))["config.yaml"])["state"]["max_keys"]
+
+
+def test_schemas_lie_beside_the_config_and_only_file_names_are_rewritten() -> None:
+    """A mount that gave them a folder would list them by name, and a further one would roll the pod."""
+    inline = {"$ref": "schemas/weather.yaml#/a", "const": "schemas/weather.yaml", "type": "string"}
+    described = {"openapi": "schemas/currency.json", "operation": "b"}
+    values: dict[str, Any] = {
+        "config__tools": {"a": {"schema": inline}, "b": {"schema": described}},
+        "config__documents": {"urn:w": "schemas/weather.yaml", "urn:other": "schemas/other.yaml"},
+    }  # fmt: skip
+    config = yaml.safe_load(files_of(render("tool", **values))["config.yaml"])
+    assert inline | {"$ref": "weather.yaml#/a"} == config["tools"]["a"]["schema"]
+    assert {"openapi": "currency.json", "operation": "b"} == config["tools"]["b"]["schema"]
+    assert {"urn:w": "weather.yaml", "urn:other": "schemas/other.yaml"} == config["documents"]
+    assert ["weather.yaml", "currency.json"] == [route["schema"] for route in config["routes"]]
+    mounts = [source["configMap"] for source in pod_of(render("tool"))["spec"]["volumes"][0]["projected"]["sources"]]
+    assert [{"name": "tools-toolcall-proxy"}] == mounts
 
 
 def test_no_secret_stands_in_a_config_map() -> None:
@@ -382,7 +410,7 @@ def notes(name: str, **values: object) -> str:
 def test_the_notes_say_where_it_is_and_warn_of_what_is_likely_wrong() -> None:
     plain = notes("tool")
     assert "takes calls at http://tools-toolcall-proxy.default:80" in plain
-    assert "its tool is kept for 20 s, and has 55 s in all" in plain
+    assert "its tool is kept for 20 s, and has 300 s in all" in plain
     assert "WARNING" not in plain
 
     many = notes("tool", replicaCount=3, config__upstreams={"tool": {"url": "http://10.0.0.1:80"}})
@@ -392,11 +420,13 @@ def test_the_notes_say_where_it_is_and_warn_of_what_is_likely_wrong() -> None:
 
 def test_the_alerts_and_the_dashboard_are_those_of_the_repository() -> None:
     manifests = render("gateway-scaled")
-    written = yaml.safe_load((CHART / "alerts/toolcall-proxy.yaml").read_text())["groups"]
+    base = "https://wiki.example.com/runbook"
+    text = (CHART / "alerts/toolcall-proxy.yaml").read_text()
+    written = yaml.safe_load(text.replace("runbook_url: docs/runbook.md#", f"runbook_url: {base}#"))["groups"]
     *groups, ours = of_kind(manifests, "PrometheusRule")["spec"]["groups"]
     assert (written, "ours") == (groups, ours["name"])
     name = written[0]["rules"][0]["alert"]
-    fewer = render("library", metrics__prometheusRule={"enabled": True, "disabled": [name]})
+    fewer = render("library", metrics__prometheusRule={"enabled": True, "disabled": [name], "runbookURL": base})
     left = [rule["alert"] for group in of_kind(fewer, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
     assert [rule["alert"] for group in written for rule in group["rules"] if rule["alert"] != name] == left
     dashboard = next(each for each in manifests if each["metadata"]["name"] == "tools-toolcall-proxy-dashboard")
@@ -405,3 +435,18 @@ def test_the_alerts_and_the_dashboard_are_those_of_the_repository() -> None:
         dashboard["data"],
         dashboard["metadata"]["labels"]["grafana_dashboard"],
     )
+
+
+def test_a_tool_scales_by_its_own_container_and_needs_requests() -> None:
+    metrics = of_kind(render("tool", autoscaling__enabled=True), "HorizontalPodAutoscaler")["spec"]["metrics"]
+    target = {"type": "Utilization", "averageUtilization": 70}
+    assert [
+        {"type": "ContainerResource", "containerResource": {"container": "tool", "name": "cpu", "target": target}}
+    ] == metrics
+    words = "tool.resources.requests.memory is not set: set it, or autoscaling.targetMemory to null"
+    assert words in refusal("tool-plain", autoscaling={"enabled": True, "targetCPU": None, "targetMemory": 80})
+
+
+def test_the_first_example_needs_no_operator() -> None:
+    groups = {each["apiVersion"].partition("/")[0] for each in render("tool")}
+    assert not {group for group in groups if "monitoring" in group}

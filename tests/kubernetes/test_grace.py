@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.app import serving
+from proxy.server import lifecycle as serving
 from tests.kubernetes.rendering import ROOT, Manifest, containers, files_of, pod_of, proxy_of, refusal, render
 
 
@@ -15,11 +15,14 @@ def ending(manifests: list[Manifest]) -> tuple[dict[str, str], int | None, int]:
     """The config's drain, the seconds that the tool's preStop sleeps, and the pod's period of grace."""
     spec = pod_of(manifests)["spec"]
     drain = yaml.safe_load(files_of(manifests)["config.yaml"])["drain"]
+    assert drain.pop("stay_ready") is True
     tools = [each for each in containers(spec) if each["name"] == "tool"]
     sleep = tools[0]["lifecycle"]["preStop"]["sleep"]["seconds"] if tools else None
     return drain, sleep, spec["terminationGracePeriodSeconds"]
 
 
+# Without the floor under the period, which would hide what it is made of.
+BARE: dict[str, Any] = {"drain__leastGraceSeconds": 1}
 CASES: list[tuple[dict[str, Any], tuple[str, str], int, int]] = [
     # values, drain of the config, the tool's sleep, period of grace
     ({}, ("15s", "30s"), 20, 20 + 30 + 5),
@@ -32,8 +35,8 @@ CASES: list[tuple[dict[str, Any], tuple[str, str], int, int]] = [
     ({"config__defaults": {"timeout": "2m"}}, ("15s", "120s"), 20, 145),
     ({"config__tools": {"weather": {"timeout": 61.5}}}, ("15s", "62s"), 20, 87),
     ({"config__defaults": {"resend": {"deadline": "1h"}}}, ("15s", "3600s"), 20, 3625),
-    ({"config__correction": {"model": "m"}}, ("15s", "50s"), 20, 20 + 30 + 20 + 5),
-    ({"config__correction": {"model": "m", "deadline": "8s"}}, ("15s", "38s"), 20, 20 + 30 + 8 + 5),
+    ({"config__correction": {"upstream": "tool", "model": "m"}}, ("15s", "50s"), 20, 20 + 30 + 20 + 5),
+    ({"config__correction": {"upstream": "tool", "model": "m", "deadline": "8s"}}, ("15s", "38s"), 20, 20 + 30 + 8 + 5),
     ({"drain__longestCallSeconds": 90}, ("15s", "90s"), 20, 115),
 ]
 
@@ -42,12 +45,19 @@ CASES: list[tuple[dict[str, Any], tuple[str, str], int, int]] = [
 def test_the_seconds_follow_from_each_other(
     values: dict[str, Any], drain: tuple[str, str], sleep: int, period: int
 ) -> None:
-    manifests = render("tool", **values)
+    manifests = render("tool", **BARE, **values)
     assert ({"serve": drain[0], "finish": drain[1]}, sleep, period) == ending(manifests)
 
 
 def test_a_gateway_has_no_tool_to_wait_for() -> None:
-    assert ({"serve": "15s", "finish": "20s"}, None, 15 + 20 + 10) == ending(render("gateway"))
+    assert ({"serve": "15s", "finish": "20s"}, None, 15 + 20 + 10) == ending(render("gateway", **BARE))
+
+
+def test_the_period_has_a_floor_so_that_longer_timeouts_roll_no_pod() -> None:
+    def period(response: str) -> int:
+        return ending(render("tool", config__upstreams={"tool": {"timeouts": {"response": response}}}))[2]
+
+    assert [300, 300, 300, 20 + 280 + 5] == [period(response) for response in ("1s", "30s", "275s", "280s")]
 
 
 def test_a_tool_that_drops_its_calls_is_kept_until_the_longest_has_ended() -> None:
@@ -56,7 +66,7 @@ def test_a_tool_that_drops_its_calls_is_kept_until_the_longest_has_ended() -> No
 
 def test_the_seconds_that_a_proxy_needs_to_end_are_those_of_the_proxy() -> None:
     """Three ports, one after the other, once what hangs had its time."""
-    assert 5 + 5 > serving.GRACE + serving._LAST_WORDS + 3 * serving._CLOSING
+    assert 5 + 5 > serving.GRACE + serving._KEPT_WAIT + 3 * serving._CLOSING
 
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
@@ -101,7 +111,7 @@ def test_a_native_sidecar_starts_first_drains_by_its_hook_and_is_never_restarted
     spec = pod_of(render("tool"))["spec"]
     (proxy,) = spec["initContainers"]
     assert ("toolcall-proxy", "Always") == (proxy["name"], proxy["restartPolicy"])
-    command = ["python", "-m", "proxy", "drain", "--admin", "127.0.0.1:9090"]
+    command = ["python", "-m", "proxy", "drain", "--with-tools", "--admin", "127.0.0.1:9090"]
     assert {"preStop": {"exec": {"command": command}}} == proxy["lifecycle"]
     assert ["tool"] == [each["name"] for each in spec["containers"]]
 
@@ -121,7 +131,7 @@ def test_an_ordinary_container_and_a_gateway_drain_on_their_sigterm_alone() -> N
 def test_the_hook_has_the_operators_token_and_the_seconds_of_a_config_the_chart_does_not_write() -> None:
     def command(case: str, **values: Any) -> list[str]:
         words: list[str] = proxy_of(render(case, **values))["lifecycle"]["preStop"]["exec"]["command"]
-        return words[4:]
+        return words[5:]
 
     by_file = command("tool", config__admin={"token": "${file:/run/secrets/toolcall-proxy/token}"})
     by_name = command("tool", config__admin={"token": "${TOOLCALL_PROXY_ADMIN_TOKEN}"})

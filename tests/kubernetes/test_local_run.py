@@ -2,7 +2,7 @@
 signals in kubelet's order, under load. No cluster, but every command, file, port and second is that of the chart.
 
 What stands in for the cluster: a call is sent only while the pod is an endpoint, and it stops being one a moment after
-its readiness probe fails, which is the order in which EndpointSlices and kube-proxy learn of it.
+it is to end, which is the order in which EndpointSlices and kube-proxy learn of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_mes
 
 CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
 GOOD: Final = b'{"lat": 48.85, "lon": 2.35}'
-# From a failed readiness probe to the last load balancer that knows; far less than drain.seconds, as in a cluster.
+# From the end of a pod to the last load balancer that knows; far less than drain.seconds, as in a cluster.
 PROPAGATION: Final = 0.3
 # Between two calls of a client: enough calls to find a gap of milliseconds, and the machine is left to other tests.
 PAUSE: Final = 0.004
@@ -120,6 +120,16 @@ class Pod:
                 assert [] == ended, "".join((self.folder.parent / f"{each}.log").read_text() for each in ended)
                 await asyncio.sleep(0.02)
 
+    async def until_draining(self) -> None:
+        """Waits until the proxy drains. It stays ready meanwhile."""
+        async with asyncio.timeout(20):
+            while not json.loads(await self.ask_drain())["draining"]:
+                await asyncio.sleep(0.02)
+
+    async def ask_drain(self) -> bytes:
+        """The state of the drain, as the operator's port tells it."""
+        return (await exchange(self.admin, b"GET /-/drain HTTP/1.1\r\nHost: localhost\r\n\r\n")).body
+
     async def stop(self, name: str) -> int:
         """SIGTERM, and the exit code."""
         self.running[name].send_signal(signal.SIGTERM)
@@ -182,8 +192,8 @@ async def listening(port: int) -> None:
 
 
 async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
-    """What the cluster does once the pod is not ready."""
-    await pod.until("readiness", 503)
+    """What the cluster does once the pod is to end."""
+    await pod.until_draining()
     stage.append("draining")
     await asyncio.sleep(PROPAGATION)
     pod.endpoint = False
@@ -243,21 +253,27 @@ async def test_a_gateway_ends_on_sigterm_alone_and_loses_no_call_however_long(tm
             await pod.has_answered("before")
             gone = asyncio.create_task(no_endpoint_any_more(pod, stage))
             ended = asyncio.create_task(pod.stop("toolcall-proxy"))
-            await pod.until("readiness", 503)
+            await pod.until_draining()
+            ready = await pod.probe("readiness")
             long = await pod.call(b'{"lat": 48.85, "lon": 2.35, "units": "imperial"}')
             status = await ended
             await asyncio.gather(gone, *clients)
 
     assert {"before", "draining"} == set(pod.answered), pod.answered
-    assert (200, 0) == (long, status)
-    assert (0, 3) == (tested.returncode, tested.stdout.count("ok  ")), tested.stdout
+    assert (200, 200, 0) == (ready, long, status)
+    assert (0, 4) == (tested.returncode, tested.stdout.count("ok  ")), tested.stdout
 
 
 async def helm_test(pod: Pod, **environ: str) -> subprocess.CompletedProcess[str]:
     """The pod of `helm test`, run against the pod here."""
     (container,) = of_kind(pod.manifests, "Pod")["spec"]["containers"]
     rendered = {entry["name"]: entry["value"] for entry in container["env"]}
-    environ = {**rendered, "TARGET": f"http://127.0.0.1:{pod.calls}", **environ}
+    here = {
+        "TARGET": f"http://127.0.0.1:{pod.calls}",
+        "PODS": f"127.0.0.1:{pod.probes}",
+        "CONFIG": str(pod.folder / "config.yaml"),
+    }
+    environ = {**rendered, **here, **environ}
     return await asyncio.to_thread(
         subprocess.run, pod.words(container["command"]), env=environ, capture_output=True, text=True, check=False
     )
@@ -270,7 +286,11 @@ async def test_helm_test_fails_where_an_answer_is_another_than_was_asked_for(tmp
         other = {"path": "/tools/weather", "body": {"lat": []}, "status": 400, "code": "SOMETHING_ELSE"}
         wrong = await helm_test(pod, CALLS=json.dumps([bad, other]))
         config = yaml.safe_load((pod.folder / "config.yaml").read_text())
+        released = tmp_path / "released.yaml"
+        released.write_text("version: 1\nroutes: {/a: {upstream: none, tool: a, schema: {}}}")
+        late = await helm_test(pod, CONFIG=str(released), WAIT="0")
 
     assert 0 == right.returncode, right.stdout
+    assert (1, 1, True) == (late.returncode, late.stdout.count("WRONG"), "not served yet by 127.0.0.1" in late.stdout)
     assert (1, 2) == (wrong.returncode, wrong.stdout.count("WRONG"))
     assert f"http://127.0.0.1:{pod.tool}" == config["upstreams"]["tool"]["url"]

@@ -77,6 +77,7 @@ def test_monitor_and_policy_find_the_pods_of_the_other_chart(tmp_path: Path) -> 
     assert {"toolcall-proxy": labels["toolcall-proxy"]} == of_kind(manifests, "PodMonitor")["spec"]["selector"][
         "matchLabels"
     ]
+    assert ["toolcall-proxy"] == of_kind(manifests, "PodMonitor")["spec"]["podTargetLabels"]
     assert {"toolcall-proxy": labels["toolcall-proxy"]} == of_kind(manifests, "NetworkPolicy")["spec"]["podSelector"][
         "matchLabels"
     ]
@@ -94,7 +95,11 @@ def test_of_two_the_one_that_is_meant_is_named(tmp_path: Path) -> None:
         both.returncode,
         "depends on it under several names (one, two): name the one you mean" in both.stderr,
     )
-    named = APP.replace('" . |', '" (index .Subcharts "two") |').replace('" . }', '" (index .Subcharts "two") }')
+    named = (
+        APP.replace("(list . ", '(list (index .Subcharts "two") ')
+        .replace('" . |', '" (index .Subcharts "two") |')
+        .replace('" . }', '" (index .Subcharts "two") }')
+    )
     manifests = render(chart=foreign(tmp_path / "b", "one", "two", app=named))
     assert "tools-two" == pod_of(manifests)["metadata"]["labels"]["toolcall-proxy"]
 
@@ -107,6 +112,34 @@ def test_a_chart_that_forgot_the_dependency_is_told_so(tmp_path: Path) -> None:
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: ours\nversion: 1.0.0\n")
     (chart / "charts" / "toolcall-proxy-0.1.0.tgz").unlink()
     assert "no such chart among the dependencies of this one: add it to Chart.yaml" in template(chart=chart).stderr
+
+
+def test_the_tools_readiness_is_asked_through_the_proxy_as_in_our_own_pods(tmp_path: Path) -> None:
+    own = pod_of(render("tool"))["spec"]["containers"][0]["readinessProbe"]
+    asked = {"path": "/readyz/upstream/app", "port": 9091}
+    assert {**own, "httpGet": asked} == app_of(render(chart=foreign(tmp_path)))["containers"][0]["readinessProbe"]
+
+
+def test_a_parent_chart_switches_it_on_and_off_by_the_usual_condition(tmp_path: Path) -> None:
+    about: dict[str, Any] = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [
+        {"name": "toolcall-proxy", "version": ">=0", "repository": f"file://{CHART}",
+         "condition": "toolcall-proxy.enabled"},
+    ]}  # fmt: skip
+    own = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n"
+    case = yaml.safe_load((CHART / "ci" / "tool-values.yaml").read_text())
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "own.yaml").write_text(own)
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(about))
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"toolcall-proxy": case}))
+    assert 0 == helm("dependency", "update", tmp_path).returncode
+
+    def switch(state: bool) -> dict[str, Any]:
+        return {"toolcall-proxy__enabled": state}
+
+    on = render(chart=tmp_path, **switch(True))
+    by_name = lambda manifest: (manifest["kind"], manifest["metadata"]["name"])  # noqa: E731
+    assert sorted([*render("tool"), yaml.safe_load(own)], key=by_name) == sorted(on, key=by_name)
+    assert [yaml.safe_load(own)] == render(chart=tmp_path, **switch(False))
 
 
 @pytest.mark.parametrize(

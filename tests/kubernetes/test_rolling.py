@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.app import reload
-from proxy.app.reload import restart_needed
 from proxy.config.load import load
+from proxy.server import reload
+from proxy.server.reload import list_restart_sections
 from tests.kubernetes.rendering import CHART, files_of, pod_of, render
+
+
+def pod(**values: Any) -> Any:
+    """The whole pod template: any difference in it rolls the pods."""
+    return pod_of(render("tool", **values))
 
 
 def checksum(**values: Any) -> dict[str, str]:
@@ -22,9 +27,14 @@ def checksum(**values: Any) -> dict[str, str]:
 LIVE: list[dict[str, Any]] = [
     {"config__defaults": {"repair": "off"}},
     {"config__upstreams": {"tool": {"timeouts": {"response": "9s"}}}},
+    {"config__upstreams": {"tool": {"timeouts": {"response": "4m"}}}},
+    {"config__defaults": {"timeout": "45s"}},
+    {"config__upstreams": {"tool": {"timeouts": {"connect": "1s"}}, "other": {"url": "http://other"}}},
+    {"config__correction": {"upstream": "tool", "model": "m"}},
     {"config__tools": {"other": {"schema": "schemas/weather.yaml"}}},
     {"config__telemetry": {"log": {"level": "debug"}}},
     {"schemas": {"weather.yaml": "type: object"}},
+    {"schemas": {"other.yaml": "type: object"}, "config__tools": {"other": {"schema": "schemas/other.yaml"}}},
     {"reload__interval": "5s"},
 ]
 STATIC: list[dict[str, Any]] = [
@@ -38,7 +48,7 @@ STATIC: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("values", LIVE, ids=str)
 def test_what_a_running_proxy_takes_over_rolls_no_pod(values: dict[str, Any]) -> None:
-    assert checksum() | checksum(**values) == checksum()
+    assert pod() == pod(**values)
     assert {"checksum/static"} == set(checksum())
 
 
@@ -69,16 +79,16 @@ def test_the_chart_and_the_proxy_agree_on_what_needs_a_restart(tmp_path: Any) ->
         return load(tmp_path / "config.yaml", {}).config
 
     plain = loaded()
-    assert [()] * len(LIVE) == [restart_needed(plain, loaded(**values)) for values in LIVE]
+    assert [()] * len(LIVE) == [list_restart_sections(plain, loaded(**values)) for values in LIVE]
     without_workers = [values for values in STATIC if "config__workers" not in values]  # refused with `memory` state
-    assert [] == [values for values in without_workers if not restart_needed(plain, loaded(**values))]
+    assert [] == [values for values in without_workers if not list_restart_sections(plain, loaded(**values))]
 
 
 def test_the_chart_knows_every_section_that_a_running_proxy_takes_over() -> None:
     text = (CHART / "templates" / "_config.tpl").read_text()
     (listed,) = re.findall(r'define "toolcall-proxy.live" -}}\n(.*)\n', text)
     policy = {"tools", "defaults", "documents"}  # in the model, they are part of the routes
-    assert (reload._LIVE - {"finish", "notes", "written"}) | policy == set(listed.split())
+    assert (reload._LIVE - {"finish", "stay_ready", "notes", "written"}) | policy == set(listed.split())
 
 
 def test_a_newer_chart_alone_rolls_no_pod() -> None:

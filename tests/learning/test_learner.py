@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters.mcplist import Page
-from proxy.core.codes import UPSTREAM_UNAVAILABLE
-from proxy.core.learned import ListedTool
-from proxy.core.model import Executed, UpstreamFault, UpstreamReply
-from proxy.learning import Key, Known, Learner, Refused, Unlearned
-from proxy.learning.learner import MAX_BYTES, MAX_KEYS, MAX_SESSIONS, NEW
+from proxy.adapters.mcplist import ToolsPage
+from proxy.core.contract.listed_tools import ListedTool
+from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
+from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
+from proxy.server.mcp.learner import MAX_BYTES, MAX_KEYS, MAX_SESSIONS, NEW, Key, Known, Learner, ListRefused, Unlearned
 from tests.upstream.scripted import ScriptedUpstream, Time
 
 JSON = (("Content-Type", "application/json"),)
@@ -43,8 +42,8 @@ def key(credentials: str = "") -> Key:
     return Key(UPSTREAM, "/mcp", credentials)
 
 
-def page(name: str = "a", ttl: float | None = None) -> Page:
-    return Page((ListedTool(name),), None, ttl)
+def page(name: str = "a", ttl: float | None = None) -> ToolsPage:
+    return ToolsPage((ListedTool(name),), None, ttl)
 
 
 def listing(request_id: str, *names: str) -> UpstreamReply:
@@ -94,6 +93,15 @@ def test_an_outdated_list_is_asked_for_again_but_still_better_than_none(learner:
     assert seems is not None  # it was new
     assert learner.known(key(), 300) is None
     assert learner.last(key()) is not None
+
+
+def test_a_list_that_changed_for_one_credential_is_doubted_for_those_that_share_it(learner: Learner) -> None:
+    for credentials in ("a", "b"):
+        learner.keep(key(credentials), [page("old")], 1)
+    learner.keep(key("c"), [page("other")], 1)
+    learner.keep(key("a"), [page("new")], 1)
+
+    assert [True, False, True] == [learner.known(key(name), 300) is not None for name in "abc"]
 
 
 def test_equal_lists_are_kept_once_and_the_least_recently_used_go_first(learner: Learner) -> None:
@@ -155,7 +163,7 @@ async def test_whoever_shares_a_refusal_asks_for_himself(learner: Learner) -> No
         learner.learn(key(), dead, 1.0), learner.learn(key(), alive, 1.0)
     )  # fmt: skip
 
-    assert isinstance(first, Refused)
+    assert isinstance(first, ListRefused)
     assert isinstance(second, Known)
 
 
@@ -193,11 +201,11 @@ ANSWERS: list[tuple[int, bytes, type]] = [
     (200, b"not json", Unlearned),
     (200, b'{"jsonrpc":"2.0","id":"key-1","error":{"code":-32601,"message":"no"}}', Unlearned),
     (404, b'{"jsonrpc":"2.0","id":"key-1","error":{"code":-32601,"message":"no"}}', Unlearned),
-    (404, b'{"jsonrpc":"2.0","id":"key-1","error":{"code":-32001,"message":"session"}}', Refused),
-    (404, b"<html>", Refused),
-    (400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}', Refused),
-    (401, b"", Refused),
-    (403, b"", Refused),
+    (404, b'{"jsonrpc":"2.0","id":"key-1","error":{"code":-32001,"message":"session"}}', ListRefused),
+    (404, b"<html>", ListRefused),
+    (400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}', ListRefused),
+    (401, b"", ListRefused),
+    (403, b"", ListRefused),
     (405, b"", Unlearned),
     (429, b"", Unlearned),
     (500, b"", Unlearned),

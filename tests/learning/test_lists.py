@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.adapters.mcplist import Page, answered, asking, events, listing_of, read_page
+from proxy.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_events, read_page
 from proxy.adapters.mcpmessage import Message
-from proxy.core.learned import ListedTool
-from proxy.core.model import ABSENT, RawRequest
+from proxy.core.contract.listed_tools import ListedTool
+from proxy.core.model.values import ABSENT, RawRequest
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -41,7 +41,7 @@ CLIENT = RawRequest(
 
 
 def test_a_question_keeps_who_asks_and_drops_what_was_asked() -> None:
-    made = asking(CLIENT, Message(1, "tools/call", {"_meta": META}, "2026-07-28"), "next", "q-1")
+    made = make_list_request(CLIENT, Message(1, "tools/call", {"_meta": META}, "2026-07-28"), "next", "q-1")
 
     assert ("POST", "/mcp", "k=v", {"team": "a"}) == (made.method, made.path, made.query, made.params)
     assert {
@@ -58,19 +58,19 @@ def test_a_question_keeps_who_asks_and_drops_what_was_asked() -> None:
 
 
 def test_an_old_question_has_no_params_where_it_needs_none() -> None:
-    made = asking(CLIENT, Message(1, "tools/call"), None, "q-1")
+    made = make_list_request(CLIENT, Message(1, "tools/call"), None, "q-1")
 
     assert {"jsonrpc": "2.0", "id": "q-1", "method": "tools/list"} == json.loads(made.body)
 
 
-PAGES: list[tuple[Any, Page | None]] = [
-    ({"tools": []}, Page((), None, None)),
-    ({"tools": [{"name": "a"}], "nextCursor": "", "ttlMs": 1500}, Page((ListedTool("a"),), "", 1.5)),
-    ({"tools": [{"name": "a"}], "nextCursor": None, "ttlMs": -1}, Page((ListedTool("a"),), None, None)),
-    ({"tools": [{}, 7, {"name": 7}, {"name": "a", "description": 7}]}, Page((ListedTool("a"),), None, None)),
+PAGES: list[tuple[Any, ToolsPage | None]] = [
+    ({"tools": []}, ToolsPage((), None, None)),
+    ({"tools": [{"name": "a"}], "nextCursor": "", "ttlMs": 1500}, ToolsPage((ListedTool("a"),), "", 1.5)),
+    ({"tools": [{"name": "a"}], "nextCursor": None, "ttlMs": -1}, ToolsPage((ListedTool("a"),), None, None)),
+    ({"tools": [{}, 7, {"name": 7}, {"name": "a", "description": 7}]}, ToolsPage((ListedTool("a"),), None, None)),
     (
         {"tools": [{"name": "a", "inputSchema": True, "annotations": {"idempotentHint": True}, "description": "A"}]},
-        Page((ListedTool("a", "A", True, ABSENT, True),), None, None),
+        ToolsPage((ListedTool("a", "A", True, ABSENT, True),), None, None),
     ),
     ({"tools": {}}, None),
     (None, None),
@@ -78,7 +78,7 @@ PAGES: list[tuple[Any, Page | None]] = [
 
 
 @pytest.mark.parametrize(("result", "page"), PAGES)
-def test_a_page_is_read_as_far_as_it_is_one(result: Any, page: Page | None) -> None:
+def test_a_page_is_read_as_far_as_it_is_one(result: Any, page: ToolsPage | None) -> None:
     assert page == read_page({"result": result})
 
 
@@ -97,7 +97,7 @@ def test_an_error_is_no_page() -> None:
     ],
 )
 def test_events_are_read_as_the_specification_of_them_says(text: bytes, found: list[bytes]) -> None:
-    assert found == list(events(text))
+    assert found == list(read_events(text))
 
 
 def test_an_answer_is_known_by_its_id_and_by_being_one() -> None:
@@ -106,13 +106,13 @@ def test_an_answer_is_known_by_its_id_and_by_being_one() -> None:
         for one in ({"id": 1, "method": "ping"}, {"id": "1", "result": 0}, {"id": 1, "result": {"x": 1}})
     )
 
-    assert {"id": 1, "result": {"x": 1}} == answered("text/event-stream", stream, 1)
-    assert answered("application/json", b'{"id": true, "result": {}}', 1) is None
-    assert answered("application/json", b"<html>", 1) is None
+    assert {"id": 1, "result": {"x": 1}} == find_answer("text/event-stream", stream, 1)
+    assert find_answer("application/json", b'{"id": true, "result": {}}', 1) is None
+    assert find_answer("application/json", b"<html>", 1) is None
 
 
 def test_of_two_tools_with_one_name_the_first_counts() -> None:
-    listing = listing_of([Page((ListedTool("a", "first"), ListedTool("a", "second")), None, None)], 3)
+    listing = make_listing([ToolsPage((ListedTool("a", "first"), ListedTool("a", "second")), None, None)], 3)
 
     assert (["first"], 3) == ([tool.description for tool in listing.tools.values()], listing.size)
 
@@ -128,11 +128,11 @@ def test_lists_that_differ_in_anything_that_counts_have_another_digest() -> None
         ListedTool("a", idempotent=True),
     ]
 
-    assert len(made) == len({listing_of([Page((tool,), None, None)], 1).digest for tool in made})
+    assert len(made) == len({make_listing([ToolsPage((tool,), None, None)], 1).digest for tool in made})
 
 
 @given(st.binary(max_size=300), st.sampled_from(["application/json", "text/event-stream", ""]))
 def test_no_body_makes_reading_fail(body: bytes, kind: str) -> None:
-    found = answered(kind, body, 1)
+    found = find_answer(kind, body, 1)
 
-    assert found is None or read_page(found) is None or isinstance(read_page(found), Page)
+    assert found is None or read_page(found) is None or isinstance(read_page(found), ToolsPage)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
 from proxy.adapters.mcpmessage import Message, read_message
-from proxy.core import codes
-from proxy.core.jsontext import TextLimits, dumps
-from proxy.core.model import (
+from proxy.core.json.jsontext import TextLimits, dumps
+from proxy.core.model import codes
+from proxy.core.model.values import (
     CheckedCall,
     Document,
     Failure,

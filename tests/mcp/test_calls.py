@@ -187,7 +187,7 @@ async def test_an_unknown_tool_is_looked_for_once_and_then_explained() -> None:
     async with talk() as client:
         answers = [await client.ask(call("ad", {}, id=n)) for n in range(3)]
 
-    assert ["UNKNOWN_TOOL"] * 3 == [feedback(answer)["code"] for answer in answers]
+    assert ["UNKNOWN_TOOL", "UNKNOWN_TOOL", "ATTEMPTS_EXHAUSTED"] == [feedback(answer)["code"] for answer in answers]
     assert "Did you mean 'add'?" in text(answers[0])
     assert 1 == len(client.server.listed)
     assert [] == client.server.calls
@@ -300,12 +300,13 @@ async def test_a_body_of_another_type_is_no_way_around_the_check() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_another_method_is_no_way_around_the_check(method: str) -> None:
+@pytest.mark.parametrize(("header", "status"), [((), 200), (("X-HTTP-Method-Override: POST",), 400)])
+async def test_another_method_is_no_way_around_the_check(method: str, header: tuple[str, ...], status: int) -> None:
     async with talk() as client:
-        request = post("/mcp", json.dumps(call("add", {"a": "x"})).encode(), "X-HTTP-Method-Override: POST")
+        request = post("/mcp", json.dumps(call("add", {"a": "x"})).encode(), *header)
         seen = await exchange(client.proxy.port, request.replace(b"POST /mcp", f"{method} /mcp".encode()))
 
-    assert (200, True) == (seen.status, json.loads(seen.body)["result"]["isError"])
+    assert status == seen.status
     assert [] == client.server.calls
 
 
@@ -400,3 +401,25 @@ async def test_the_upstream_is_called_by_its_own_name() -> None:
 
     assert f"127.0.0.1:{client.upstream.port}" == client.server.calls[0].header("host")
     assert [ADD["name"], NOW["name"]] == [one["name"] for one in client.server.tools]
+
+
+async def test_a_result_is_wrapped_in_nothing_whatever_the_defaults_say() -> None:
+    async with talk(defaults="{wrap_success: on}") as client:
+        answer = await client.ask(call("add", {"a": 1, "b": 1}))
+
+    assert '{"a": 1, "b": 1}' == text(answer)
+
+
+@pytest.mark.parametrize(
+    ("headers", "tries"),
+    [
+        (("X-Conversation-Id: c",), ["1/3", "2/3", "3/3"]),  # a session for each call, in which the ids begin anew
+        (("Mcp-Session-Id: s",), ["1/3", "1/3", "1/3"]),
+        (("X-Conversation-Id: c", "X-Tool-Call-Id: one"), ["1/3", "1/3", "1/3"]),
+    ],
+)
+async def test_an_id_makes_a_resend_within_its_session_alone(headers: tuple[str, ...], tries: list[str]) -> None:
+    async with talk() as client:
+        answers = [await client.send(call("add", {"a": 1}, id=1), *headers) for _ in range(3)]
+
+    assert tries == [one.header("tool-attempt") for one in answers]

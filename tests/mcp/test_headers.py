@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.adapters.mcpheaders import Mirror, decoded, encoded, kept_true, mirrors, wrong_mirror
-from proxy.core.jsontext import parse
-from proxy.core.model import RawRequest
+from proxy.adapters.mcpheaders import (
+    Mirror,
+    decode_value,
+    encode_value,
+    find_mirrors,
+    find_wrong_mirror,
+    update_headers,
+)
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import RawRequest
 from tests.mcp.conversation import talk
 from tests.mcp.server import MODERN, McpServer, call, modern, modern_headers
 
@@ -135,7 +142,7 @@ async def test_a_name_beyond_ascii_is_decoded_before_it_is_compared() -> None:
     async with talk(McpServer([tool])) as client:
         body = modern(message)
         seen = await client.send(
-            body, f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", "Mcp-Name: " + encoded("qu\u00e9ry")
+            body, f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", "Mcp-Name: " + encode_value("qu\u00e9ry")
         )
 
     assert (200, 1) == (seen.status, len(client.server.calls))
@@ -156,9 +163,9 @@ async def test_a_continuation_is_repaired_as_the_call_before_it_was() -> None:
 # --- the pure parts ---------------------------------------------------------------------------------------------------
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_value_survives_its_header(value: str) -> None:
-    header = encoded(value)
+    header = encode_value(value)
 
-    assert value == decoded(header)
+    assert value == decode_value(header)
     assert header.isascii()
     assert header.isprintable() or "\t" in header
     assert header == header.strip()
@@ -175,7 +182,7 @@ def test_a_value_survives_its_header(value: str) -> None:
     ],
 )
 def test_values_are_encoded_as_the_specification_shows(value: str, header: str) -> None:
-    assert header == encoded(value)
+    assert header == encode_value(value)
 
 
 def test_only_parameters_reached_by_properties_alone_are_mirrored() -> None:
@@ -192,16 +199,16 @@ def test_only_parameters_reached_by_properties_alone_are_mirrored() -> None:
         "allOf": [{"properties": {"e": {"x-mcp-header": "E"}}}],
     }
 
-    assert (Mirror(("a",), "mcp-param-a"), Mirror(("o", "b"), "mcp-param-b-b")) == mirrors(schema)
-    assert () == mirrors(True)
+    assert (Mirror(("a",), "mcp-param-a"), Mirror(("o", "b"), "mcp-param-b-b")) == find_mirrors(schema)
+    assert () == find_mirrors(True)
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.booleans(), st.integers(), st.text())))
 def test_headers_that_were_kept_true_never_lie(arguments: dict[str, Any]) -> None:
     wanted = tuple(Mirror((name,), f"mcp-param-{name}") for name in "abc")
     value = parse(json.dumps(arguments).encode())
-    headers = kept_true((("mcp-name", "old"), ("mcp-param-a", "stale"), ("x", "y")), "new", wanted, value)
+    headers = update_headers((("mcp-name", "old"), ("mcp-param-a", "stale"), ("x", "y")), "new", wanted, value)
     request = RawRequest("POST", "/", "", headers, b"", {}, "")
 
-    assert "" == wrong_mirror(request, wanted, value)
+    assert "" == find_wrong_mirror(request, wanted, value)
     assert ("new", "y") == (request.header("mcp-name"), request.header("x"))

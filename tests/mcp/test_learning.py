@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.learning import Learner
+from proxy.server.mcp.learner import Learner
 from tests.mcp.conversation import Talk, feedback, refusal, talk, text
 from tests.mcp.server import (
     ADD,
@@ -26,7 +26,8 @@ from tests.mcp.server import (
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, tool
 
-GOOD = call("add", {"a": 1, "b": 1})
+ARGUMENTS = {"a": 1, "b": 1}
+GOOD = call("add", ARGUMENTS)
 BAD = call("add", {"a": 1})
 LIST = {"jsonrpc": "2.0", "id": "client-7", "method": "tools/list"}
 
@@ -145,6 +146,72 @@ async def test_a_tool_that_is_not_in_the_list_is_looked_for_in_a_new_one() -> No
         answer = await client.ask(GOOD)
 
     assert not answer["result"].get("isError")
+
+
+def age(client: Talk, seconds: float) -> None:
+    """Makes every list that the proxy knows as old as this."""
+    learner = learner_of(client)
+    at = learner._clock.now() - seconds
+    learner._known.update({key: replace(known, at=at, fresh_until=at) for key, known in learner._known.items()})
+
+
+def zip_tool(kind: str) -> dict[str, Any]:
+    return {"name": "send", "inputSchema": {"type": "object", "properties": {"zip": {"type": kind}}}}
+
+
+async def test_a_call_is_not_changed_by_the_word_of_an_old_list() -> None:
+    server = McpServer([zip_tool("integer")])
+    async with talk(server) as client:
+        await client.ask(call("send", {"zip": "42"}))
+        server.tools = [zip_tool("string")]
+        age(client, 11)
+        await client.ask(call("send", {"zip": "43"}))
+
+    assert ([{"zip": 42}, {"zip": "43"}], 2) == (client.received, len(server.listed))
+
+
+async def test_a_clean_call_goes_by_an_old_list_without_a_question() -> None:
+    async with talk() as client:
+        await client.ask(GOOD)
+        age(client, 11)
+        await client.ask(GOOD)
+
+    assert 1 == len(client.server.listed)
+
+
+async def test_a_list_is_asked_for_again_once_the_server_no_longer_knows_the_session() -> None:
+    server = McpServer([zip_tool("integer")])
+    async with talk(server) as client:
+        await client.ask(call("send", {"zip": 1}), "Mcp-Session-Id: s-1")
+        server.tools = [zip_tool("string")]
+        server.refuse = _door
+        gone = await client.send(call("send", {"zip": 1}), "Mcp-Session-Id: before")
+        await client.ask(call("send", {"zip": "42"}), "Mcp-Session-Id: s-1")
+
+    assert (404, [{"zip": 1}, {"zip": "42"}]) == (gone.status, client.received)
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(0.0, 1), (1.5, 2)])
+async def test_a_tool_that_was_added_a_second_ago_is_found(seconds: float, asked: int) -> None:
+    server = McpServer([NOW])
+    async with talk(server) as client:
+        await client.ask(call("now"))
+        server.tools = [NOW, ADD]
+        age(client, seconds)
+        answer = await client.ask(GOOD)
+
+    assert (asked, asked == 1) == (len(server.listed), answer["result"].get("isError", False))
+
+
+async def test_a_page_that_says_otherwise_than_the_list_outdates_it() -> None:
+    server = McpServer([zip_tool("integer"), NOW])
+    async with talk(server) as client:
+        await client.ask(call("send", {"zip": 1}))
+        server.tools, server.page = [zip_tool("string"), NOW], 1
+        await client.send(LIST)
+        await client.ask(call("send", {"zip": "42"}))
+
+    assert [{"zip": 1}, {"zip": "42"}] == client.received
 
 
 @pytest.mark.parametrize("escaped", ["notifications/tools/list_changed", "notifications\\/tools\\/list_changed"])
@@ -422,6 +489,29 @@ async def test_clients_see_one_container_and_may_still_call_every_tool(era: str)
     assert [{"a": 1, "b": 1}, {"a": 2, "b": 2}] == client.received
     assert {"add"} == {json.loads(seen.body)["params"]["name"] for seen in client.server.calls}
     assert (True, "INVALID_ARGUMENTS") == refusal(wrong)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "unsaid"),
+    [
+        ("off", "by its own name", '"function"'),
+        ("expand", "by its own name", '"function"'),
+        ("dispatch", '{"function": <name>, "arguments": <its arguments>}', "by its own name"),
+    ],
+)
+async def test_the_description_of_a_collapsed_list_says_how_its_tools_are_called(
+    mode: str, said: str, unsaid: str
+) -> None:
+    async with talk(mcp=f"collapse: {{name: everything, auto_expand: {mode}}}") as client:
+        listed = await client.ask(LIST)
+        as_said = call("everything", {"function": "add", "arguments": ARGUMENTS}) if mode == "dispatch" else GOOD
+        answer = await client.ask(as_said)
+
+    (tool,) = listed["result"]["tools"]
+    assert said in tool["description"]
+    assert unsaid not in tool["description"]
+    assert ({"function", "arguments"} if mode == "dispatch" else set()) == tool["inputSchema"]["properties"].keys()
+    assert ARGUMENTS == json.loads(text(answer))
 
 
 async def test_a_collapsed_list_has_one_page_and_asks_for_credentials_like_any_other() -> None:

@@ -12,9 +12,10 @@ from tests.parties.environment import ADMIN, needs, proxy, servers
 from tests.parties.tap import Tap, taps
 
 # Every server stands behind one route of each kind; what its route says beside that.
+# All clients of a run send the same mistakes from one address, which would count together.
 KINDS: Final = {
     "clean": "",
-    "mistakes": "",
+    "mistakes": ", attempts: {address: 'off'}",
     "lenient": ", repair: lenient",
     "collapsed": ", mcp: {collapse: {name: shop, auto_expand: dispatch}}",
 }

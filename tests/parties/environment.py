@@ -22,7 +22,8 @@ PARTIES: Final = ROOT / ".parties"
 NODE: Final = PARTIES / "node"
 EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 # Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
-LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json"}
+LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
+                "tools": HERE / "tools.txt", "servers": HERE / "servers.json"}  # fmt: skip
 
 # For a config: the operator's port is any that is free.
 ADMIN: Final = "admin: {listen: 127.0.0.1:0}\n"

@@ -40,7 +40,7 @@ def mcpo(upstream: int, log: Path) -> Iterator[str]:
     with log.open("w") as lines:
         process = subprocess.Popen([*words, *goal], stdout=lines, stderr=lines)
         try:
-            for _ in range(300):
+            for _ in range(1200):
                 with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
                     if json.load(answer).get("paths"):
                         break

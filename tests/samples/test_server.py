@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proxy.samples.server import TOOLS, SampleServer, running
+from proxy.samples.server import TOOLS, SampleServer, run_server
 
 
 @pytest.fixture
 def server() -> Iterator[SampleServer]:
-    with running(SampleServer(0)) as server:
+    with run_server(SampleServer(0)) as server:
         yield server
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from proxy.samples import arithmetic, currency, files, weather
-from proxy.samples.answer import Answer
+from proxy.samples.answer import SampleAnswer
 
 
-def said(answer: Answer) -> tuple[int, Any]:
+def said(answer: SampleAnswer) -> tuple[int, Any]:
     """Status and the data of a success, or status and the code and message of an error."""
     body = json.loads(answer.body)
     if body["success"]:
@@ -43,21 +43,21 @@ def test_a_forecast_has_as_many_days_as_were_asked_for() -> None:
 
 
 def test_a_temperature_lies_between_the_normals_of_its_two_months() -> None:
-    for place in weather.places():
+    for place in weather.read_cities():
         june, july, august = place.normals[5:8]
-        celsius = weather.temperature(place, weather.TODAY, "metric")
+        celsius = weather.compute_temperature(place, weather.TODAY, "metric")
         assert min(june, july, august) <= celsius <= max(june, july, august), place.name
 
 
 def test_the_table_holds_at_least_sixty_cities_with_twelve_normals_each() -> None:
-    assert len(weather.places()) >= 60
-    assert {12} == {len(place.normals) for place in weather.places()}
-    assert all(-90 <= place.lat <= 90 and -180 <= place.lon <= 180 for place in weather.places())
+    assert len(weather.read_cities()) >= 60
+    assert {12} == {len(place.normals) for place in weather.read_cities()}
+    assert all(-90 <= place.lat <= 90 and -180 <= place.lon <= 180 for place in weather.read_cities())
 
 
 def test_the_distance_is_the_great_circle_also_across_the_date_line() -> None:
-    assert 343.6 == round(weather.distance_km(48.8566, 2.3522, 51.5074, -0.1278), 1)
-    assert 22.2 == round(weather.distance_km(0, 179.9, 0, -179.9), 1)
+    assert 343.6 == round(weather.compute_distance_km(48.8566, 2.3522, 51.5074, -0.1278), 1)
+    assert 22.2 == round(weather.compute_distance_km(0, 179.9, 0, -179.9), 1)
 
 
 def test_a_number_in_quotes_is_refused_in_the_words_of_go() -> None:
@@ -184,10 +184,10 @@ def test_the_container_called_with_nothing_lists_its_functions(body: bytes) -> N
 
 @pytest.mark.parametrize(("name", "result"), [("Add", 15), ("Subtract", -5), ("Multiply", 50), ("Divide", 0.5)])
 def test_a_function_computes(name: str, result: float) -> None:
-    assert (200, {"function": name, "result": result}) == said(arithmetic.answering(name)(b'{"a": 5, "b": 10}'))
+    assert (200, {"function": name, "result": result}) == said(arithmetic.make_handler(name)(b'{"a": 5, "b": 10}'))
 
 
 def test_a_division_by_zero_is_a_422() -> None:
     assert (422, ("INVALID_REQUEST", "b must not be 0: division by zero")) == said(
-        arithmetic.answering("Divide")(b'{"a": 1, "b": 0}')
+        arithmetic.make_handler("Divide")(b'{"a": 1, "b": 0}')
     )

@@ -3,23 +3,26 @@
 A scenario file holds `name`, `config` (the text of a config; http://upstream.test stands for the scripted service),
 `upstream` (its answers in order, then `{"ok": true}`) and `steps`. Each step sends one `request` {method, path,
 headers, body} and states what to `expect` of the answer (the keys of `matching.differences`), and in `upstream` which
-requests reach the tool. A step that does not say so expects none: a refused call never reaches a tool.
+requests reach the tool. A step that does not say so expects none: a refused call never reaches a tool. A step may send
+several requests at once (`together`), with one expectation each. With the key `mcp` it runs over MCP as well
+(`over_mcp.py`).
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from aiohttp import ClientSession
 
-from proxy.app import Serving
 from proxy.config.load import load
+from proxy.server import Serving
 from tests.scenarios.matching import Answer, differences, json_text
 from tests.scenarios.upstream import Hit, ScriptedUpstream, scripted_upstream
+from tests.serving.wire import exchange_together, post
 
 
 def read_scenario(path: Path) -> dict[str, Any]:
@@ -46,6 +49,10 @@ async def run_scenario(scenario: Mapping[str, Any], config: Path) -> list[str]:
 
 async def _step(step: Mapping[str, Any], client: ClientSession, url: str, upstream: ScriptedUpstream) -> list[str]:
     before = len(upstream.hits)
+    if "together" in step:
+        answers = await _ask_together(url, step["together"])
+        each = [differences(wanted, one) for wanted, one in zip(step["expect"], answers, strict=True)]
+        return [f"{step['name']}: {lack}" for found in each for lack in found] + hits([], upstream.hits[before:])
     answer = await _ask(client, url, step["request"])
     found = differences(step["expect"], answer) + hits(step["expect"].get("upstream", []), upstream.hits[before:])
     shown = f"\n  answered: {answer.status} {dict(answer.headers)}\n  {answer.text[:3000]}"
@@ -58,6 +65,16 @@ async def _ask(client: ClientSession, url: str, request: Mapping[str, Any]) -> A
     method, target = request.get("method", "POST"), url + request["path"]
     async with client.request(method, target, data=body, headers=headers, allow_redirects=False) as reply:
         return Answer(reply.status, {key.lower(): value for key, value in reply.headers.items()}, await reply.read())
+
+
+async def _ask_together(url: str, requests: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """The answers to calls of one turn."""
+    posts = [
+        post(one["path"], json_text(one["body"]).encode(), *(f"{key}: {text}" for key, text in one["headers"].items()))
+        for one in requests
+    ]
+    seen = await exchange_together(int(url.rpartition(":")[2]), posts)
+    return [Answer(one.status, dict(one.headers), one.body) for one in seen]
 
 
 def hits(wanted: list[Mapping[str, str]], found: list[Hit]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from proxy.app import Serving
 from proxy.config.load import load
+from proxy.server import Serving
 from tests.scenarios.agent import Call, next_calls
 from tests.scenarios.upstream import ScriptedUpstream, scripted_upstream
 
@@ -94,7 +94,7 @@ LOOPS = {
         ("write_file", '{"path": "n", "content": null}', FILE,
          [("write_file", '{"path": "n", "content": "a short story"}')]),
     "a wrapper around the arguments":
-        ("write_file", '{"arguments": {"path": "n", "content": "x"}}', FILE,
+        ("write_file", '{"payload": {"path": "n", "content": "x"}}', FILE,
          [("write_file", '{"path": "n", "content": "x"}')]),
     "a text that was cut off":
         ("write_file", '{"path": "notes.txt", "content": "a short', FILE,

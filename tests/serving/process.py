@@ -31,13 +31,17 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def process(config: Path, *words: str, **environ: str) -> AsyncIterator[Process]:
+async def process(config: Path, *words: str, log_to: int | None = None, **environ: str) -> AsyncIterator[Process]:
     """`serve` with a config file, and `environ` beside our own environment; ended at the end, at the latest. Its log
-    goes to a file beside the config."""
+    goes to the file descriptor `log_to`, or to a file beside the config."""
     command = [sys.executable, "-m", "proxy", "serve", str(config), *words]
     with (config.parent / "log.jsonl").open("w") as log:
         popen = subprocess.Popen(  # noqa: ASYNC220 - returns at once
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **environ}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log if log_to is None else log_to,
+            text=True,
+            env={**os.environ, **environ},
         )
     try:
         yield await _started(popen, config)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from proxy.app import Serving
 from proxy.config.load import load
+from proxy.server import Serving
 from tests.serving.wire import Seen, exchange, post
 
 WEATHER = """

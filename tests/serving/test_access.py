@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from proxy.app.access import serves
+from proxy.server.http.access import is_served_host
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool
 
@@ -204,8 +204,8 @@ async def test_an_upstream_may_see_to_pages_itself() -> None:
     ],
 )  # fmt: skip
 def test_a_name_is_served_where_it_or_its_domain_is_listed(host: str, expected: bool) -> None:
-    assert expected == serves(host, frozenset({"tools.example.com", "*.internal", "::1"}))
-    assert serves(host, frozenset())
+    assert expected == is_served_host(host, frozenset({"tools.example.com", "*.internal", "::1"}))
+    assert is_served_host(host, frozenset())
 
 
 async def test_another_host_is_421_and_reaches_nothing() -> None:

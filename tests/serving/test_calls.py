@@ -40,7 +40,7 @@ async def test_a_refused_call_never_reaches_the_tool_and_is_told_where_it_stands
 
     assert [] == server.seen
     assert (400, "INVALID_ARGUMENTS") == code(seen)
-    assert ("INVALID_ARGUMENTS", "1/3", "tool_result/1", "no-store") == tuple(
+    assert ("INVALID_ARGUMENTS", "1/3", "tool_result/2", "no-store") == tuple(
         seen.header(name) for name in ("tool-error", "tool-attempt", "tool-format", "cache-control")
     )
     assert "call_7" == told(seen)["tool_call_id"]
@@ -55,7 +55,7 @@ async def test_a_delivered_call_ends_the_attempts() -> None:
         good = await proxy.post("/weather", b'{"lat": 1}', said)
         again = await proxy.post("/weather", b'{"lat": "c"}', said)
 
-    assert ["1/3", "2/3", None, "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, again)]
+    assert ["1/3", "2/3", "3/3", "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, again)]
 
 
 async def test_the_last_attempt_is_answered_with_the_escalation() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.config.mistakes import ConfigError
 from tests.serving.proxied import Proxied, code, proxied, told
-from tests.serving.wire import Seen
+from tests.serving.wire import Seen, exchange, post
 
 REPORT = """
   - path: /final
@@ -51,11 +51,61 @@ async def test_a_corrected_output_ends_the_attempts_and_is_counted() -> None:
         again = await final(proxy, b'{"score": 1}')
         metrics = (await proxy.ask_admin("/metrics")).body.decode()
 
-    assert "1/3" == again.header("tool-attempt")
+    assert "2/3" == again.header("tool-attempt")  # the same output once more
     assert 'toolproxy_attempts_total{route="/final",tool="report"} 2.0' in metrics
     assert 'toolproxy_corrected_total{attempts="1",route="/final",tool="report"} 1.0' in metrics
     kinds = [line for line in metrics.splitlines() if line.startswith("toolproxy_tool_info")]
     assert ['kind="validate"' in line for line in kinds] == [True]
+
+
+GOOD = '{"score": 4.50, "title": "T {1}"}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Here is the result:\n%s",
+        "%s\nLet me know if you need more.",
+        "Here is the [final] result, as you'd \"asked\":\n```json\n%s\n```\nDone.",
+        "A draft was {\"score\": \"no\"}, the result is %s.",
+        "The result is %s. Once more: %s",
+        'It follows {this} shape: %s',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain; charset=utf-8", "text/markdown"])
+async def test_the_json_is_found_in_the_prose_around_it(text: str, content_type: str) -> None:
+    body = text.replace("%s", GOOD).encode()
+    async with proxied(REPORT % "") as proxy:
+        seen = await exchange(proxy.port, post("/final", body, content_type=content_type))
+    assert (200, GOOD.encode(), "embedded_json;path=") == (seen.status, seen.body, seen.header("tool-repairs"))
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        ("two that fit, and they differ", f'{GOOD} or {{"score": 5, "title": "U"}}'),
+        ("none that fits", 'Here: {"score": "high"}'),
+        ("what would have to be repaired as well", 'Here: {"score": "4", "title": "T"}'),
+        ("one that stands in another", f'Here: {{"report": {GOOD}}}'),
+        ("it may have been cut off", f'First {GOOD}, then {{"score": 5, "ti'),
+        ("it was cut off", 'Here is the result: {"score": 4, "title": "T"'),
+        ("no JSON at all", "I could not find it."),
+        ("keys twice", 'Here: {"score": 1, "score": 2, "title": "T"}'),
+    ],
+)
+async def test_prose_is_refused_where_it_is_not_sure_what_was_meant(why: str, text: str) -> None:
+    async with proxied(REPORT % "") as proxy:
+        seen = await final(proxy, text.encode())
+    assert (400, "INVALID_ARGUMENTS") == code(seen), why
+
+
+async def test_prose_is_refused_below_standard_and_in_calls_of_tools() -> None:
+    call = "  - {path: /call, upstream: tools, tool: t, schema: {type: object}}\n"
+    async with proxied(REPORT % "repair: basic" + call) as proxy:
+        strict = await final(proxy, f"Here: {GOOD}".encode())
+        called = await proxy.post("/call", b"Here: {}")
+        text = await exchange(proxy.port, post("/call", b"{}", content_type="text/plain"))
+    assert [400, 400, 415] == [one.status for one in (strict, called, text)]
 
 
 @pytest.mark.parametrize(("retries", "limit"), [(0, 1), (1, 2), (4, 5)])

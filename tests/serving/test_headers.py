@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.app.headers import Caller, Changes, Hop, reply_headers, request_headers
-from proxy.core.model import Fields, Headers
+from proxy.core.model.values import Fields, Headers
+from proxy.server.http.headers import Caller, Changes, Hop, make_reply_headers, make_request_headers
 
 TRUSTING = Hop("me", (ip_network("10.0.0.0/8"), ip_network("::1/128")))
 
@@ -50,7 +50,7 @@ def test_of_the_other_fields_of_the_family_a_trusted_hops_go_on_and_nobody_elses
     peer: str, believed: list[str]
 ) -> None:
     said: Headers = (("x-forwarded-prefix", "/shop"), ("x-forwarded-port", "443"), ("x_forwarded_ssl", "on"))
-    sent = request_headers(said, Changes().dropped, TRUSTING.own_fields(peer, "http", said))
+    sent = make_request_headers(said, Changes().dropped, TRUSTING.own_fields(peer, "http", said))
 
     ours = {"via", "x-forwarded-for", "x-forwarded-proto"}
     assert [f"x-forwarded-{name}" for name in believed] == [name for name, _ in sent if name not in ours]
@@ -99,7 +99,7 @@ def test_anybody_elses_forwarded_field_ends_here() -> None:
         TRUSTING.client("192.0.2.1", headers),
         "forwarded" in fields(TRUSTING, "192.0.2.1", headers),
     )
-    assert () == request_headers((("forwarded", "for=203.0.113.7"),), Changes().dropped, ())
+    assert () == make_request_headers((("forwarded", "for=203.0.113.7"),), Changes().dropped, ())
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_a_route_may_set_and_remove_fields() -> None:
     changes = Changes((("authorization", "ours"),), frozenset({"x-debug"}))
     headers: Headers = (("authorization", "theirs"), ("x-debug", "1"), ("x-keep", "2"))
 
-    assert (("x-keep", "2"), ("authorization", "ours")) == request_headers(headers, changes.dropped, changes.set)
+    assert (("x-keep", "2"), ("authorization", "ours")) == make_request_headers(headers, changes.dropped, changes.set)
 
 
 def test_a_field_named_by_connection_is_dropped_even_where_it_stands_first() -> None:
     headers: Headers = (("x-mine", "1"), ("connection", "close , X-Mine"), ("x-keep", "2"))
 
-    assert (("x-keep", "2"),) == request_headers(headers, Changes().dropped, ())
-    assert [("x-keep", "2")] == reply_headers((("X-Mine", "1"), ("Connection", "x-mine"), ("x-keep", "2")))
+    assert (("x-keep", "2"),) == make_request_headers(headers, Changes().dropped, ())
+    assert [("x-keep", "2")] == make_reply_headers((("X-Mine", "1"), ("Connection", "x-mine"), ("x-keep", "2")))
 
 
 NAMES = st.sampled_from(
@@ -168,7 +168,7 @@ VALUES = st.sampled_from(["keep-alive", "close", "x-mine", "keep-alive, x-mine",
 def test_fields_that_were_indexed_cross_as_those_do_that_were_not(headers: Headers) -> None:
     dropped, own = Changes((("authorization", "ours"),)).dropped, (("via", "1.1 me"),)
 
-    assert request_headers(headers, dropped, own) == request_headers(Fields(headers), dropped, own)
+    assert make_request_headers(headers, dropped, own) == make_request_headers(Fields(headers), dropped, own)
 
 
 SAID = st.lists(
@@ -189,3 +189,48 @@ def test_what_was_worked_out_for_a_connection_is_what_holds_for_each_of_its_requ
     for headers in requests:
         assert TRUSTING.own_fields(peer, "https", headers) == caller.own_fields(headers)
         assert TRUSTING.client(peer, headers) == caller.client(headers)
+
+
+ADDRESSES = ("x-real-ip", "true-client-ip", "x-client-ip")
+PATHS = ("x-original-uri", "x-original-method", "x-envoy-original-path", "x-original-forwarded-for")
+
+
+def test_an_address_that_a_client_claims_is_replaced_by_the_one_that_was_seen() -> None:
+    said: Headers = tuple((name, "203.0.113.7") for name in ADDRESSES)
+    sent = make_request_headers(said, Changes().dropped, TRUSTING.own_fields("192.0.2.1", "http", said))
+
+    assert [(name, "192.0.2.1") for name in ADDRESSES] == [field for field in sent if field[0] in ADDRESSES]
+
+
+def test_on_a_socket_without_addresses_a_claimed_one_is_dropped() -> None:
+    said: Headers = (("x-real-ip", "203.0.113.7"), ("x_real_ip", "203.0.113.7"), ("cf-connecting-ip", "203.0.113.7"))
+
+    assert (("via", "1.1 me"), ("x-forwarded-proto", "http")) == make_request_headers(
+        said, Changes().dropped, TRUSTING.own_fields("", "http", said)
+    )
+
+
+@pytest.mark.parametrize(("peer", "believed"), [("10.1.2.3", True), ("192.0.2.1", False)])
+def test_what_a_request_was_before_is_believed_of_a_trusted_hop_alone(peer: str, believed: bool) -> None:
+    said = Fields([*((name, "/admin") for name in PATHS), ("x-rewrite-url", "/admin"), ("host", "x")])
+    own = Caller.of(TRUSTING, peer, "http").own_fields(said)
+    sent = {name for name, _ in make_request_headers(said, Changes().dropped, own)}
+
+    assert ({*PATHS, "x-rewrite-url"} if believed else set()) == sent & {*PATHS, "x-rewrite-url"}
+
+
+def test_a_caller_that_claims_an_address_once_does_not_claim_it_for_the_next_request() -> None:
+    caller = Caller.of(TRUSTING, "192.0.2.1", "http")
+    plain = caller.own_fields(Fields([("host", "x")]))
+
+    assert "x-real-ip" in dict(caller.own_fields(Fields([("host", "x"), ("x-real-ip", "1.2.3.4")])))
+    assert plain == caller.own_fields(Fields([("host", "x")]))
+
+
+def test_where_calls_are_judged_no_hop_names_another_path() -> None:
+    said = Fields([("host", "x"), ("x-original-url", "/admin"), ("x-rewrite-url", "/a"), ("x-original-uri", "/o")])
+    caller = Caller.of(TRUSTING, "10.1.2.3", "http")
+
+    assert {"x-original-url", "x-rewrite-url"} == dict(caller.own_fields(said)).keys() - dict(
+        caller.own_fields(said, judged=True)
+    ).keys()

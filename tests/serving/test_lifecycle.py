@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import Serving
 from proxy.config.load import load
 from proxy.config.model import Address
+from proxy.server import Serving
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.interfaces import CallRecord
-from proxy.telemetry.recent import Recent
+from proxy.telemetry.recent.ring import RecentCalls
 from tests.serving.proxied import FREE, RELAY, WEATHER, Proxied, proxied, told
 from tests.serving.test_calls import DISPATCH, TOOLS
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
@@ -41,9 +41,11 @@ async def test_a_refused_call_is_found_by_its_request_id_without_any_value() -> 
         "http.route": "/weather",
         "tool_name": "weather",
         "error.code": "INVALID_ARGUMENTS",
-        "errors": [{"path": "/lat", "code": "VAL-002"}],
     }.items() <= call.items()
-    assert ["r-3", "r-1"] == [entry["correlation_id"] for entry in everything]
+    assert [("/lat", "VAL-002", f"text of {len(SECRET)}")] == [
+        (error["path"], error["code"], error["got"]) for error in call["errors"]
+    ]
+    assert ["r-3", "r-2", "r-1"] == [entry["correlation_id"] for entry in everything]
     assert SECRET.encode() not in found.body
 
 
@@ -56,7 +58,7 @@ async def test_what_a_report_only_route_would_have_refused_is_kept_too() -> None
 
 
 def test_no_more_calls_are_kept_than_fit() -> None:
-    recent = Recent(lambda: 0.0, kept=3)
+    recent = RecentCalls(lambda: 0.0, kept=3)
     for number in range(5):
         recent.finished(CallRecord(f"r{number}", "/a", outcome="refused"))
 
@@ -157,8 +159,7 @@ async def test_attempts_are_listed_and_reset() -> None:
         unfit = await ask(proxy, "/-/attempts/reset", {})
         after = told(await proxy.ask_admin("/-/attempts"))["attempts"]
 
-    assert [("weather", 1), ("weather", 1)] == [(entry["tool"], entry["attempts"]) for entry in before]
-    assert [1, 0] == [entry["repeats"] for entry in before]
+    assert [("weather", 2), ("weather", 1)] == [(entry["tool"], entry["attempts"]) for entry in before]
     assert ({"reset": 1}, {"reset": 1}, 400, []) == (one, by_tool, unfit.status, after)
 
 

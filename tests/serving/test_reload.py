@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from proxy.app import Serving
-from proxy.app.reload import restart_needed
 from proxy.config.load import load
+from proxy.server import Serving
+from proxy.server.reload import list_restart_sections
 from tests.serving.mounted import Mounted
 from tests.serving.proxied import Proxied, code, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
@@ -89,11 +89,12 @@ async def test_every_update_of_a_configmap_is_taken_over_several_in_a_row(tmp_pa
                 now = await until_changed(proxy, now)
                 seen.append(await kinds(proxy))
             metrics = await samples(proxy)
+            files = load(tmp_path / "config.yaml", {}, config_only=True).files_digest
 
     assert [(200, 400), (400, 200), (200, 400), (400, 200)] == seen
     assert (3.0, 1.0) == (metrics['reloads_total{result="success"}'], metrics["last_reload_successful"])
     assert metrics["last_reload_success_timestamp_seconds"] > 1.7e9
-    assert [1.0] == [value for name, value in metrics.items() if name == f'info{{hash="{now}"}}']
+    assert [1.0] == [value for name, value in metrics.items() if name == f'info{{files_hash="{files}",hash="{now}"}}']
 
 
 async def test_updates_faster_than_the_looks_end_in_the_last_one(tmp_path: Path) -> None:
@@ -211,9 +212,11 @@ def test_what_is_not_known_to_be_live_needs_a_restart(tmp_path: Path) -> None:
         return load(path, {}).config
 
     plain = loaded("")
-    assert () == restart_needed(plain, loaded("telemetry: {log: {level: debug}}\ndrain: 3s\ndefaults: {mode: report}"))
-    assert ("telemetry",) == restart_needed(plain, loaded("telemetry: {log: {format: json}}"))
-    assert ("workers",) == restart_needed(plain, loaded("workers: 2\ndefaults: {mode: report}"))
+    assert () == list_restart_sections(
+        plain, loaded("telemetry: {log: {level: debug}}\ndrain: 3s\ndefaults: {mode: report}")
+    )
+    assert ("telemetry",) == list_restart_sections(plain, loaded("telemetry: {log: {format: json}}"))
+    assert ("workers",) == list_restart_sections(plain, loaded("workers: 2\ndefaults: {mode: report}"))
 
 
 async def test_a_changed_log_level_is_taken_over(tmp_path: Path) -> None:

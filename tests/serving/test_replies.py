@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from proxy.app.http1.answer import Answer
-from proxy.app.http1.request import Request
-from proxy.app.listener import Listener
-from proxy.app.replies import deliver
-from proxy.core.codes import ErrorCode
-from proxy.core.model import Delivered, UpstreamReply
+from aiohttp import web
+
+from proxy.core.model.values import Delivered, UpstreamReply
 from proxy.interfaces import CallRecord
+from proxy.server.http.checks import BadRequest
+from proxy.server.http.framing import Response
+from proxy.server.http.responses import deliver
+from proxy.server.listener import Listener
 
 
 class Body(AsyncIterator[bytes]):
@@ -27,21 +28,23 @@ class Body(AsyncIterator[bytes]):
         self.closed = True
 
 
-def malformed(code: ErrorCode, message: str, status: int | None = None) -> Answer:
+def malformed(why: BadRequest) -> Response:
     """Nothing here is."""
-    return Answer(status or code.status, [], message.encode())
+    return Response(why.code.status, [], why.message.encode())
 
 
 async def test_a_client_that_is_gone_when_its_answer_is_written_counts_as_gone_and_not_as_a_defect() -> None:
     body, outcomes = Body(), list[str]()
     done = asyncio.Event()
 
-    async def late(request: Request) -> Answer | None:
+    async def late(request: web.BaseRequest) -> web.StreamResponse:
         """Answers although it was told that the client has gone, as what cannot be cancelled does."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(10)
         try:
-            return await deliver(Delivered(UpstreamReply(200, (), body)), request, CallRecord("r", "/a"), False)
+            return await deliver(
+                Delivered(UpstreamReply(200, (), body)), request, (), CallRecord("r", "/a"), closing=False
+            )
         except asyncio.CancelledError:
             outcomes.append("gone")
             raise

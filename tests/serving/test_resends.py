@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.samples.server import SampleServer, running
+from proxy.samples.server import SampleServer, run_server
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
 
@@ -61,8 +61,10 @@ class Mortal:
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
     under_way: int = 0
+    answered: int = 0  # since it was started last
 
     async def start(self) -> None:
+        self.answered = 0
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,6 +76,7 @@ class Mortal:
                 self.under_way += 1
                 await asyncio.sleep(0.002)
                 self.under_way -= 1
+                self.answered += 1
                 writer.write(OK)
                 await writer.drain()
         self.writers.discard(writer)
@@ -91,6 +94,11 @@ class Mortal:
         await asyncio.sleep(0)
 
 
+# A machine under load may need most of a life's 50 ms for a single call: no call would then come through in ten sends,
+# however often it is sent again. So a life lasts until it has answered a tenth of the calls.
+_ANSWERS_A_LIFE = 20
+
+
 @contextlib.asynccontextmanager
 async def dying(mortal: Mortal) -> AsyncIterator[None]:
     """Kills the tool and starts it again, over and over, while the block runs."""
@@ -98,8 +106,8 @@ async def dying(mortal: Mortal) -> AsyncIterator[None]:
     async def fate() -> None:
         while True:
             await asyncio.sleep(0.05)
-            while not mortal.under_way:
-                await asyncio.sleep(0)
+            while not mortal.under_way or mortal.answered < _ANSWERS_A_LIFE:
+                await asyncio.sleep(0.001)
             await mortal.kill()
             await asyncio.sleep(0.03)
             await mortal.start()
@@ -314,16 +322,15 @@ async def test_a_tools_complaint_is_an_attempt_with_a_path() -> None:
 
     assert (400, "UPSTREAM_REJECTED_ARGUMENTS") == code(first)
     errors = told(first)["error"]["errors"]
-    assert [("VAL-002", "/note", "number", '"a"')] == [
-        (error["code"], error["path"], error["expected"], error["actual"]) for error in errors
-    ]
-    assert ["1/3", "2/3", None, "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, after)]
+    assert [("VAL-002", "/note")] == [(error["code"], error["path"]) for error in errors]
+    assert 'Expected: number\n  Actual: "a"' in told(first)["content"]
+    assert ["1/3", "2/3", "3/3", "1/3"] == [seen.header("tool-attempt") for seen in (first, second, good, after)]
     assert "Accepts: {lat: number" in told(first)["content"]
 
 
 async def test_the_sample_tools_own_refusal_of_a_text_is_a_violation_with_its_code_kept() -> None:
     loose = "  - {path: /weather, upstream: tools, tool: weather, schema: {type: object, properties: {lat: {}}}}\n"
-    with running(SampleServer(0)) as samples:
+    with run_server(SampleServer(0)) as samples:
         async with proxied(loose, samples.url) as proxy:
             seen = await proxy.post("/weather", b'{"lat": "48.85", "lon": 2.35}', "X-Conversation-Id: c")
         arrived = json.loads(samples.status().body)["calls"]
@@ -331,7 +338,8 @@ async def test_the_sample_tools_own_refusal_of_a_text_is_a_violation_with_its_co
     error = told(seen)["error"]
     assert (400, "1/3", {"weather": 1}) == (seen.status, seen.header("tool-attempt"), arrived)
     assert ("INVALID_REQUEST", "INPUT_ERROR") == (error["code"], error["category"])
-    assert [("VAL-002", "/lat", "number")] == [(one["code"], one["path"], one["expected"]) for one in error["errors"]]
+    assert [("VAL-002", "/lat")] == [(one["code"], one["path"]) for one in error["errors"]]
+    assert "Expected: number" in told(seen)["content"]
     assert "cannot unmarshal string into Go struct field WeatherRequest.lat" in error["message"]
 
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
 
-from proxy.core.codes import TYPE_MISMATCH
-from proxy.core.model import CheckedCall, Repair, Rung, UpstreamReply, Violation
+from proxy.core.model.codes import TYPE_MISMATCH
+from proxy.core.model.values import CheckedCall, Repair, Rung, UpstreamReply, Violation
 from proxy.interfaces import CallRecord, UpstreamRequest
 from proxy.telemetry.logs import make_log
 from proxy.telemetry.metrics import Metrics, Served
@@ -57,11 +57,23 @@ async def test_calls_are_counted_by_what_became_of_them() -> None:
     } == of(samples, "toolproxy_validations_total")
     assert {f'code="VAL-002",{here}': 2.0} == of(samples, "toolproxy_violations_total")
     assert {'route="/weather",rule="string_to_number",tool="weather"': 1.0} == of(samples, "toolproxy_repairs_total")
-    assert {here: 1.0} == of(samples, "toolproxy_attempts_total")
+    assert {here: 2.0} == of(samples, "toolproxy_attempts_total")
     assert {here: 1.0} == of(samples, "toolproxy_repeats_total")
-    assert {f'attempts="1",{here}': 1.0} == of(samples, "toolproxy_corrected_total")
+    assert {f'attempts="2",{here}': 1.0} == of(samples, "toolproxy_corrected_total")
     assert {'status="2xx",upstream="tools"': 3.0, 'status="5xx",upstream="tools"': 1.0} == of(
         samples, "toolproxy_upstream_requests_total"
+    )
+
+
+async def test_what_happens_around_containers_is_counted() -> None:
+    routes = "- {path: /Math, upstream: tools, tool: Math, container: {functions: [Add], expand: proxy}}"
+    samples = await scraped(
+        routes, "http://127.0.0.1:9", ("/Math", b"{}"), ("/Math", b'{"a": 1}'), ("/Math", b'{"b": 1}')
+    )
+
+    here = 'route="/Math",tool="Math"'
+    assert {f'event="expanded",{here}': 1.0, f'event="refused",{here}': 2.0} == of(
+        samples, "toolproxy_containers_total"
     )
 
 
@@ -127,6 +139,36 @@ async def test_a_refusal_is_logged_with_the_keys_that_acode_prescribes() -> None
         "errors": [{"path": "/lat", "code": "VAL-002"}, {"path": "/lon", "code": "VAL-002"}],
         "correlation_id": "abc-123",
     }.items() <= line.items()
+
+
+WARNED = """
+- path: /warned
+  upstream: tools
+  tool: warned
+  schema:
+    properties: {lat: {type: number, maximum: 90, x-severity: {maximum: warning}}, old: {deprecated: true}}
+"""
+
+
+async def test_warnings_are_logged_and_counted_as_such() -> None:
+    async with tool(replies(OK)) as server, proxied(WARNED, server.url) as proxy:
+        await proxy.post("/warned", b'{"old": 1, "lat": 91}')
+        await proxy.post("/warned", b'{"old": 1, "lat": "x"}')
+        text = (await proxy.ask_admin("/metrics")).body.decode()
+
+    delivered, refused = proxy.lines()
+    warned = [{"path": "/lat", "code": "VAL-003", "severity": "warning"}]
+    old = [{"path": "/old", "code": "VAL-014", "severity": "warning"}]
+    named = ("level", "message", "error_count", "errors", "warning_count", "warnings", "retry_attempt")
+    assert ["info", "Tool call delivered", None, None, 2, warned + old, None] == [delivered.get(name) for name in named]
+    errors = [{"path": "/lat", "code": "VAL-002"}]
+    assert ["warning", "Tool validation failed", 1, errors, 1, old, 1] == [refused.get(name) for name in named]
+    here = 'route="/warned",tool="warned"'
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("toolproxy_")]
+    samples = {name: float(value) for name, value in lines}
+    assert {f'code="VAL-002",{here}': 1.0} == of(samples, "toolproxy_violations_total")
+    here = 'route="/warned",severity="warning",tool="warned"'
+    assert {f'code="VAL-003",{here}': 1.0, f'code="VAL-014",{here}': 2.0} == of(samples, "toolproxy_warnings_total")
 
 
 async def test_a_delivered_call_is_one_line_with_otel_names() -> None:
@@ -222,7 +264,7 @@ async def test_a_defect_of_ours_is_answered_in_json_and_logged_without_the_excep
 
     assert (500, "INTERNAL_ERROR") == (seen.status, json.loads(seen.body)["error"]["code"])
     assert ("error", "r1", "RuntimeError") == (defect["level"], defect["correlation_id"], defect["error"])
-    assert any("pipeline.py" in frame for frame in defect["frames"])
+    assert any("call/run.py" in frame for frame in defect["frames"])
     assert "choke" not in json.dumps(defect)
 
 
@@ -237,8 +279,7 @@ def test_a_terminal_gets_a_line_for_people() -> None:
     stream = io.StringIO()
     make_log(stream, "console", "info", lambda: 0.0).finished(record())
 
-    assert "Tool call delivered" in stream.getvalue()
-    assert not stream.getvalue().startswith("{")
+    assert "00:00:00 weather delivered  0 ms\n" == stream.getvalue()
 
 
 def test_the_level_leaves_lesser_lines_out() -> None:

@@ -8,6 +8,7 @@ import io
 import socket
 import ssl
 import stat
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from proxy.app import Serving
-from proxy.app.outbound import settings_of
-from proxy.app.tls import renew, server_context
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ServerTls
+from proxy.server import Serving
+from proxy.server.setup.upstreams import make_settings
+from proxy.server.tls import make_server_context, renew
 from proxy.upstream.http1 import Http1Upstream
 from tests.contract.test_upstream import CHECKED, request
 from tests.serving.keys import authority, certificate, openssl
@@ -88,6 +89,52 @@ async def test_plain_http_on_a_tls_port_gets_no_answer_and_does_no_harm(keys: Pa
     assert (200, 1) == (seen.status, len(server.seen))
 
 
+async def test_a_handshake_that_does_not_come_to_its_end_has_its_time(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.server.ports.NEW_TLS_HANDSHAKE", 0.2)
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listening(keys)) as proxy:
+        slow = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(50)]
+        for _, writer in slow:
+            writer.write(b"\x16\x03\x01")  # a client's first words, cut off
+        seen, _ = await call(proxy.port, trusting(keys))
+        async with asyncio.timeout(10):
+            ends = [await reader.read() for reader, _ in slow]
+        for _, writer in slow:
+            writer.close()
+
+    assert (200, [b""] * 50) == (seen.status, ends)
+
+
+async def test_nobody_has_keys_made_anew_on_an_open_connection(keys: Path) -> None:
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listening(keys)) as proxy:
+        words = f"s_client -connect 127.0.0.1:{proxy.port} -tls1_2 -CAfile {keys}/ca.pem"
+        client = await asyncio.create_subprocess_exec("openssl", *words.split(), stdin=PIPE, stdout=PIPE, stderr=STDOUT)
+        assert client.stdin is not None
+        assert client.stdout is not None
+        async with asyncio.timeout(20):
+            said = await client.stdout.readuntil(b"Extended master secret")  # the handshake is over
+            client.stdin.write(b"R\n")  # asks for another one
+            said += await client.stdout.read()
+        await client.wait()
+        seen, _ = await call(proxy.port, trusting(keys))
+
+    assert b"RENEGOTIATING" in said
+    assert b"no renegotiation" in said
+    assert 200 == seen.status
+
+
+@pytest.mark.parametrize("name", ["other.test", "a" * 63 + ".test", "x." * 100 + "test"])
+async def test_any_name_of_a_client_is_shown_the_one_certificate(keys: Path, name: str) -> None:
+    context = trusting(keys)
+    context.check_hostname = False
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listening(keys)) as proxy:
+        seen, tls = await call(proxy.port, context, name)
+
+    subject = dict(pair for part in tls.getpeercert()["subject"] for pair in part)  # type: ignore[index, misc]
+    assert (200, "server") == (seen.status, subject["commonName"])
+
+
 async def test_only_clients_with_a_certificate_of_the_authority_come_in_where_one_is_asked(keys: Path) -> None:
     listen = listening(keys, f", client_ca: {keys}/ca.pem")
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listen) as proxy:
@@ -102,7 +149,7 @@ def test_a_renewed_certificate_is_shown_without_a_new_port(keys: Path, tmp_path:
     for suffix in ("pem", "key"):
         (tmp_path / f"live.{suffix}").write_bytes((keys / f"server.{suffix}").read_bytes())
     tls = ServerTls(str(tmp_path / "live.pem"), str(tmp_path / "live.key"))
-    context = server_context(tls)
+    context = make_server_context(tls)
     before = shown(context, keys)
     for suffix in ("pem", "key"):
         (tmp_path / f"live.{suffix}").write_bytes((keys / f"renewed.{suffix}").read_bytes())
@@ -246,7 +293,7 @@ async def test_an_upstreams_certificate_is_checked_as_the_config_says(
             f"version: 1\nupstreams: {upstreams(url, tls.format(keys=keys))}\n"
             "routes: [{path: /weather, upstream: tools, passthrough: true}]\n"
         )
-        upstream = Http1Upstream(settings_of(load(path, {}).config.upstreams["tools"]))
+        upstream = Http1Upstream(make_settings(load(path, {}).config.upstreams["tools"]))
         reply = await upstream.send(CHECKED, request())
         await upstream.close()
 

@@ -13,15 +13,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.app.serving import Serving
-from proxy.app.warming import Warming
 from proxy.config.load import load
 from proxy.config.model import Address
-from proxy.core.model import JsonValue
-from proxy.core.policy import ToolPolicy
-from proxy.core.schema import Node
-from proxy.core.validation import Check
+from proxy.core.check.validation import Check
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.nodes import Node
 from proxy.routing import RouteTable, build_routes
+from proxy.server.lifecycle import Serving
+from proxy.server.warmup import Warming
 
 CONFIG = """\
 version: 1
@@ -135,7 +135,8 @@ async def test_the_first_call_of_a_tool_has_its_code_written_in_a_thread(tmp_pat
     try:
         serving.warming.end()
         check = check_of(serving.reloader.served.table)
-        check._engine = noting = _Noting(check)
+        noting = _Noting(check)
+        check._engine = noting  # type: ignore[assignment]
         assert not written(check)
         async with aiohttp.ClientSession() as client, client.post(f"{serving.url}/one", json={"lat": "x"}) as answer:
             assert 400 == answer.status

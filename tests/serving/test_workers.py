@@ -13,7 +13,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.telemetry.merged import merged
+from proxy.telemetry.merged import merge_pages
 from tests.serving.process import Process, process
 from tests.serving.proxied import WEATHER, told
 from tests.serving.test_signals import load as calls
@@ -153,7 +153,7 @@ def test_metrics_of_workers_are_summed_and_states_are_those_of_the_worst() -> No
             f"# TYPE toolproxy_inflight_requests gauge\ntoolproxy_inflight_requests {calls}\n"
         ).encode()  # fmt: skip
 
-    text = merged([page(2, 1), page(3, 0)], [page(10, 0)])[1].decode()
+    text = merge_pages([page(2, 1), page(3, 0)], [page(10, 0)])[1].decode()
 
     assert {
         'a_total{x="1"} 15.0', "toolproxy_config_last_reload_successful 0.0", "toolproxy_inflight_requests 5.0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "Seen"], Awaitable[None]]
@@ -144,10 +144,25 @@ async def exchange(port: int, *parts: bytes) -> Seen:
         for part in parts:
             writer.write(part)
             await writer.drain()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await read_message(reader)
     finally:
         writer.close()
+
+
+async def exchange_together(port: int, requests: Sequence[bytes]) -> list[Seen]:
+    """Sends requests at once, each on a connection of its own that is open before, and reads the answer to each: on a
+    busy machine, too, all of them arrive before the first is answered."""
+    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in requests]
+    await asyncio.sleep(0.05)  # the server has taken all connections
+    try:
+        for (_, writer), request in zip(streams, requests, strict=True):
+            writer.write(request)
+        async with asyncio.timeout(10):
+            return [await read_message(reader) for reader, _ in streams]
+    finally:
+        for _, writer in streams:
+            writer.close()
 
 
 def post(path: str, body: bytes, *headers: str, content_type: str | None = "application/json") -> bytes:

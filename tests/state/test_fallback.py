@@ -6,14 +6,15 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
-from proxy.core.model import Episode, FailedAttempt, FailureRecorded
+from proxy.core.model.values import Episode, FailedAttempt, FailureRecorded
 from proxy.state.fallback import FallbackStore, StoreChange
 from proxy.state.memory import MemoryStore
-from proxy.state.remote import Missed, Seen, Unreachable
+from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 
 R = TypeVar("R")
 
@@ -61,18 +62,23 @@ class Played:
             answer()
         return future
 
-    def look(self, key: str) -> Future[Seen | None]:
-        def work() -> Seen | None:
+    def look(self, key: str) -> Future[SeenEpisode | None]:
+        def work() -> SeenEpisode | None:
             episode = at_once(self.store.look(key))
-            return None if episode is None else Seen(episode, 60)
+            return None if episode is None else SeenEpisode(episode, 60)
 
         return self._answer("look", work)
 
     def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> Future[FailureRecorded]:
         return self._answer("fail", lambda: at_once(self.store.fail(key, attempt, ttl)))
 
-    def clear(self, key: str) -> Future[Episode | None]:
-        return self._answer("clear", lambda: at_once(self.store.clear(key)))
+    def clear(self, key: str, forget: bool) -> Future[Episode | None]:
+        def work() -> Episode | None:
+            was = at_once(self.store.clear(key, forget))
+            assert not isinstance(was, Future)
+            return was
+
+        return self._answer("clear", work)
 
     def reserve(self, key: str, limit: int, ttl: float) -> Future[int | None]:
         return self._answer("reserve", lambda: at_once(self.store.reserve(key, limit, ttl)))
@@ -84,23 +90,15 @@ class Played:
 
         return self._answer("release", work)
 
-    def mark(self, key: str, ttl: float) -> Future[None]:
-        return self._answer("mark", lambda: at_once(self.store.mark(key, ttl)))
+    def taken(self, key: str) -> Future[SlotCount]:
+        return self._answer("taken", lambda: SlotCount(at_once(self.store.taken(key)), 60.0))
 
-    def taken(self, key: str) -> Future[int]:
-        return self._answer("taken", lambda: at_once(self.store.taken(key)))
-
-    def marked(self, key: str) -> Future[float]:
-        return self._answer("marked", lambda: 60.0 if at_once(self.store.marked(key)) else 0.0)
-
-    def merge(self, key: str, missed: Missed) -> Future[None]:
+    def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         def work() -> None:
             if missed.cleared:
                 at_once(self.store.clear(key))
             for attempt in missed.attempts:
-                episode = at_once(self.store.look(key))
-                if episode is None or attempt.digest not in episode.digests:
-                    at_once(self.store.fail(key, attempt, missed.ttl))
+                at_once(self.store.fail(key, attempt, missed.ttl))
 
         return self._answer("merge", work)
 
@@ -192,11 +190,17 @@ async def case() -> AsyncIterator[Case]:
 
 
 def attempt(name: str) -> FailedAttempt:
-    return FailedAttempt(name, (f"line {name}",))
+    return FailedAttempt(name, (f"line {name}",), f"id-{name}")
 
 
 def episode(*names: str) -> Episode:
-    return Episode(len(names), tuple(map(attempt, names)), names)
+    kept = tuple(replace(attempt(name), number=number) for number, name in enumerate(names, 1))
+    return Episode(len(names), kept, tuple((name, 1) for name in names), len(names))
+
+
+def over(*names: str) -> Episode:
+    """What stays of an episode when a call was delivered."""
+    return Episode(0, (), episode(*names).digests)
 
 
 # --- away -------------------------------------------------------------------------------------------------------------
@@ -222,11 +226,11 @@ async def test_slots_taken_anywhere_stay_taken_while_the_store_is_away(case: Cas
     assert [3, None] == [await case.store.reserve("cap", 3, 60) for _ in range(2)]
 
 
-async def test_a_mark_stays_known_and_a_new_one_is_remembered(case: Case) -> None:
-    await case.store.mark("old", 60)
+async def test_a_count_stays_known_and_a_new_one_is_remembered(case: Case) -> None:
+    await case.store.reserve("old", 9, 60)
     case.remote.gone = "ConnectionError"
-    await case.store.mark("new", 60)
-    assert [True, True, False] == [await case.store.marked(key) for key in ("old", "new", "never")]
+    await case.store.reserve("new", 9, 60)
+    assert [1, 1, 0] == [await case.store.taken(key) for key in ("old", "new", "never")]
 
 
 async def test_a_store_that_is_away_is_not_asked_again_by_calls(case: Case) -> None:
@@ -237,7 +241,7 @@ async def test_a_store_that_is_away_is_not_asked_again_by_calls(case: Case) -> N
     for number in range(10):
         await case.store.fail("k", attempt(str(number)), 60)
         await case.store.reserve("cap", 99, 60)
-        assert case.store.clear_soon("other") is None
+        assert await case.store.clear("other") is None
     assert asked == len(case.remote.asked)
 
 
@@ -293,13 +297,12 @@ async def test_what_was_counted_meanwhile_is_added(case: Case) -> None:
     case.remote.gone = "ConnectionError"
     await case.store.fail("k", attempt("b"), 60)
     await case.store.reserve("cap", 3, 60)
-    await case.store.mark("fact", 60)
     case.remote.gone = ""
     await other.fail("k", attempt("c"), 60)
     await other.reserve("cap", 3, 60)
     await case.comes_back()
     assert episode("a", "c", "b") == await other.look("k")
-    assert (3, True) == (await other.reserve("cap", 3, 60), await other.marked("fact"))
+    assert 3 == await other.reserve("cap", 3, 60)
 
 
 async def test_an_episode_that_ended_meanwhile_is_over(case: Case) -> None:
@@ -307,7 +310,7 @@ async def test_an_episode_that_ended_meanwhile_is_over(case: Case) -> None:
     case.remote.gone = "ConnectionError"
     assert episode("a") == await case.store.clear("k")
     await case.comes_back()
-    assert await case.store.look("k") is None
+    assert over("a") == await case.store.look("k")
 
 
 async def test_what_began_after_such_an_end_is_all_there_is(case: Case) -> None:
@@ -316,7 +319,7 @@ async def test_what_began_after_such_an_end_is_all_there_is(case: Case) -> None:
     await case.store.clear("k")
     await case.store.fail("k", attempt("b"), 60)
     await case.comes_back()
-    assert episode("b") == await case.store.look("k")
+    assert replace(episode("b"), digests=(("a", 1), ("b", 1))) == await case.store.look("k")
 
 
 async def test_a_slot_given_back_meanwhile_is_free(case: Case) -> None:
@@ -350,7 +353,7 @@ async def test_a_store_that_goes_away_while_it_is_merged_into_loses_nothing(case
     case.remote.gone = ""
     merge, left = case.remote.merge, iter(range(200))
 
-    def breaks(key: str, missed: Missed) -> Future[None]:
+    def breaks(key: str, missed: MissedChanges) -> Future[None]:
         if next(left, None) is None:
             case.remote.gone = "ConnectionError"
         return merge(key, missed)
@@ -369,26 +372,36 @@ async def test_ending_what_was_not_known_waits_for_nothing_and_tells_later(case:
     other = case.another()
     await other.fail("k", attempt("a"), 60)
     case.remote.silent = True
-    told = case.store.clear_soon("k")
-    assert told is not None
-    assert not told.done()
+    ending = await case.store.clear("k")
+    assert isinstance(ending, Future)
+    assert not ending.done()
     case.remote.held.pop()()
-    assert episode("a") == await told
+    assert episode("a") == await ending
 
 
-async def test_what_another_process_counted_is_known_once_it_was_looked_for_ahead(case: Case) -> None:
+async def test_a_look_if_known_waits_for_nothing_and_what_another_process_counted_is_known_soon_after(
+    case: Case,
+) -> None:
     other = case.another()
     await other.fail("k", attempt("a"), 60)
-    assert not case.store.knows("k")
-    assert await (case.store.look_ahead("k") or absent()) == episode("a")
-    assert case.store.knows("k")
-    assert (episode("a"), False) == (await case.store.clear("k"), case.store.knows("k"))
+    assert await case.store.look("k", if_known=True) is None
+    await asyncio.sleep(0)
+    assert episode("a") == await case.store.look("k", if_known=True)
+    assert (episode("a"), over("a")) == (await case.store.clear("k"), await other.look("k"))
 
 
-async def test_where_looking_ahead_found_nothing_nothing_is_asked_for_at_the_end(case: Case) -> None:
-    ahead = case.store.look_ahead("k")
-    assert await (ahead or absent()) is None
-    assert case.store.clear_soon("k", ahead) is None
+async def test_an_answered_look_ends_the_episode_before_the_caller_goes_on_even_if_it_was_not_read_yet(
+    case: Case,
+) -> None:
+    other = case.another()
+    await other.fail("k", attempt("a"), 60)
+    await case.store.look("k", if_known=True)
+    assert episode("a") == await case.store.clear("k")
+
+
+async def test_where_the_look_ahead_found_nothing_nothing_is_asked_for_at_the_end(case: Case) -> None:
+    assert await case.store.look("k", if_known=True) is None
+    assert await case.store.clear("k") is None
     assert ["probe", "look"] == case.remote.asked
 
 
@@ -396,48 +409,53 @@ async def test_a_look_that_takes_longer_than_the_tool_still_ends_what_it_finds(c
     other = case.another()
     await other.fail("k", attempt("a"), 60)
     case.remote.silent = True
-    told = case.store.clear_soon("k", case.store.look_ahead("k"))
+    await case.store.look("k", if_known=True)
+    ending = await case.store.clear("k")
     case.remote.silent = False
     case.remote.held.pop()()
-    assert episode("a") == await (told or absent())
-    assert (None, False) == (await other.look("k"), case.store.knows("k"))
+    assert isinstance(ending, Future)
+    assert episode("a") == await ending
+    assert (over("a"), None) == (await other.look("k"), await case.store.look("k", if_known=True))
 
 
 async def test_a_look_ahead_that_loses_the_store_ends_the_episode_later(case: Case) -> None:
     other = case.another()
     await other.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
-    assert await (case.store.clear_soon("k", case.store.look_ahead("k")) or absent()) is None
+    await case.store.look("k", if_known=True)
+    ending = await case.store.clear("k")
+    assert isinstance(ending, Future)
+    assert await ending is None
     await case.comes_back()
-    assert await other.look("k") is None
+    assert over("a") == await other.look("k")
 
 
 async def test_what_is_known_already_is_not_looked_for_ahead(case: Case) -> None:
     await case.store.fail("k", attempt("a"), 60)
-    assert case.store.look_ahead("k") is None
-
-
-async def absent() -> None:
-    """Stands where a future should have been."""
-    raise AssertionError("no future")
+    case.remote.silent = True
+    looking = asyncio.create_task(case.store.look("k", if_known=True))
+    await asyncio.sleep(0)
+    assert not looking.done()
+    case.remote.held.pop()()
+    assert episode("a") == await looking
 
 
 async def test_ending_what_was_not_known_is_done_later_when_the_store_is_gone(case: Case) -> None:
     other = case.another()
     await other.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
-    told = case.store.clear_soon("k")
-    assert told is not None
-    assert await told is None
+    ending = await case.store.clear("k")
+    assert isinstance(ending, Future)
+    assert await ending is None
     await case.comes_back()
-    assert await case.store.look("k") is None
+    assert over("a") == await case.store.look("k")
 
 
-async def test_a_known_mark_is_not_asked_for_again(case: Case) -> None:
+async def test_a_count_known_to_be_high_enough_is_not_asked_for_again(case: Case) -> None:
     other = case.another()
-    await other.mark("fact", 60)
-    assert [True, True, True] == [await case.store.marked("fact") for _ in range(3)]
-    assert 1 == case.remote.asked.count("marked")
+    await other.reserve("expanded", 9, 60)
+    assert [1, 1, 1] == [await case.store.taken("expanded", enough=1) for _ in range(3)]
+    assert 1 == case.remote.asked.count("taken")
 
 
 async def test_a_call_that_is_given_up_while_it_waits_for_a_slot_does_not_keep_it(case: Case) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 # Labels that the scrape adds, or that belong to a histogram's series.
-OF_THE_SCRAPE: Final = frozenset({"job", "instance", "namespace", "pod"})
+OF_THE_SCRAPE: Final = frozenset({"job", "instance", "namespace", "pod", "toolcall_proxy"})
 OF_A_BUCKET: Final = "le"
 
 _TOKEN: Final = re.compile(
@@ -19,7 +19,20 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _FUNCTIONS: Final = frozenset(
-    {"rate", "increase", "changes", "histogram_quantile", "vector", "sum", "min", "max", "count", "group", "avg"}
+    {
+        "rate",
+        "increase",
+        "changes",
+        "histogram_quantile",
+        "label_replace",
+        "vector",
+        "sum",
+        "min",
+        "max",
+        "count",
+        "group",
+        "avg",
+    }
 )
 _GROUPING: Final = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _END: Final = ("", "")

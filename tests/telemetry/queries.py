@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from proxy.telemetry.catalogue import CATALOGUE, OF_THE_PROCESS, Described
+from proxy.telemetry.metric_table import METRICS, OF_THE_PROCESS, MetricRow
 from tests.telemetry.promql import OF_A_BUCKET, OF_THE_SCRAPE, Named, Query, named
 
 ROOT: Final = Path(__file__).parents[2]
@@ -47,6 +47,11 @@ def filled(expression: str, window: str = "5m", span: str = "1h") -> str:
     return re.sub(r"\$[a-z]+", ".*", expression)
 
 
+def without_stand_in(expression: str) -> str:
+    """An expression of the dashboard without the zero that it shows where no series is there."""
+    return expression.partition(" or on () ")[0]
+
+
 def mistakes(expression: str) -> list[str]:
     """What an expression names that the catalogue does not know."""
     query = named(expression)
@@ -60,8 +65,8 @@ def metrics_in(query: Query) -> set[str]:
     return {described.name for metric in query.metrics if (described := _described(metric.metric)) is not None}
 
 
-def _described(series: str) -> Described | None:
-    return CATALOGUE.get(series) or CATALOGUE.get(_SERIES.sub("", series))
+def _described(series: str) -> MetricRow | None:
+    return METRICS.get(series) or METRICS.get(_SERIES.sub("", series))
 
 
 def _labels(metric: Named) -> set[str]:

@@ -65,8 +65,14 @@ CASES: Final[dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]] = {
         [counted("episodes_total", CALL, 5), counted("corrected_total", f'{CALL},attempts="1"', 4)],
     ),
     "ToolproxyDeliveredLow": (
-        finished(delivered=9, refused=1),
-        finished(delivered=90, repaired=3, corrected=1, answered=1, refused=5, passthrough=90, client_gone=90),
+        [*finished(delivered=90, upstream_error=4), counted("errors_total", f'{CALL},code="INTERNAL_ERROR"', 2)],
+        # A healthy mix: 12 % of the calls are wrong at first, and the tool answers some with a 404 of its own.
+        [
+            *finished(
+                delivered=70, repaired=3, corrected=11, refused=12, tool_error=9, upstream_error=1, passthrough=9
+            ),
+            counted("errors_total", f'{CALL},code="INVALID_ARGUMENTS"', 12),
+        ],
     ),
     "ToolproxyEscalations": (
         [*judged(rejected=10), counted("escalations_total", CALL, 1)],
@@ -77,9 +83,17 @@ CASES: Final[dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]] = {
         [counted("caps_exceeded_total", CALL, "0x60 9x120")],
     ),
     "ToolproxyCorrectionLayerFailing": (asked(started=10, success=7, failed=3), asked(started=10, success=9)),
+    "ToolproxyCorrectionBudgetExhausted": (
+        [counted("correction_budget_exhausted_total", f'{CALL},budget="per_hour"', 1)],
+        [counted("correction_budget_exhausted_total", f'{CALL},budget="per_hour"', "3x180")],
+    ),
     "ToolproxyAnswersBroken": (
         [counted("answers_total", f'{CALL},outcome="{outcome}"', 1) for outcome in ("passed", "broken")],
         [counted("answers_total", f'{CALL},outcome="{outcome}"', 1) for outcome in ("passed", "unread")],
+    ),
+    "ToolproxySecondJudgeDisagrees": (
+        [counted("second_opinions_total", f'{CALL},outcome="disagreed"', 1)],
+        [counted("second_opinions_total", f'{CALL},outcome="agreed"', 5)],
     ),
     "ToolproxyHookFailures": (
         [counted("hook_failures_total", 'hook="h",point="before_decision",reason="timeout"', 1)],
@@ -122,7 +136,7 @@ CASES: Final[dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]] = {
     ),
     "ToolproxyConfigDiffers": (
         [counted("config_info", f'hash="{digest}"', "1x180") for digest in "ab"],
-        [counted("config_info", 'hash="a"', "1x180")],
+        [counted("config_info", f'toolcall_proxy="{release}",hash="{release}"', "1x180") for release in "ab"],
     ),
     "ToolproxyConfigNeedsRestart": (
         [counted("config_restart_needed", "", "2x180")],
@@ -145,6 +159,10 @@ CASES: Final[dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]] = {
         [counted("spans_total", 'result="dropped"', 1)],
         [counted("spans_total", 'result="exported"', 1), counted("spans_total", 'result="failed"', "0x180")],
     ),
+    "ToolproxyLogLinesDropped": (
+        [counted("log_lines_dropped_total", 'reason="queue_full"', 1)],
+        [counted("log_lines_dropped_total", 'reason="queue_full"', "9x180")],
+    ),
 }
 
 
@@ -156,8 +174,8 @@ def test_an_alert_names_only_what_there_is(alert: dict[str, Any]) -> None:
 @pytest.mark.parametrize("alert", alerts(), ids=NAMES)
 def test_an_alert_says_how_bad_it_is_and_where_to_read_on(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in ("info", "warning", "critical")
-    assert {"summary", "description", "runbook"} == set(alert["annotations"])
-    assert f"docs/runbook.md#{alert['alert'].lower()}" == alert["annotations"]["runbook"]
+    assert {"summary", "description", "runbook_url"} == set(alert["annotations"])
+    assert f"docs/runbook.md#{alert['alert'].lower()}" == alert["annotations"]["runbook_url"]
 
 
 def test_the_runbook_has_a_section_for_each_alert_and_for_nothing_else() -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from proxy.telemetry.catalogue import CATALOGUE
+from proxy.telemetry.metric_table import METRICS
 from tests.telemetry.promql import Named, named
 from tests.telemetry.queries import DASHBOARD, filled, metrics_in, mistakes, panels, variables
 
@@ -67,7 +67,7 @@ def test_schema_ids_and_finalisation_retries_have_panels() -> None:
 def test_every_metric_has_a_panel() -> None:
     shown = {name for _, expression in panels() for name in metrics_in(named(filled(expression)))}
 
-    assert set(CATALOGUE) == shown
+    assert set(METRICS) == shown
 
 
 def test_the_file_is_a_dashboard_that_fits_any_grafana() -> None:
@@ -94,3 +94,15 @@ def test_no_panel_lies_on_another() -> None:
             for y in range(at["y"], at["y"] + at["h"]):
                 assert (x, y) not in taken, f"{panel['title']} lies on {taken[x, y]}"
                 taken[x, y] = panel["title"]
+
+
+def test_every_panel_asks_for_the_namespace_and_the_pod_that_are_chosen() -> None:
+    chosen = {("namespace", "=~", "$namespace"), ("pod", "=~", "$pod")}
+    asked = [(title, metric) for title, expression in panels() for metric in named(expression).metrics]
+
+    # `toolproxy_build_info` alone only picks what is the proxy's out of the metrics that every process has.
+    assert [] == [
+        title
+        for title, metric in asked
+        if metric != Named("toolproxy_build_info", ()) and not chosen <= set(metric.matchers)
+    ]

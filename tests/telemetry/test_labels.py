@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.core.backoff import Denied, Reason
-from proxy.core.codes import VIOLATION_CODES
-from proxy.core.container import EVENTS
-from proxy.core.correction import Asked, Layer
-from proxy.core.model import Repair, Violation
-from proxy.core.rules import RULES
-from proxy.interfaces import CallRecord, Event, Question
-from proxy.telemetry.catalogue import CATALOGUE, OTHER
-from proxy.telemetry.merged import merged
+from proxy.core.contract.container import EVENTS
+from proxy.core.contract.correction import Asked, Layer
+from proxy.core.model.codes import VIOLATION_CODES
+from proxy.core.model.values import Repair, Violation
+from proxy.core.rules.rules import RULES
+from proxy.core.tool_errors.backoff import Reason, ResendDenied
+from proxy.interfaces import CallRecord, CorrectionQuestion, Event
+from proxy.telemetry.merged import merge_pages
+from proxy.telemetry.metric_table import METRICS, OTHER
 from proxy.telemetry.metrics import Metrics, Served
 
 NAMES = st.text(max_size=12)
-OUTCOMES = st.sampled_from(CATALOGUE["toolproxy_requests_total"].label("outcome").values)
+OUTCOMES = st.sampled_from(METRICS["toolproxy_requests_total"].label("outcome").values)
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "method": NAMES,
     "tool": st.one_of(st.just("weather"), NAMES),
@@ -42,8 +42,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "upstream_status": st.sampled_from([0, 101, 200, 404, 599]),
     "upstream_error": st.sampled_from(["", "connection_refused"]),
     "resends": st.lists(st.sampled_from(list(Reason))),
-    "resend_denied": st.one_of(st.none(), st.sampled_from(list(Denied))),
-    "questions": st.lists(st.builds(Question, st.sampled_from(list(Layer)), st.sampled_from(list(Asked)))),
+    "resend_denied": st.one_of(st.none(), st.sampled_from(list(ResendDenied))),
+    "questions": st.lists(st.builds(CorrectionQuestion, st.sampled_from(list(Layer)), st.sampled_from(list(Asked)))),
     "events": st.lists(st.builds(Event, st.one_of(NAMES, st.just("validation_feedback_started")), st.just(0.0))),
 }
 
@@ -53,7 +53,7 @@ def test_the_pages_of_workers_are_one_page_of_the_same_metrics() -> None:
     metrics.finished(CallRecord("r", "/weather", "POST", "weather", "c", outcome="delivered", status=200))
     metrics.lagged(0.3)
     page = metrics.page()[1]
-    whole = merged([page, page])[1].decode().splitlines()
+    whole = merge_pages([page, page])[1].decode().splitlines()
 
     assert {
         'toolproxy_requests_total{outcome="delivered",route="/weather",tool="weather"} 2.0',
@@ -77,7 +77,7 @@ def test_no_record_has_a_label_that_is_not_in_the_catalogue(requests: list[dict[
     found = [
         (sample.name, label, value)
         for family in families
-        if (described := CATALOGUE.get(family.name) or CATALOGUE.get(f"{family.name}_total")) is not None
+        if (described := METRICS.get(family.name) or METRICS.get(f"{family.name}_total")) is not None
         for sample in family.samples
         for label, value in sample.labels.items()
         if label != "le" and (allowed := described.label(label).values) and value not in allowed

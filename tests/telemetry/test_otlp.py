@@ -383,7 +383,7 @@ async def test_what_the_sdk_has_to_say_is_in_the_log_without_the_values(monkeypa
 
 
 def test_off_the_libraries_are_not_even_loaded() -> None:
-    script = "import sys, proxy.app; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    script = "import sys, proxy.server; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
 
     assert 0 == subprocess.run([sys.executable, "-c", script], check=False).returncode
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from proxy.core.backoff import Reason
-from proxy.core.correction import Asked, Layer
-from proxy.core.model import Repair
-from proxy.interfaces import CallRecord, Event, Question, Sent, Trace
-from proxy.telemetry.traces import Span, spans_of
+from proxy.core.contract.correction import Asked, Layer
+from proxy.core.model.values import Repair
+from proxy.core.tool_errors.backoff import Reason
+from proxy.interfaces import CallRecord, CorrectionQuestion, Event, Sent, Trace
+from proxy.telemetry.traces import Span, build_spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -28,11 +28,11 @@ def record(**changes: Any) -> CallRecord:
 
 def whole(known: bool = True, **changes: Any) -> Span:
     """The span of the request itself."""
-    return next(spans_of(record(**changes), known=known))
+    return next(build_spans(record(**changes), known=known))
 
 
 def test_a_request_without_a_trace_has_no_span() -> None:
-    assert [] == list(spans_of(record(trace=None), known=True))
+    assert [] == list(build_spans(record(trace=None), known=True))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_resend_knows_its_number_and_its_reason() -> None:
         Sent("2" * 16, "POST", "tools", 10.2, 10.3, status=429, resend=True),
         Sent("3" * 16, "POST", "tools", 10.3, 10.4, status=200, resend=True),
     ]
-    _, *sent = spans_of(made, known=True)
+    _, *sent = build_spans(made, known=True)
 
     assert [
         (None, None, "connection_refused", "connection_refused"),
@@ -114,12 +114,12 @@ def test_a_question_to_the_model_endpoint_is_a_span_and_one_that_was_not_asked_i
     made = record(
         events=[Event("validation_feedback_started", 10.1), Event("contextual_re_resolution.start", 10.3)],
         questions=[
-            Question(feedback, Asked.BUSY),
-            Question(feedback, Asked.TIMEOUT, 0.15),
-            Question(retry, Asked.CANNOT_FIX, 0.1),
+            CorrectionQuestion(feedback, Asked.BUSY),
+            CorrectionQuestion(feedback, Asked.TIMEOUT, 0.15),
+            CorrectionQuestion(retry, Asked.CANNOT_FIX, 0.1),
         ],
     )  # fmt: skip
-    _, *chats = spans_of(made, known=True)
+    _, *chats = build_spans(made, known=True)
 
     assert [
         (

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from proxy.core.model import CheckedCall, Conversation, Document, Headers, Rung, ToolCall, UpstreamFault, UpstreamReply
+from proxy.core.model.values import (
+    CheckedCall,
+    Conversation,
+    Document,
+    Headers,
+    Rung,
+    ToolCall,
+    UpstreamFault,
+    UpstreamReply,
+)
 from proxy.interfaces import UpstreamRequest
 
 Answer = UpstreamReply | UpstreamFault
@@ -63,6 +72,9 @@ class ScriptedUpstream:
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:  # noqa: ARG002
         return await self.send(CHECKED, request)
+
+    async def guard(self, request: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[Answer]]) -> Answer:
+        return await send(request)
 
     def grants_resend(self) -> bool:
         self.budget -= 1

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core import codes
-from proxy.core.backoff import BudgetPolicy
-from proxy.core.guard import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
-from proxy.core.model import CheckedCall, Executed, UpstreamFault, UpstreamReply
+from proxy.core.model import codes
+from proxy.core.model.values import CheckedCall, Executed, UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.backoff import BudgetPolicy
+from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream import Guarded
-from proxy.upstream.turnstile import Turnstile
+from proxy.upstream import UpstreamGuard
+from proxy.upstream.concurrency_limit import ConcurrencyLimiter
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b"{}")
@@ -22,10 +22,10 @@ DOWN = UpstreamFault(codes.UPSTREAM_UNAVAILABLE, "connection_refused", Executed.
 BREAKER = GuardPolicy(breaker=BreakerPolicy(failures=2, open_for=5.0))
 
 
-def guarded(*answers: Answer, policy: GuardPolicy = BREAKER) -> tuple[Guarded, ScriptedUpstream, Time]:
+def guarded(*answers: Answer, policy: GuardPolicy = BREAKER) -> tuple[UpstreamGuard, ScriptedUpstream, Time]:
     time = Time()
     inner = ScriptedUpstream(list(answers), time)
-    return Guarded(inner, "w", policy, time.now), inner, time
+    return UpstreamGuard(inner, "w", policy, time.now), inner, time
 
 
 # --- breaker ----------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ async def test_a_breaker_opens_refuses_at_once_probes_and_heals() -> None:
 async def test_each_change_of_a_breaker_is_told_once() -> None:
     told: list[tuple[str, str]] = []
     time = Time()
-    guard = Guarded(
+    guard = UpstreamGuard(
         ScriptedUpstream([DOWN, DOWN, OK], time), "w", BREAKER, time.now, lambda *change: told.append(change)
     )
     for _ in range(3):
@@ -117,9 +117,9 @@ async def test_a_probe_that_is_cancelled_does_not_shut_the_breaker_for_ever() ->
 
 
 # --- concurrency ------------------------------------------------------------------------------------------------------
-def bounded(limit: int, wait: float = 5.0, queue: int | None = None) -> tuple[Guarded, Slow]:
+def bounded(limit: int, wait: float = 5.0, queue: int | None = None) -> tuple[UpstreamGuard, Slow]:
     slow = Slow()
-    return Guarded(slow, "w", GuardPolicy(concurrency=ConcurrencyPolicy(limit, wait, queue)), slow.time.now), slow
+    return UpstreamGuard(slow, "w", GuardPolicy(concurrency=ConcurrencyPolicy(limit, wait, queue)), slow.time.now), slow
 
 
 async def started(*calls: asyncio.Task[Answer]) -> None:
@@ -127,7 +127,7 @@ async def started(*calls: asyncio.Task[Answer]) -> None:
         await asyncio.sleep(0)
 
 
-def call(guard: Guarded) -> asyncio.Task[Answer]:
+def call(guard: UpstreamGuard) -> asyncio.Task[Answer]:
     return asyncio.create_task(guard.send(CHECKED, request()))
 
 
@@ -211,7 +211,7 @@ async def test_the_time_spent_waiting_is_not_given_to_the_upstream() -> None:
 async def test_an_open_breaker_lets_nobody_wait() -> None:
     policy = GuardPolicy(BreakerPolicy(failures=1), ConcurrencyPolicy(1, wait=60.0, queue=2))
     slow = Slow()
-    guard = Guarded(slow, "w", policy, slow.time.now)
+    guard = UpstreamGuard(slow, "w", policy, slow.time.now)
     slow.answers = [DOWN]
     first, second, waiting = call(guard), call(guard), call(guard)
     await started()
@@ -225,17 +225,17 @@ async def test_an_open_breaker_lets_nobody_wait() -> None:
 
 
 async def test_a_place_that_comes_together_with_the_end_of_the_wait_is_not_lost() -> None:
-    turnstile = Turnstile(1, 10)
-    assert await turnstile.enter(1)
-    waiting = asyncio.create_task(turnstile.enter(1))
+    limiter = ConcurrencyLimiter(1, 10)
+    assert await limiter.acquire(1)
+    waiting = asyncio.create_task(limiter.acquire(1))
     await asyncio.sleep(0)
-    turnstile.leave()
+    limiter.release()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    assert turnstile.pass_at_once()
-    assert not turnstile.pass_at_once()
+    assert limiter.try_acquire()
+    assert not limiter.try_acquire()
 
 
 # --- budget -----------------------------------------------------------------------------------------------------------

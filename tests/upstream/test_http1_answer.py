@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
-from proxy.upstream.http1.faults import HEAD_TOO_LARGE, NOT_HTTP, SURPLUS, Broken
+from proxy.upstream.http1.faults import HEAD_TOO_LARGE, NOT_HTTP, SURPLUS, ExchangeError
 
 LIMITS = AnswerLimits()
 
@@ -97,7 +97,7 @@ def test_bytes_changed_anywhere_give_an_answer_or_a_fault_and_nothing_else(
     raw = ANSWERS[kind][0]
     try:
         reader = read(raw[:at] + noise + raw[at + over :])
-    except Broken:
+    except ExchangeError:
         return
 
     assert reader.status == 0 or 100 <= reader.status <= 599
@@ -108,9 +108,9 @@ def test_bytes_changed_anywhere_give_an_answer_or_a_fault_and_nothing_else(
 def test_one_byte_more_than_an_answer_is_a_fault(kind: str) -> None:
     raw = ANSWERS[kind][0]
     for surplus in (b"\r", b"\n", b"\r\n", b"x", b"\0", raw):
-        with pytest.raises(Broken):
+        with pytest.raises(ExchangeError):
             read(raw + surplus)
-        with pytest.raises(Broken) as late:
+        with pytest.raises(ExchangeError) as late:
             read(raw, surplus)
         assert SURPLUS == late.value.fault
 
@@ -119,7 +119,7 @@ def test_an_answer_to_head_has_no_body_whatever_its_length() -> None:
     reader = read(head("Content-Length: 4"), method="HEAD")
 
     assert (True, 4, b"", True) == (reader.complete, reader.length, reader.take(), reader.keep_alive)
-    with pytest.raises(Broken):
+    with pytest.raises(ExchangeError):
         read(head("Content-Length: 4") + b"good", method="HEAD")
 
 
@@ -144,7 +144,7 @@ def test_a_broken_connection_does_not_end_an_answer() -> None:
 def test_fields_keep_their_order_their_spelling_and_their_bytes() -> None:
     raw = b"HTTP/1.1 200 OK\r\nX-a:1\r\nx-A: \t2 \t\r\nY:\r\nU: \xc3\xa9\r\nL: \xe9\r\nContent-Length: 0\r\n\r\n"
 
-    expected = (("X-a", "1"), ("x-A", "2"), ("Y", ""), ("U", "é"), ("L", "é"), ("Content-Length", "0"))
+    expected = (("X-a", "1"), ("x-A", "2"), ("Y", ""), ("U", "é"), ("L", "\udce9"), ("Content-Length", "0"))
     assert expected == read(raw).headers
 
 
@@ -162,7 +162,7 @@ def test_limits_hold_to_the_byte_and_to_the_field() -> None:
 
     assert read(raw, limits=exact).complete
     for tight in (AnswerLimits(head=len(raw) - 1), AnswerLimits(fields=1)):
-        with pytest.raises(Broken) as broken:
+        with pytest.raises(ExchangeError) as broken:
             read(raw, limits=tight)
         assert HEAD_TOO_LARGE == broken.value.fault
 
@@ -172,7 +172,7 @@ def test_small_chunks_are_no_abuse_and_large_extensions_are() -> None:
     tiny = b"1\r\nx\r\n" * 20_000
 
     assert 20_000 == read(chunked + tiny + b"0\r\n\r\n").size
-    with pytest.raises(Broken):
+    with pytest.raises(ExchangeError):
         read(chunked + (b"1;" + b"e" * 60 + b"\r\nx\r\n") * 2000)
 
 
@@ -184,12 +184,12 @@ def test_a_switch_of_protocols_that_was_asked_for_is_followed_by_bytes_of_any_ki
 
 
 def test_a_switch_of_protocols_names_the_protocol() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(ExchangeError):
         read(head("X: y", status="HTTP/1.1 101 Switching Protocols"), upgrade=True)
 
 
 def test_a_mistake_is_seen_as_soon_as_it_is_there_and_not_at_the_end_of_the_headers() -> None:
     for wrong in (b"220", b"\r", b"HTTP/2", b"HTTP/1.1 200 OK\nX", b"HTTP/1.1 200 OK\r\nX : "):
-        with pytest.raises(Broken) as broken:
+        with pytest.raises(ExchangeError) as broken:
             read(*(wrong[at : at + 1] for at in range(len(wrong))))
         assert NOT_HTTP == broken.value.fault

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
-from proxy.upstream.http1.faults import Broken, Fault
-from proxy.upstream.http1.plain import PlainHeads, idle_time
+from proxy.upstream.http1.fast_head import FastHeads, read_idle_time
+from proxy.upstream.http1.faults import ExchangeError, FaultKind
 
 LIMITS = AnswerLimits()
 
@@ -59,8 +59,8 @@ NOT_PLAIN = {
 }
 
 
-def plain() -> PlainHeads:
-    return PlainHeads(LIMITS.head, LIMITS.fields)
+def plain() -> FastHeads:
+    return FastHeads(LIMITS.head, LIMITS.fields)
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -84,8 +84,8 @@ def test_what_may_be_read_in_another_way_is_left_to_the_parser(kind: str) -> Non
 def test_the_limits_hold_to_the_byte_and_to_the_field() -> None:
     raw = SERVERS["nginx"]
 
-    assert PlainHeads(len(raw), 5).read(raw) is not None
-    assert [None, None] == [PlainHeads(len(raw) - 1, 5).read(raw), PlainHeads(len(raw), 4).read(raw)]
+    assert FastHeads(len(raw), 5).read(raw) is not None
+    assert [None, None] == [FastHeads(len(raw) - 1, 5).read(raw), FastHeads(len(raw), 4).read(raw)]
 
 
 def test_an_upstream_that_never_says_the_same_fills_no_memory() -> None:
@@ -126,7 +126,7 @@ def test_an_upstream_that_says_the_same_with_another_length_each_time_fills_no_m
     ],
 )
 def test_a_connection_is_kept_well_below_the_time_its_upstream_names(hint: bytes, seconds: float | None) -> None:
-    assert seconds == idle_time(hint)
+    assert seconds == read_idle_time(hint)
 
 
 # --- llhttp has the last word -----------------------------------------------------------------------------------------
@@ -180,12 +180,12 @@ _tame = st.builds(
 _answers = st.one_of(_tame, _wild)
 
 
-def outcome(method: str, heads: PlainHeads | None, *pieces: bytes) -> Fault | tuple[object, ...]:
+def outcome(method: str, heads: FastHeads | None, *pieces: bytes) -> FaultKind | tuple[object, ...]:
     reader = AnswerReader(method, LIMITS, plain=heads)
     try:
         for piece in pieces:
             reader.feed(piece)
-    except Broken as broken:
+    except ExchangeError as broken:
         return broken.fault
     said = (reader.begun, reader.has_head, reader.complete, reader.status, reader.headers, reader.length, reader.idle)
     return (*said, reader.keep_alive, reader.endless, reader.size, reader.eof(clean=True), reader.take())

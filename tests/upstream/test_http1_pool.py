@@ -10,8 +10,17 @@ from typing import Any
 
 import pytest
 
-from proxy.core.codes import OVERLOADED
-from proxy.core.model import CheckedCall, Conversation, Document, Executed, Rung, ToolCall, UpstreamFault, UpstreamReply
+from proxy.core.model.codes import OVERLOADED
+from proxy.core.model.values import (
+    CheckedCall,
+    Conversation,
+    Document,
+    Executed,
+    Rung,
+    ToolCall,
+    UpstreamFault,
+    UpstreamReply,
+)
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import AnswerLimits, Http1Upstream
@@ -20,7 +29,7 @@ from proxy.upstream.http1.answer import AnswerReader
 from proxy.upstream.http1.dial import Dialer
 from proxy.upstream.http1.origin import read_origin
 from proxy.upstream.http1.pool import Pool
-from proxy.upstream.http1.wire import request_head
+from proxy.upstream.http1.wire import write_head
 from tests.serving.wire import Script, Seen, Tool, answer, replies, tool
 
 CHECKED = CheckedCall(
@@ -191,9 +200,9 @@ async def test_what_is_handed_to_somebody_who_leaves_goes_to_the_next(free: str)
         pool = Pool(asyncio.get_running_loop(), dialer.dial, 1, 4.0)
         connection = await pool.take(1.0)
         second, third = (asyncio.create_task(pool.take(1.0)) for _ in range(2))
-        head = request_head("POST", "/", "t", (), 0)
+        head = write_head("POST", "/", "t", (), 0)
         connection.begin(AnswerReader("POST", AnswerLimits()), head, b"", 1000, asyncio.get_running_loop().time() + 5)
-        await connection.ready()
+        await connection.wait_ready()
         if free == "the connection":
             pool.give_back(connection)
         else:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT
-from proxy.core.model import Executed, Headers, UpstreamFault, UpstreamReply
+from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT
+from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import ReplyBroken, UpstreamSettings
 from proxy.upstream.http1 import AnswerStream, Http1Upstream, Tunnel

@@ -12,11 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.codes import UPSTREAM_UNAVAILABLE
-from proxy.core.model import CheckedCall, Conversation, Document, Executed, Rung, ToolCall, UpstreamFault, UpstreamReply
+from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
+from proxy.core.model.values import (
+    CheckedCall,
+    Conversation,
+    Document,
+    Executed,
+    Rung,
+    ToolCall,
+    UpstreamFault,
+    UpstreamReply,
+)
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
-from proxy.upstream.http1 import Http1Upstream, client_context
+from proxy.upstream.http1 import Http1Upstream, make_client_context
 from tests.serving.wire import Tool, answer, replies
 
 CHECKED = CheckedCall(
@@ -96,7 +105,7 @@ def told(fault: UpstreamReply | UpstreamFault) -> tuple[object, ...]:
 
 async def test_a_ca_of_ones_own_is_trusted_and_the_connection_used_again(keys: Path) -> None:
     async with tls_tool(server_context(keys)) as server:
-        got = await calls(f"https://localhost:{server.port}", client_context(keys / "ca.pem"), 5)
+        got = await calls(f"https://localhost:{server.port}", make_client_context(keys / "ca.pem"), 5)
 
     assert [UpstreamReply(200, (("Content-Length", "4"),), b"good")] * 5 == got
     assert 1 == server.connections
@@ -113,7 +122,7 @@ async def test_a_ca_that_is_not_ours_is_refused_before_anything_is_sent(keys: Pa
 
 async def test_a_certificate_for_another_host_is_refused_before_anything_is_sent(keys: Path) -> None:
     async with tls_tool(server_context(keys, "elsewhere")) as server:
-        (got,) = await calls(f"https://localhost:{server.port}", client_context(keys / "ca.pem"))
+        (got,) = await calls(f"https://localhost:{server.port}", make_client_context(keys / "ca.pem"))
 
     assert (UPSTREAM_UNAVAILABLE, "tls_certificate_error", Executed.NO) == told(got)
     assert [] == server.seen
@@ -121,7 +130,7 @@ async def test_a_certificate_for_another_host_is_refused_before_anything_is_sent
 
 async def test_the_name_the_certificate_carries_can_be_given(keys: Path) -> None:
     async with tls_tool(server_context(keys, "elsewhere")) as server:
-        context = client_context(keys / "ca.pem")
+        context = make_client_context(keys / "ca.pem")
         (got,) = await calls(f"https://127.0.0.1:{server.port}", context, server_name="elsewhere.test")
         (wrong,) = await calls(f"https://127.0.0.1:{server.port}", context, server_name="tools.test")
 
@@ -131,7 +140,7 @@ async def test_the_name_the_certificate_carries_can_be_given(keys: Path) -> None
 
 
 async def test_our_certificate_is_shown_to_a_server_that_wants_one(keys: Path) -> None:
-    context = client_context(keys / "ca.pem", keys / "client.pem", keys / "client.key")
+    context = make_client_context(keys / "ca.pem", keys / "client.pem", keys / "client.key")
     async with tls_tool(server_context(keys, wants_ours=True)) as server:
         got = await calls(f"https://localhost:{server.port}", context, 3)
 
@@ -144,7 +153,7 @@ async def test_without_our_certificate_such_a_server_never_sees_a_request(keys: 
     context = server_context(keys, wants_ours=True)
     context.maximum_version = version
     async with tls_tool(context) as server:
-        (got,) = await calls(f"https://localhost:{server.port}", client_context(keys / "ca.pem"))
+        (got,) = await calls(f"https://localhost:{server.port}", make_client_context(keys / "ca.pem"))
 
     code, token, executed = told(got)
     assert [] == server.seen
@@ -168,7 +177,7 @@ async def test_an_answer_ended_by_a_connection_that_tls_did_not_end_is_not_whole
 
     server = await asyncio.start_server(cut, "127.0.0.1", 0, ssl=server_context(keys))
     port = server.sockets[0].getsockname()[1]
-    (got,) = await calls(f"https://localhost:{port}", client_context(keys / "ca.pem"))
+    (got,) = await calls(f"https://localhost:{port}", make_client_context(keys / "ca.pem"))
     server.close()
     await server.wait_closed()
 
@@ -183,7 +192,7 @@ async def test_an_answer_that_tls_ended_is_whole(keys: Path) -> None:
 
     server = await asyncio.start_server(whole, "127.0.0.1", 0, ssl=server_context(keys))
     port = server.sockets[0].getsockname()[1]
-    (got,) = await calls(f"https://localhost:{port}", client_context(keys / "ca.pem"))
+    (got,) = await calls(f"https://localhost:{port}", make_client_context(keys / "ca.pem"))
     server.close()
     await server.wait_closed()
 
@@ -194,7 +203,7 @@ async def test_a_large_answer_streams_through_tls(keys: Path) -> None:
     body = bytes(range(256)) * 16_000
     async with tls_tool(server_context(keys), answer("200 OK", body)) as server:
         upstream = Http1Upstream(
-            UpstreamSettings("weather", f"https://localhost:{server.port}", tls=client_context(keys / "ca.pem"))
+            UpstreamSettings("weather", f"https://localhost:{server.port}", tls=make_client_context(keys / "ca.pem"))
         )
         reply = await upstream.relay(UpstreamRequest("weather", "GET", "/", (), b"", 5.0), None)
         assert isinstance(reply, UpstreamReply)
@@ -207,7 +216,7 @@ async def test_a_large_answer_streams_through_tls(keys: Path) -> None:
 
 def test_files_that_are_no_certificates_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        client_context(tmp_path / "missing.pem")
+        make_client_context(tmp_path / "missing.pem")
     (tmp_path / "empty.pem").write_text("")
     with pytest.raises(ssl.SSLError):
-        client_context(certificate=tmp_path / "empty.pem")
+        make_client_context(certificate=tmp_path / "empty.pem")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.model import Headers
-from proxy.upstream.http1.faults import UNSENDABLE, Broken
+from proxy.core.model.values import Headers
+from proxy.upstream.http1.faults import UNSENDABLE, ExchangeError
 from proxy.upstream.http1.origin import Origin, read_origin
-from proxy.upstream.http1.wire import CHUNKED, chunk, request_head
+from proxy.upstream.http1.wire import CHUNKED, encode_chunk, write_head
 
 
 def test_a_request_is_its_line_its_host_its_headers_and_its_length() -> None:
     headers = (("accept", "*/*"), ("x-a", "1"), ("x-a", "2"))
 
     expected = b"POST /a?b=c HTTP/1.1\r\nhost: t:1\r\naccept: */*\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 7\r\n\r\n"
-    assert expected == request_head("POST", "/a?b=c", "t:1", headers, 7)
+    assert expected == write_head("POST", "/a?b=c", "t:1", headers, 7)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_request_is_its_line_its_host_its_headers_and_its_length() -> None:
     ],
 )
 def test_the_body_is_framed_by_its_length_or_in_chunks(method: str, length: int, framing: bytes) -> None:
-    assert f"{method} / HTTP/1.1\r\nhost: t\r\n".encode() + framing + b"\r\n" == request_head(
+    assert f"{method} / HTTP/1.1\r\nhost: t\r\n".encode() + framing + b"\r\n" == write_head(
         method, "/", "t", (), length
     )
 
@@ -49,22 +49,22 @@ def test_headers_cannot_frame_the_body_or_use_the_connection() -> None:
         )
     )
 
-    assert b"POST / HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\n" == request_head("POST", "/", "t", headers, 2)
+    assert b"POST / HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\n" == write_head("POST", "/", "t", headers, 2)
 
 
 def test_a_host_among_the_headers_is_the_host() -> None:
-    assert b"GET / HTTP/1.1\r\nhost: other\r\n\r\n" == request_head("GET", "/", "t", (("host", "other"),), 0)
+    assert b"GET / HTTP/1.1\r\nhost: other\r\n\r\n" == write_head("GET", "/", "t", (("host", "other"),), 0)
 
 
 def test_an_upgrade_is_asked_for() -> None:
     expected = b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-    assert expected == request_head("GET", "/ws", "t", (("upgrade", "websocket"),), 0, "websocket")
+    assert expected == write_head("GET", "/ws", "t", (("upgrade", "websocket"),), 0, "websocket")
 
 
 def test_bytes_that_were_no_utf8_go_out_as_they_came() -> None:
     headers = (("x", b"\xc3\xa9 \xe9".decode("utf-8", "surrogateescape")),)
 
-    assert b"GET / HTTP/1.1\r\nhost: t\r\nx: \xc3\xa9 \xe9\r\n\r\n" == request_head("GET", "/", "t", headers, 0)
+    assert b"GET / HTTP/1.1\r\nhost: t\r\nx: \xc3\xa9 \xe9\r\n\r\n" == write_head("GET", "/", "t", headers, 0)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_bytes_that_were_no_utf8_go_out_as_they_came() -> None:
     ],
 )
 def test_what_would_break_a_line_is_not_sent(method: str, target: str, headers: Headers) -> None:
-    with pytest.raises(Broken) as broken:
-        request_head(method, target, "t", headers, 0)
+    with pytest.raises(ExchangeError) as broken:
+        write_head(method, target, "t", headers, 0)
 
     assert UNSENDABLE == broken.value.fault
 
 
 def test_an_upgrade_cannot_break_a_line() -> None:
-    with pytest.raises(Broken):
-        request_head("GET", "/", "t", (), 0, "websocket\r\nevil: 1")
+    with pytest.raises(ExchangeError):
+        write_head("GET", "/", "t", (), 0, "websocket\r\nevil: 1")
 
 
 def test_a_chunk_is_its_size_in_hex_and_its_content() -> None:
-    assert b"1f\r\n" + b"x" * 31 + b"\r\n" == chunk(b"x" * 31)
+    assert b"1f\r\n" + b"x" * 31 + b"\r\n" == encode_chunk(b"x" * 31)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core import codes
-from proxy.core.backoff import Denied, Reason
-from proxy.core.codes import ErrorCode
-from proxy.core.model import Executed, UpstreamFault, UpstreamReply
-from proxy.core.policy import ResendPolicy, ToolPolicy
+from proxy.core.contract.policy import ResendPolicy, ToolPolicy
+from proxy.core.model import codes
+from proxy.core.model.codes import ErrorCode
+from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.interfaces import CallRecord, Services
 from proxy.state import make_store
-from proxy.upstream.resending import Failed, send_with_backoff
+from proxy.upstream.resending import FailedSend, send_with_backoff
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b'{"ok": 1}')
@@ -35,14 +35,14 @@ class Play:
         self.policy = ToolPolicy("weather", None, "f", resend=ResendPolicy(**rules))  # type: ignore[arg-type]
         self.record = CallRecord("r", "/weather")
 
-    async def send(self, **changes: object) -> UpstreamReply | Failed:
+    async def send(self, **changes: object) -> UpstreamReply | FailedSend:
         services = Services(make_store("memory", self.time), self.time, {"w": self.upstream}, self.time)
         outgoing = request(**changes)  # type: ignore[arg-type]
         return await send_with_backoff(CHECKED, outgoing, self.policy, services, self.record)
 
-    async def fails(self, **changes: object) -> Failed:
+    async def fails(self, **changes: object) -> FailedSend:
         failed = await self.send(**changes)
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, FailedSend)
         return failed
 
 
@@ -71,7 +71,7 @@ async def test_after_the_last_resend_the_failure_says_how_often_it_was_sent() ->
     play = Play(REFUSED)
     failed = await play.fails()
 
-    assert (3, Denied.MAX, "connection_refused") == (
+    assert (3, ResendDenied.MAX, "connection_refused") == (
         len(play.upstream.sent),
         play.record.resend_denied,
         play.record.upstream_error,
@@ -134,7 +134,7 @@ async def test_a_wait_longer_than_the_deadline_is_not_begun() -> None:
     play = Play(BUSY, OK, on_retry_after=True)
     failed = await play.fails(timeout=4.0)
 
-    assert ([], Denied.DEADLINE, "4") == (
+    assert ([], ResendDenied.DEADLINE, "4") == (
         play.time.waits,
         play.record.resend_denied,
         failed.failure.details["retry_after"],
@@ -167,7 +167,7 @@ async def test_an_empty_budget_ends_it_and_the_last_answer_stands() -> None:
     play = Play(REFUSED, budget=1)
     failed = await play.fails()
 
-    assert (2, Denied.BUDGET, "2") == (
+    assert (2, ResendDenied.BUDGET, "2") == (
         len(play.upstream.sent),
         play.record.resend_denied,
         failed.failure.details["sends"],
@@ -185,7 +185,7 @@ async def test_no_resends_where_the_operator_wants_none() -> None:
     play = Play(REFUSED, max_resends=0)
     await play.fails()
 
-    assert (1, Denied.MAX) == (len(play.upstream.sent), play.record.resend_denied)
+    assert (1, ResendDenied.MAX) == (len(play.upstream.sent), play.record.resend_denied)
 
 
 async def test_the_body_of_an_answer_that_is_not_the_last_is_given_up() -> None:

@@ -15,38 +15,38 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.envelope import seeds, vendors
-from proxy.core.envelope.headers import failure_headers, prefers_problem
-from proxy.core.envelope.parts import written
-from proxy.core.envelope.tool_result import tool_result
-from proxy.core.model import HttpReply, JsonValue, ToolResult
-from proxy.core.telling import Telling
+from proxy.core.envelope.headers import make_failure_headers, prefers_problem
+from proxy.core.envelope.parts import write_body
+from proxy.core.envelope.tool_result import VERSION, write_tool_result
+from proxy.core.envelope.view import Detail, FailureView
+from proxy.core.model.values import HttpReply, JsonValue, ToolResult
 
-__all__ = ["AUTO", "FORMATS", "Format", "choose", "render"]
+__all__ = ["AUTO", "FORMATS", "Detail", "Format", "choose_format", "render_failure"]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """One wire format: how to make its body of what the answer tells, its version, its media type."""
 
-    make: Callable[[Telling], JsonValue]
+    make: Callable[[FailureView], JsonValue]
     version: int = 1
     media_type: str = "application/json"
 
-    def build(self, result: ToolResult) -> JsonValue:
+    def build(self, result: ToolResult, detail: Detail = "compact") -> JsonValue:
         """The body of the answer to a failed call."""
-        return self.make(Telling(result))
+        return self.make(FailureView(result, detail))
 
 
 FORMATS: Final[dict[str, Format]] = {
-    "tool_result": Format(tool_result),
-    "gomind": Format(seeds.gomind),
-    "hpd": Format(seeds.hpd),
-    "acode": Format(seeds.acode),
-    "compozy": Format(seeds.compozy),
-    "openai": Format(vendors.openai),
-    "anthropic": Format(vendors.anthropic),
-    "mcp": Format(vendors.mcp),
-    "problem": Format(vendors.problem, media_type="application/problem+json"),
+    "tool_result": Format(write_tool_result, VERSION),
+    "gomind": Format(seeds.write_gomind, VERSION),
+    "hpd": Format(seeds.write_hpd, VERSION),
+    "acode": Format(seeds.write_acode),
+    "compozy": Format(seeds.write_compozy, VERSION),
+    "openai": Format(vendors.write_openai),
+    "anthropic": Format(vendors.write_anthropic),
+    "mcp": Format(vendors.write_mcp, VERSION),
+    "problem": Format(vendors.write_problem, VERSION, "application/problem+json"),
 }
 
 # The format name that leaves the choice to the request's Accept header.
@@ -54,7 +54,7 @@ AUTO: Final = "auto"
 _DEFAULT: Final = "tool_result"
 
 
-def choose(name: str, accept: str) -> str:
+def choose_format(name: str, accept: str) -> str:
     """The format's name behind `name`, which may be `auto`: problem details where the client asks for them, else the
     default. A name that is no format (the config refuses those) gives the default as well."""
     if name == AUTO:
@@ -62,17 +62,24 @@ def choose(name: str, accept: str) -> str:
     return name if name in FORMATS else _DEFAULT
 
 
-def render(result: ToolResult, format: str, error_status: str, accept: str = "") -> HttpReply:  # noqa: A002
+def render_failure(
+    result: ToolResult,
+    format: str,  # noqa: A002
+    error_status: str,
+    accept: str = "",
+    detail: Detail = "compact",
+) -> HttpReply:
     """The HTTP answer to a failed call.
 
     `format` is a name in `FORMATS` or `auto`, `error_status` is `category` or `ok` (always 200, because some agent
-    frameworks drop the body of a 4xx), `accept` the request's Accept header. Never raises.
+    frameworks drop the body of a 4xx), `accept` the request's Accept header, `detail` how much the part for machines
+    holds. Never raises.
     """
-    name = choose(format, accept)
+    name = choose_format(format, accept)
     chosen = FORMATS[name]
     status = 200 if error_status == "ok" else result.failure.http_status
-    body = chosen.build(result)
+    body = chosen.build(result, detail)
     if name == "problem":
         body["status"] = status  # RFC 9457, 3.1.2: the same as the status line
-    headers = failure_headers(result, f"{name}/{chosen.version}", chosen.media_type)
-    return HttpReply(status, headers, written(body))
+    headers = make_failure_headers(result, f"{name}/{chosen.version}", chosen.media_type)
+    return HttpReply(status, headers, write_body(body))

@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from proxy.core.jsontext import format_pointer
-from proxy.core.model import Headers, Repair, ToolResult, Violation
+from proxy.core.display.graphemes import cut
+from proxy.core.envelope.view import show_warnings
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.durations import read_seconds
+from proxy.core.model.values import FeedbackLimits, Headers, Repair, ToolResult, Violation
 
 # More entries would make a header that proxies refuse (8 KB is a common limit).
 _LISTED: Final = 20
 _LONGEST_PATH: Final = 200
 _SAFE_IN_PATH: Final = "/_-.~:@$*!'()"
-_SECONDS: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*s?")
+# Messages of warnings, each and with their entries in all.
+_LONGEST_MESSAGE: Final = 160
+_WARNINGS_ROOM: Final = 4000
+_SAFE_IN_TEXT: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT")
 
 
-def failure_headers(result: ToolResult, format_name: str, media_type: str) -> Headers:
+def make_failure_headers(result: ToolResult, format_name: str, media_type: str) -> Headers:
     """All headers of a failed call's answer, but the request id and the length."""
     failure, attempt = result.failure, result.attempt
     headers = [
@@ -29,27 +36,27 @@ def failure_headers(result: ToolResult, format_name: str, media_type: str) -> He
         ("Tool-Format", format_name),
     ]
     if attempt is not None:
-        headers.append(("Tool-Attempt", f"{attempt.number}/{attempt.limit}"))
-    wait = retry_after(failure.details.get("retry_after", ""))
+        headers.append(("Tool-Attempt", str(attempt)))
+    wait = read_retry_after(failure.details.get("retry_after", ""))
     if wait and all(name.lower() != "retry-after" for name, _ in failure.headers):
         headers.append(("Retry-After", wait))
-    return (*headers, *repair_headers(result.repairs), *failure.headers)
+    return (*headers, *make_repair_headers(result.repairs), *failure.headers)
 
 
-def retry_after(text: str) -> str:
-    """A `Retry-After` value from what a tool said (`60`, `60s`, `1.5`, an HTTP date); '' where it says neither."""
+def read_retry_after(text: str) -> str:
+    """A `Retry-After` value from what a tool said (`60`, `60s`, `1m0s`, an HTTP date); '' where it says neither."""
     text = text.strip()
-    if found := _SECONDS.fullmatch(text):
-        return str(math.ceil(float(found[1])))
+    if (seconds := read_seconds(text)) is not None:
+        return str(math.ceil(seconds))
     return text if _HTTP_DATE.fullmatch(text) else ""
 
 
-def repair_headers(repairs: Sequence[Repair]) -> Headers:
+def make_repair_headers(repairs: Sequence[Repair]) -> Headers:
     """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs."""
     return _changes("Tool-Repairs", repairs)
 
 
-def correction_headers(corrections: Sequence[Repair]) -> Headers:
+def make_correction_headers(corrections: Sequence[Repair]) -> Headers:
     """`Tool-Corrections: semantic_retry;path=/amount, ...` likewise: the places that a model changed, by its layer."""
     return _changes("Tool-Corrections", corrections)
 
@@ -59,12 +66,30 @@ def _changes(name: str, made: Sequence[Repair]) -> Headers:
     return ((name, _listed(entries, len(made))),) if made else ()
 
 
-def warning_headers(warnings: Sequence[Violation]) -> Headers:
-    """`Tool-Warnings: VAL-005;path=/a;severity=warning, ...`, bounded likewise; empty without warnings."""
-    entries = (
-        f"{warning.code};path={_path(format_pointer(warning.path))};severity={warning.severity}" for warning in warnings
-    )
-    return (("Tool-Warnings", _listed(entries, len(warnings))),) if warnings else ()
+def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) -> Headers:
+    """`Tool-Warnings: VAL-005;path=/a;severity=warning;message="Unknown field 'a'", ...`, bounded likewise; empty
+    without warnings. `limits` say what of the messages is masked."""
+    if not warnings:
+        return ()
+    shown, left_out = show_warnings(warnings, replace(limits, max_errors=_LISTED))
+    entries, room = [], _WARNINGS_ROOM
+    for each in shown:
+        of, path = each.violation, _path(format_pointer(each.violation.path))
+        entry = f"{of.code};path={path};severity={of.severity};message={_quoted(cut(each.message, _LONGEST_MESSAGE))}"
+        room -= len(entry) + 2
+        if room < 0:
+            break
+        entries.append(entry)
+    if more := left_out + len(shown) - len(entries):
+        entries.append(f"more={more}")
+    return (("Tool-Warnings", ", ".join(entries)),)
+
+
+def _quoted(text: str) -> str:
+    """A text as a String of RFC 9651, or as a Display String where it is not plain ASCII."""
+    if text.isascii() and text.isprintable():
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '%"' + quote(text, safe=_SAFE_IN_TEXT, errors="replace") + '"'
 
 
 def _listed(entries: Iterable[str], number: int) -> str:

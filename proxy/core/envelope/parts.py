@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from proxy.core import container
-from proxy.core.codes import ErrorType
-from proxy.core.graphemes import cut, encodable, escape
-from proxy.core.jsontext import dumps_known
-from proxy.core.model import Absent, JsonValue, ToolResult
-from proxy.core.preview import sanitise, shown_text
-from proxy.core.sentence import original_call, remedy, summary
-from proxy.core.telling import SHOWN, Shown, Telling
+from proxy.core.contract import container
+from proxy.core.display.graphemes import cut, escape, replace_surrogates
+from proxy.core.display.preview import clean_text, sanitise_value
+from proxy.core.envelope.sentence import summarize_escalation, write_original_call, write_remedy
+from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_warnings
+from proxy.core.json.jsontext import dumps_known
+from proxy.core.model.codes import ErrorType
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, ToolResult, Violation
 
 # HPD's `retry_guidance` of a validation error, word for word.
 VALIDATION_GUIDANCE: Final = (
@@ -20,16 +21,48 @@ VALIDATION_GUIDANCE: Final = (
 )
 # One detail or hint, in code points: an upstream's own words can be long.
 _DETAIL: Final = 600
+# The same where the part for machines is compact; all of its errors, details and functions together, in bytes.
+_BRIEF: Final = 120
+_ERRORS_ROOM: Final = 1200
+_DETAILS_ROOM: Final = 240
+_FUNCTIONS_ROOM: Final = 240
 
 
-def text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
+def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     """A text from outside as it may be shown: bounded, masked, without control characters."""
-    return escape(shown_text(value, limit, result.limits))
+    return escape(clean_text(value, limit, result.limits))
 
 
-def errors(telling: Telling) -> list[JsonValue]:
-    """The violations in the order of the sentence, at most `max_errors` of them (Acode FR-002..FR-007)."""
-    return [_error(shown) for shown in telling.shown]
+def list_errors(view: FailureView) -> list[JsonValue]:
+    """The violations in the order of the sentence, at most `max_errors` of them (Acode FR-002..FR-007). Compact: code,
+    place and severity; the sentence has the words."""
+    if view.full:
+        return [_error(shown) for shown in view.shown]
+    return cut_errors([_brief_error(shown) for shown in view.shown])
+
+
+def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
+    """As many errors as a compact answer has room for."""
+    return _within(_ERRORS_ROOM, found)
+
+
+def _brief_error(shown: Shown) -> JsonValue:
+    return {
+        "code": shown.violation.code.name,
+        "path": shown.path,
+        "severity": shown.violation.severity.value,
+    }
+
+
+def _within(room: int, items: Iterable[JsonValue]) -> list[JsonValue]:
+    """The first of the items, as many as fit into so many bytes of JSON."""
+    kept: list[JsonValue] = []
+    for item in items:
+        room -= len(write_body(item)) + 1
+        if room < 0:
+            break
+        kept.append(item)
+    return kept
 
 
 def _error(shown: Shown) -> JsonValue:
@@ -44,76 +77,116 @@ def _error(shown: Shown) -> JsonValue:
     }
 
 
-def message(result: ToolResult) -> str:
-    """One line that says what happened, without the errors."""
-    return summary(result) if result.escalated else text(result.failure.message, result)
+def list_warnings(found: Iterable[Violation], limits: FeedbackLimits) -> list[JsonValue]:
+    """The warnings about a delivered call, in words: what the success envelope holds beside the answer."""
+    shown, _ = show_warnings(found, limits)
+    return [_error(each) for each in shown]
 
 
-def hint(telling: Telling) -> str:
+def write_message(view: FailureView, *, whole: bool = False) -> str:
+    """One line that says what happened, without the errors; shortened in a compact answer, unless `whole`."""
+    result = view.result
+    said = summarize_escalation(result) if result.escalated else show_text(result.failure.message, result)
+    return cut(said, _DETAIL if whole or view.full else _BRIEF)
+
+
+def choose_hint(view: FailureView, *, whole: bool = False) -> str:
     """The single most useful thing to do: the call's own hint, else the first error's, else the code's remedy."""
-    result = telling.result
+    result = view.result
     if result.escalated:
-        return remedy(result)
-    return text(result.failure.hint, result) or telling.first_hint or remedy(result)
+        return write_remedy(result)
+    said = show_text(result.failure.hint, result) or view.first_hint or write_remedy(result)
+    return cut(said, _DETAIL if whole or view.full else _BRIEF)
 
 
-def guidance(telling: Telling) -> str:
+def write_retry_guidance(view: FailureView) -> str:
     """`retry_guidance`: HPD's words where HPD has some."""
-    result = telling.result
+    result = view.result
     failure = result.failure
     if result.escalated:
-        return remedy(result)
+        return write_remedy(result)
     if failure.container is not None:
-        return container.guidance(failure.container.container)
+        return container.write_guidance(failure.container.container)
     return (
-        VALIDATION_GUIDANCE if failure.code.error_type is ErrorType.VALIDATION and failure.violations else hint(telling)
+        VALIDATION_GUIDANCE
+        if failure.code.error_type is ErrorType.VALIDATION and failure.violations
+        else choose_hint(view, whole=True)
     )
 
 
-def details(telling: Telling) -> dict[str, JsonValue]:
-    """A flat string-to-string map, as GoMind clients decode it (`Details map[string]string`)."""
-    result = telling.result
-    flat = {str(key): text(str(value), result) for key, value in result.failure.details.items()}
-    flat.setdefault("hint", hint(telling))
-    if telling.left_out:
-        flat["more_errors"] = str(telling.left_out)
+def make_details(view: FailureView) -> dict[str, JsonValue]:
+    """A flat string-to-string map, as GoMind clients decode it (`Details map[string]string`). Compact: the details of
+    the failure itself, shortened."""
+    result = view.result
+    if not view.full:
+        return _brief_details(view)
+    flat = {str(key): show_text(str(value), result) for key, value in result.failure.details.items()}
+    flat.setdefault("hint", choose_hint(view))
+    if view.left_out:
+        flat["more_errors"] = str(view.left_out)
     if result.repeated:
         flat["repeated"] = "true"
     if result.escalated:
-        flat["original_call"] = original_call(result, result.limits)
+        flat["status"] = choose_status(result)
+        flat["original_call"] = write_original_call(result, result.limits)
         flat["history"] = "\n".join(map(escape, result.history))
     return dict(flat)
 
 
-def status(result: ToolResult) -> str:
+def _brief_details(view: FailureView) -> dict[str, JsonValue]:
+    result, room = view.result, _DETAILS_ROOM
+    brief: dict[str, JsonValue] = {}
+    for key, value in result.failure.details.items():
+        shown = show_text(str(value), result, _BRIEF)
+        size = len(write_body({str(key): shown}))
+        if size <= room:
+            brief[str(key)], room = shown, room - size
+    left_out = view.left_out + len(view.shown) - len(list_errors(view))
+    if left_out:
+        brief["more_errors"] = str(left_out)
+    if result.repeated:
+        brief["repeated"] = "true"
+    return brief
+
+
+def choose_status(result: ToolResult) -> str:
     """`blocked` at the escalation (Acode FR-045), `retry` where another call can succeed, else `failed`."""
-    if result.blocked:
+    if result.escalated:
         return "blocked"
     return "retry" if result.failure.may_retry else "failed"
 
 
-def container_parts(telling: Telling) -> dict[str, JsonValue]:
+def describe_container(view: FailureView) -> dict[str, JsonValue]:
+    """The container that was misused and its functions, as many as there is room for; empty for every other failure."""
+    misuse = view.result.failure.container
+    if misuse is None:
+        return {}
+    names = _within(_FUNCTIONS_ROOM, [function.name for function in misuse.container.functions])
+    return {"container_name": misuse.container.name, "available_functions": names}
+
+
+def make_container_parts(view: FailureView) -> dict[str, JsonValue]:
     """Exactly HPD's keys of a container error; empty for every other failure."""
-    result = telling.result
+    result = view.result
     misuse = result.failure.container
     if misuse is None:
         return {}
     return {
         "container_name": misuse.container.name,
-        "attempted_parameters": sanitise(misuse.attempted, result.limits),
+        "attempted_parameters": sanitise_value(misuse.attempted, result.limits),
         "available_functions": [function.name for function in misuse.container.functions],
-        "error_message": text(result.failure.message, result),
-        "retry_guidance": guidance(telling),
+        "error_message": show_text(result.failure.message, result),
+        "retry_guidance": write_retry_guidance(view),
     }
 
 
-def sent(result: ToolResult) -> JsonValue:
+def sanitise_arguments(result: ToolResult) -> JsonValue:
     """The arguments as the model sent them, sanitised; None where they could not be read."""
     value = result.failure.sent
-    return None if isinstance(value, Absent) else sanitise(value, result.limits)
+    return None if isinstance(value, Absent) else sanitise_value(value, result.limits)
 
 
-def written(body: JsonValue) -> bytes:
+def write_body(body: JsonValue) -> bytes:
     """An answer's body as JSON in UTF-8; a lone surrogate, which header values and names can carry, becomes U+FFFD."""
     try:
         return dumps_known(body)
@@ -123,9 +196,9 @@ def written(body: JsonValue) -> bytes:
 
 def _clean(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
-        return encodable(value)
+        return replace_surrogates(value)
     if isinstance(value, dict):
-        return {encodable(key): _clean(item) for key, item in value.items()}
+        return {replace_surrogates(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return value

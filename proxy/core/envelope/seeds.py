@@ -2,92 +2,129 @@
 
 from __future__ import annotations
 
-from proxy.core.codes import REQUIRED_MISSING, ErrorType
+from typing import Final
+
+from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
-from proxy.core.graphemes import cut
-from proxy.core.model import JsonValue, ToolResult
-from proxy.core.preview import sanitise
-from proxy.core.sentence import sentence, told
-from proxy.core.telling import SHOWN, Shown, Telling
+from proxy.core.envelope.sentence import sentence, write_violation
+from proxy.core.envelope.view import SHOWN, FailureView, Shown
+from proxy.core.model.codes import REQUIRED_MISSING, ErrorType
+from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult
+
+# Words of one error beside a sentence that has them all, in code points.
+_BRIEF: Final = 80
 
 
-def gomind(telling: Telling) -> JsonValue:
+def write_gomind(view: FailureView) -> JsonValue:
     """GoMind's `ToolResponse`: `details` stays a flat map of strings, and holds the sentence as `feedback`."""
-    result = telling.result
+    result = view.result
     failure = result.failure
     return {
         "success": False,
         "error": {
             "code": failure.code.name,
-            "message": parts.message(result),
+            "message": parts.write_message(view),
             "category": failure.code.category.value,
             "retryable": failure.may_retry,
-            "details": {**parts.details(telling), "feedback": sentence(telling)},
+            "details": {
+                "hint": parts.choose_hint(view),
+                **parts.make_details(view),
+                "feedback": sentence(view),
+            },
         },
     }
 
 
-def compozy(telling: Telling) -> JsonValue:
+def write_compozy(view: FailureView) -> JsonValue:
     """Compozy's uniform tool error (gap 6). `details` is free there, so it also holds the errors for machines."""
     return {
         "success": False,
         "error": {
-            "code": telling.result.failure.code.name,
-            "message": sentence(telling),
-            "details": {**parts.details(telling), "errors": parts.errors(telling)},
+            "code": view.result.failure.code.name,
+            "message": sentence(view),
+            "details": {**parts.make_details(view), "errors": parts.list_errors(view)},
         },
-        "remediation_hint": parts.hint(telling),
+        "remediation_hint": parts.choose_hint(view),
     }
 
 
-def acode(telling: Telling) -> JsonValue:
+def write_acode(view: FailureView) -> JsonValue:
     """Acode's ToolResult message: nothing but the sentence (FR-026..FR-030)."""
-    return {"role": "tool", "tool_call_id": telling.result.call.call_id, "content": sentence(telling), "is_error": True}
+    return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": sentence(view), "is_error": True}
 
 
-def hpd(telling: Telling) -> JsonValue:
+def write_hpd(view: FailureView) -> JsonValue:
     """HPD's flat objects, switched on by `error_type`."""
-    result = telling.result
+    result = view.result
     failure = result.failure
     if failure.container is not None and failure.code.error_type is ErrorType.CONTAINER:
-        return {"error_type": ErrorType.CONTAINER.value, **parts.container_parts(telling)}
+        found = {"error_type": ErrorType.CONTAINER.value, **parts.make_container_parts(view)}
+        if result.repeated:
+            found["retry_guidance"] = sentence(view)
+        if _is_near(failure.container) and failure.hint:  # what HPD has no words for stands in a key of its own
+            found["suggestion"] = parts.show_text(failure.hint, result)
+        return found
     if failure.code.error_type in (ErrorType.VALIDATION, ErrorType.ESCALATION):
         return {
             "error_type": failure.code.error_type.value,
-            "errors": _hpd_errors(telling),
-            "retry_guidance": sentence(telling) if result.escalated or result.repeated else parts.guidance(telling),
+            "errors": _hpd_errors(view),
+            **({"status": parts.choose_status(result)} if result.escalated else {}),
+            **({"history": list(result.history)} if result.escalated and view.full else {}),
+            "retry_guidance": sentence(view)
+            if result.escalated or result.repeated
+            else parts.write_retry_guidance(view),
         }
     return {
         "error_type": failure.code.error_type.value,
-        "error_message": parts.message(result),
+        "error_message": parts.write_message(view, whole=True),
         "error_code": failure.code.name,
-        "retry_guidance": parts.hint(telling),
+        "retry_guidance": parts.choose_hint(view, whole=True),
     }
 
 
-def _hpd_errors(telling: Telling) -> list[JsonValue]:
-    result = telling.result
-    if telling.shown:
-        return [_hpd_error(shown, result) for shown in telling.shown]
+def _is_near(misuse: ContainerMisuse) -> bool:
+    """Whether a function was named that HPD's guidance alone would not lead to: nearly, or in dot notation."""
+    sent = misuse.attempted
+    named = sent.values() if isinstance(sent, dict) else ()
+    return bool(misuse.function) and misuse.function not in [one for one in named if isinstance(one, str)]
+
+
+def _hpd_errors(view: FailureView) -> list[JsonValue]:
+    result = view.result
+    if view.shown:
+        brief = not view.full and (result.escalated or result.repeated)  # the guidance is the sentence
+        found = [_hpd_error(shown, result) for shown in view.shown]
+        return parts.cut_errors([_brief_hpd(each) for each in found]) if brief else found
     return [
         {
             "property": "",
             "attempted_value": None,
-            "error_message": parts.message(result),
+            "error_message": parts.write_message(view, whole=True),
             "error_code": result.failure.code.name,
         }
     ]
 
 
-def _hpd_error(shown: Shown, result: ToolResult) -> JsonValue:
+def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
+    """Where the guidance is the whole sentence, an error's own words are shortened; so is an array or object."""
+    value = error["attempted_value"]
+    if isinstance(value, dict | list):
+        value = cut(parts.write_body(value).decode(), _BRIEF)
+    return {**error, "attempted_value": value, "error_message": cut(error["error_message"], _BRIEF)}
+
+
+def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
     """`property` is the dotted path; a missing field is said in HPD's words, the rest in ours."""
-    violation, said = shown.violation, told(shown)
-    name = parts.text(".".join(map(str, violation.path[:64])), result)
+    violation, said = shown.violation, write_violation(shown)
+    name = parts.show_text(".".join(map(str, violation.path[:64])), result)
     if violation.code is REQUIRED_MISSING:
         said = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
     return {
         "property": name,
-        "attempted_value": sanitise(violation.value, result.limits, path=violation.path, sensitive=violation.sensitive),
+        "attempted_value": sanitise_value(
+            violation.value, result.limits, path=violation.path, sensitive=violation.sensitive
+        ),
         "error_message": said,
         "error_code": violation.code.hpd,
     }

@@ -1,9 +1,9 @@
-"""Connections to Redis or Valkey: opened by topology, given up whole at the first trouble, and never the caller's.
+"""Connections to Redis or Valkey, opened by topology and discarded at the first failure.
 
-`Connections.run` sends a batch of script calls as one pipeline: one round trip (a second one for scripts the server
-does not know yet). Whatever goes wrong becomes `Unreachable`, and the client is thrown away with all it believed about
-addresses, roles and slots, so that the next try begins afresh. The library's own retries are off: who waits for an
-answer here is a call, and `FallbackStore` knows better what to do meanwhile.
+`Connections.run` sends a batch of script calls as one pipeline: one round trip, and a second one for scripts that the
+server does not know yet. Every failure becomes `Unreachable`; the client is then discarded with all it knew about
+addresses, roles and slots, so that the next try starts from nothing. The library's own retries are off: a call is
+waiting here, and `FallbackStore` has something better to do than retry.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from proxy.state.redis.operations import Operation
 from proxy.state.remote import Unreachable
 from proxy.state.settings import RedisSettings
 
-# What a client that is given up may take to close its sockets, in seconds.
+# Seconds that a discarded client may take to close its sockets.
 _CLOSING: Final = 0.5
-# A page of SCAN, and how long going through all pages may take in seconds: it is for the operator, no call waits.
+# Keys per page of SCAN, and the seconds that all pages together may take: only the operator waits for them.
 _PAGE: Final = 500
 _SCANNING: Final = 10.0
 
 
 class Connections:
-    """Opens connections when they are needed. One batch at a time; a scan may run beside it."""
+    """Opens connections on demand. Runs one batch at a time; a scan may run beside it."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
@@ -52,11 +52,11 @@ class Connections:
                     for index, reply in zip(unknown, again, strict=True):
                         replies[index] = reply
         if any(isinstance(one, Exception) for one in replies):
-            await self.close()  # such as READONLY: whoever we talk to is not, or no longer, the one to talk to
+            await self.close()  # such as READONLY: this server is not, or no longer, the primary
         return [Unreachable(_reason(one), sent=False) if isinstance(one, Exception) else one for one in replies]
 
     async def scan(self, pattern: bytes, most: int) -> list[bytes]:
-        """Names of keys that match, each once, at most so many. Raises Unreachable."""
+        """The names of matching keys, each once, at most so many. Raises Unreachable."""
         found: dict[bytes, None] = {}
         async with self._connected() as client, asyncio.timeout(_SCANNING):
             async for name in client.scan_iter(match=pattern, count=_PAGE):
@@ -76,7 +76,7 @@ class Connections:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
-        """The client for the time of one use. This is the border: what the library raises ends here."""
+        """The client for one use. Exceptions of the library become Unreachable here."""
         sent = False
         try:
             if self._client is None:
@@ -89,9 +89,9 @@ class Connections:
             yield self._client
         except Exception as error:  # noqa: BLE001 - whatever the library raises, no call may fail for it
             await self.close()
-            raise Unreachable(_reason(error), sent) from None  # the library's words may quote a credential
+            raise Unreachable(_reason(error), sent) from None  # the library's message may quote a credential
         except BaseException:
-            await self.close()  # cancelled halfway: what is still on the wire belongs to nobody
+            await self.close()  # cancelled halfway: bytes of this exchange may still arrive
             raise
 
     def _open(self) -> Any:
@@ -111,13 +111,13 @@ class Connections:
 
 
 def _options(settings: RedisSettings) -> dict[str, Any]:
-    """What every connection is opened with."""
+    """The options that every connection shares."""
     options: dict[str, Any] = {
         **_credentials(settings.username, settings.password),
         "socket_connect_timeout": settings.connect_timeout,
         "socket_timeout": settings.operation_timeout,
         "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,  # RESP3 brings nothing here, and costs a handshake that older servers refuse
+        "protocol": 2,  # RESP3 has no use here, and needs a handshake that older servers refuse
         "client_name": "toolcall-proxy",
     }
     if settings.tls is not None:
@@ -132,8 +132,8 @@ def _credentials(username: str, password: str) -> dict[str, str | None]:
 
 
 async def _pipeline(client: Any, command: str, batch: Sequence[Operation[Any]]) -> list[Any]:
-    """One round trip: EVALSHA or EVAL of each operation. Refusals stand in the list, as exceptions."""
-    # A cluster's pipeline knows no `transaction=False`: it never is one unless asked.
+    """One round trip with EVALSHA or EVAL for each operation. Refusals are exceptions within the list."""
+    # A cluster's pipeline has no `transaction` argument, and is no transaction by default.
     made = client.pipeline() if isinstance(client, RedisCluster) else client.pipeline(transaction=False)
     async with made as pipeline:
         for one in batch:
@@ -147,7 +147,7 @@ _CODE: Final = re.compile(r"[A-Z]{3,20}\b")
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong in words that hold no credential: the exception's name, the system's or the server's own code."""
+    """The reason of a failure without credentials: the exception's name, or the code of the system or the server."""
     name = type(error).__name__
     cause = error.__cause__ or error.__context__
     for known in (error, cause):

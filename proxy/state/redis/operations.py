@@ -1,6 +1,6 @@
-"""Each operation of the store as a value: which script, on which key, with which arguments, and how to read the reply.
+"""The store's operations as values: script, key, arguments, and how to read the reply.
 
-A key is `<prefix>:<kind>:{<conversation>}<rest>`: the braces make a cluster keep all of a conversation in one slot
+A key is `<prefix>:<kind>:{<conversation>}<rest>`; the braces make a cluster keep a whole conversation in one slot
 (Redis cluster specification, "Hash tags").
 """
 
@@ -12,22 +12,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from proxy.core.contract import KEPT_ATTEMPTS, KEPT_DIGESTS
+from proxy.core.contract.attempts import KEPT_ATTEMPTS, KEPT_DIGESTS
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
 from proxy.state.redis import scripts
 from proxy.state.redis.scripts import Script
-from proxy.state.remote import Missed, Seen
+from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount
 
 R = TypeVar("R")
 
 _KEPT: Final = (KEPT_ATTEMPTS, KEPT_DIGESTS)
+# Stands for the call of a failed attempt that has no id.
+_NO_CALL: Final = "-"
 # How long the trace of a probe stays, in milliseconds.
 _PROBE_TTL: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[R]):
-    """One script call. `read` makes the result of the server's reply."""
+    """One script call. `read` turns the server's reply into the result."""
 
     script: Script
     key: bytes
@@ -37,34 +39,30 @@ class Operation(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of keys under one prefix."""
+    """The key names under one prefix."""
 
     prefix: str
 
     def episode(self, key: str) -> bytes:
-        """Of an attempt key."""
-        return self._name("e", key)
+        """The name of an attempt key."""
+        return self._name("a", key)
 
     def count(self, key: str) -> bytes:
-        """Of a call count."""
+        """The name of a call count."""
         return self._name("c", key)
 
-    def mark(self, key: str) -> bytes:
-        """Of a fact."""
-        return self._name("m", key)
-
     def probe(self, key: str) -> bytes:
-        """Of what a probe writes: in the slot of `key`, under a name that nothing else has."""
+        """The name of a probe: in the slot of `key`, and used for nothing else."""
         return self._name("p", key.partition("/")[0])
 
     @property
     def episodes(self) -> bytes:
-        """The pattern of all episodes (SCAN); a prefix holds nothing that would mean something in a pattern."""
-        return f"{self.prefix}:e:*".encode()
+        """The pattern of all episodes (SCAN); a prefix contains no pattern characters."""
+        return f"{self.prefix}:a:*".encode()
 
     def key_of(self, name: bytes) -> str:
-        """The attempt key whose name this is."""
-        tagged = name.decode("utf-8", "surrogatepass").removeprefix(f"{self.prefix}:e:{{")
+        """The attempt key behind a name."""
+        tagged = name.decode("utf-8", "surrogatepass").removeprefix(f"{self.prefix}:a:{{")
         tag, _, rest = tagged.partition("}")
         return tag + rest
 
@@ -74,34 +72,43 @@ class Keys:
 
 
 # --- operations -------------------------------------------------------------------------------------------------------
-def look(key: bytes) -> Operation[Seen | None]:
+def look(key: bytes) -> Operation[SeenEpisode | None]:
     """The running episode, with the time it has left."""
 
-    def read(reply: Any) -> Seen | None:
-        return None if reply is None else Seen(episode_of(reply[0]), reply[1] / 1000)
+    def read(reply: Any) -> SeenEpisode | None:
+        return None if reply is None else SeenEpisode(read_episode(reply[0]), reply[1] / 1000)
 
     return Operation(scripts.LOOK, key, (), read)
 
 
 def fail(key: bytes, attempt: FailedAttempt, ttl: float) -> Operation[FailureRecorded]:
-    """Adds a failed attempt, or counts its repetition."""
+    """Adds a failed call."""
 
     def read(reply: Any) -> FailureRecorded:
-        return FailureRecorded(episode_of(reply[1]), repeated=reply[0] == 1)
+        episode = read_episode(reply[2])
+        if episode.failed < 1 or episode.count < 0 or reply[0] < 0:
+            raise ValueError("the store counted no failure")
+        return FailureRecorded(episode, repeated=reply[1] == 1, number=reply[0])
 
-    return Operation(scripts.FAIL, key, (attempt.digest, packed(attempt), _milliseconds(ttl), *_KEPT), read)
+    return Operation(scripts.FAIL, key, (_milliseconds(ttl), *_KEPT, *_flat(attempt)), read)
 
 
-def clear(key: bytes) -> Operation[Episode | None]:
+def clear(key: bytes, forget: bool = False) -> Operation[Episode | None]:
     """Ends an episode."""
-    return Operation(scripts.CLEAR, key, (), lambda reply: None if reply is None else episode_of(reply))
+    read: Callable[[Any], Episode | None] = lambda reply: None if reply is None else read_episode(reply)  # noqa: E731
+    return Operation(scripts.CLEAR, key, (int(forget),), read)
 
 
-def merge(key: bytes, missed: Missed) -> Operation[None]:
+def merge(key: bytes, missed: MissedChanges) -> Operation[None]:
     """Adds what was counted elsewhere meanwhile."""
-    flat = [item for attempt in missed.attempts for item in (attempt.digest, packed(attempt))]
-    head = (int(missed.cleared), missed.repeats, _milliseconds(missed.ttl), *_KEPT)
-    return Operation(scripts.MERGE, key, (*head, *flat), _nothing)
+    flat = [item for attempt in missed.attempts for item in _flat(attempt)]
+    return Operation(scripts.MERGE, key, (int(missed.cleared), _milliseconds(missed.ttl), *_KEPT, *flat), _nothing)
+
+
+def _flat(attempt: FailedAttempt) -> tuple[str | int, ...]:
+    """A failed call as the scripts take it: digest, call, how many attempts it had seen (-1: all), lines."""
+    lines = json.dumps(attempt.lines, separators=(",", ":"))
+    return attempt.digest, attempt.call or _NO_CALL, -1 if attempt.seen is None else attempt.seen, lines
 
 
 def reserve(key: bytes, limit: int, ttl: float) -> Operation[int | None]:
@@ -115,61 +122,42 @@ def release(key: bytes) -> Operation[int]:
 
 
 def merge_used(key: bytes, change: int, ttl: float) -> Operation[None]:
-    """Adds to a call count."""
+    """Adds a difference to a call count."""
     return Operation(scripts.MERGE_USED, key, (change, _milliseconds(ttl) if ttl else 0), _nothing)
 
 
-def taken(key: bytes) -> Operation[int]:
-    """How many slots of a call cap are used."""
-    return Operation(scripts.TAKEN, key, (), int)
-
-
-def mark(key: bytes, ttl: float) -> Operation[None]:
-    """Remembers a fact."""
-    return Operation(scripts.MARK, key, (_milliseconds(ttl),), _nothing)
-
-
-def marked(key: bytes) -> Operation[float]:
-    """How many seconds a fact will still be remembered."""
-    return Operation(scripts.MARKED, key, (), lambda reply: max(0.0, reply / 1000))
+def count_taken(key: bytes) -> Operation[SlotCount]:
+    """How many slots of a call cap are used, with the time the count has left."""
+    return Operation(scripts.TAKEN, key, (), lambda reply: SlotCount(int(reply[0]), max(0.0, reply[1] / 1000)))
 
 
 def probe(key: bytes) -> Operation[None]:
-    """Writes something that matters to nobody."""
-    return Operation(scripts.MARK, key, (_PROBE_TTL,), _nothing)
+    """Writes a key that nothing else uses."""
+    return Operation(scripts.PROBE, key, (_PROBE_TTL,), _nothing)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
-def packed(attempt: FailedAttempt) -> str:
-    """An attempt as the store keeps it: JSON in ASCII, so that no script and no client has to understand it."""
-    return json.dumps([attempt.digest, *attempt.lines], separators=(",", ":"))
-
-
-def episode_of(flat: Sequence[bytes]) -> Episode:
+def read_episode(flat: Sequence[bytes]) -> Episode:
     """The episode of a hash as HGETALL gives it."""
     fields = {bytes(name): bytes(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
-    count = int(fields[b"n"])
-    attempts, digests = _last(fields, b"a", count, KEPT_ATTEMPTS), _last(fields, b"d", count, KEPT_DIGESTS)
+    count, failed = int(fields.get(b"n", 0)), int(fields.get(b"f", 0))
+    names = (b"a%d" % number for number in range(max(1, failed - KEPT_ATTEMPTS + 1), failed + 1))
+    digests = (one.rpartition(":") for one in fields.get(b"d", b"").decode().split())
     return Episode(
         count,
-        tuple(_unpacked(value) for value in attempts),
-        tuple(value.decode() for value in digests),
-        int(fields.get(b"r", 0)),
+        tuple(_unpacked(fields[name]) for name in names if name in fields),
+        tuple((digest, int(times)) for digest, _, times in digests),
+        failed,
     )
 
 
-def _last(fields: dict[bytes, bytes], kind: bytes, count: int, kept: int) -> list[bytes]:
-    names = (kind + b"%d" % number for number in range(max(1, count - kept + 1), count + 1))
-    return [fields[name] for name in names if name in fields]
-
-
 def _unpacked(value: bytes) -> FailedAttempt:
-    digest, *lines = json.loads(value)
-    return FailedAttempt(digest, tuple(lines))
+    number, digest, call, lines = value.decode().split(" ", 3)
+    return FailedAttempt(digest, tuple(json.loads(lines)), "" if call == _NO_CALL else call, None, int(number))
 
 
 def _milliseconds(seconds: float) -> int:
-    """At least one: a key without a time to live would stay for ever, and 0 is an error."""
+    """Converts seconds; at least 1, because a key without a time to live would stay for ever, and 0 is an error."""
     return max(1, math.ceil(seconds * 1000))
 
 

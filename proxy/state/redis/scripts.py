@@ -1,10 +1,11 @@
-"""The store's operations as Lua scripts: each runs as one, on one key, and sets a time to live on what it writes.
+"""The store's operations as Lua scripts: each runs atomically, on one key, and sets a time to live on what it writes.
 
-An episode is a hash: `n` failed attempts, `r` repetitions, and for the last of them `d<number>` (digest) and
-`a<number>` (digest and lines, opaque here). What a failure does to it is `core.contract.add`, written once more below
-because it must happen where the data is; `tests/state/test_scripts.py` holds the two against each other.
+An episode is a hash: `n` attempts, `f` failed calls, for the last of them `a<number of the call>` (attempt, digest,
+call and lines, with spaces between) and `d`, the latest refused arguments (`<digest>:<times>`, with spaces between, the
+latest last). What a failure does to it is `core.contract.add`, written once more below because it must happen where the
+data is; `tests/state/test_scripts.py` holds the two against each other.
 
-Numbers arrive as text; times are milliseconds. A script that finds nothing gives false, which a client sees as nil.
+Numbers arrive as text; times are milliseconds. A script without a result gives false, which a client sees as nil.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Lua text and its SHA-1, the name under which a server keeps it (EVALSHA)."""
+    """Lua text and its SHA-1, by which a server caches it (EVALSHA)."""
 
     text: str
     sha: str = field(init=False)
@@ -24,17 +25,42 @@ class Script:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
-# Adds one attempt unless its digest is among those kept. Shared by FAIL and MERGE.
-_ADD = """
-local function add(key, digest, attempt, kept_attempts, kept_digests)
+# Adds one failed call; gives the attempt that it is, and whether its arguments had been refused before. `clear` ends an
+# episode, of which the counts of refused arguments stay. Shared by FAIL, CLEAR and MERGE.
+_RULES = """
+local function add(key, kept_attempts, kept_digests, digest, call, seen, lines)
   local n = tonumber(redis.call('HGET', key, 'n') or 0)
-  for i = math.max(1, n - kept_digests + 1), n do
-    if redis.call('HGET', key, 'd' .. i) == digest then return true end
+  local f = tonumber(redis.call('HGET', key, 'f') or 0)
+  local times, others = 0, {}
+  for known, often in string.gmatch(redis.call('HGET', key, 'd') or '', '(%S+):(%d+)') do
+    if known == digest then times = tonumber(often) else table.insert(others, known .. ':' .. often) end
   end
-  n = n + 1
-  redis.call('HSET', key, 'n', n, 'd' .. n, digest, 'a' .. n, attempt)
-  redis.call('HDEL', key, 'd' .. (n - kept_digests), 'a' .. (n - kept_attempts))
-  return false
+  local joins, twin = seen >= 0 and n > seen, false
+  for i = math.max(1, f - kept_attempts + 1), f do
+    local number, known, id = string.match(redis.call('HGET', key, 'a' .. i) or '', '^(%d+) (%S+) (%S+) ')
+    if known == digest then
+      if call ~= '-' and id == call then return {math.max(tonumber(number), times), times > 1} end
+      if joins and tonumber(number) == n then twin = true end
+    end
+  end
+  if not joins then n = n + 1 end
+  local now = math.max(1, twin and times or times + 1)
+  f = f + 1
+  table.insert(others, digest .. ':' .. now)
+  while #others > kept_digests do table.remove(others, 1) end
+  redis.call('HSET', key, 'n', n, 'f', f, 'd', table.concat(others, ' '))
+  redis.call('HSET', key, 'a' .. f, n .. ' ' .. digest .. ' ' .. call .. ' ' .. lines)
+  redis.call('HDEL', key, 'a' .. (f - kept_attempts))
+  return {math.max(n, now), times > 0 and not twin}
+end
+
+local function clear(key)
+  local digests, ttl = redis.call('HGET', key, 'd'), redis.call('PTTL', key)
+  redis.call('DEL', key)
+  if digests and ttl > 0 then
+    redis.call('HSET', key, 'd', digests)
+    redis.call('PEXPIRE', key, ttl)
+  end
 end
 """
 
@@ -46,36 +72,37 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('PTTL', KEYS[1])}
 """
 )
 
-# digest, attempt, ttl, kept attempts, kept digests -> 1 where repeated, and the hash
+# ttl, kept attempts, kept digests, then digest, call, seen and lines -> the attempt, 1 where repeated, and the hash
 FAIL = Script(
-    _ADD
+    _RULES
     + """
-local repeated = add(KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]))
-if repeated then redis.call('HINCRBY', KEYS[1], 'r', 1) end
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return {repeated and 1 or 0, redis.call('HGETALL', KEYS[1])}
+local done = add(KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return {done[1], done[2] and 1 or 0, redis.call('HGETALL', KEYS[1])}
 """
 )
 
-# -> what the hash was
+# 1 to forget the refused arguments too -> what the hash was
 CLEAR = Script(
-    """
+    _RULES
+    + """
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 local was = redis.call('HGETALL', KEYS[1])
-redis.call('DEL', KEYS[1])
+if ARGV[1] == '1' then redis.call('DEL', KEYS[1]) else clear(KEYS[1]) end
 return was
 """
 )
 
-# 1 where it was ended first, repetitions, ttl, kept attempts, kept digests, then digest and attempt of each
+# 1 where it was ended first, ttl, kept attempts, kept digests, then digest, call, seen and lines of each failed call
 MERGE = Script(
-    _ADD
+    _RULES
     + """
-if ARGV[1] == '1' then redis.call('DEL', KEYS[1]) end
-for i = 6, #ARGV, 2 do add(KEYS[1], ARGV[i], ARGV[i + 1], tonumber(ARGV[4]), tonumber(ARGV[5])) end
+if ARGV[1] == '1' then clear(KEYS[1]) end
+for i = 5, #ARGV, 4 do
+  add(KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3])
+end
 if redis.call('EXISTS', KEYS[1]) == 1 then
-  redis.call('HINCRBY', KEYS[1], 'r', ARGV[2])
-  redis.call('PEXPIRE', KEYS[1], math.max(tonumber(ARGV[3]), redis.call('PTTL', KEYS[1])))
+  redis.call('PEXPIRE', KEYS[1], math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[1])))
 end
 return 1
 """
@@ -91,7 +118,7 @@ return used + 1
 """
 )
 
-# -> slots still used; the count's time runs on
+# -> slots still used; the count keeps its time to live
 RELEASE = Script(
     """
 local used = tonumber(redis.call('GET', KEYS[1]) or 0)
@@ -101,10 +128,10 @@ return 0
 """
 )
 
-# -> slots used
-TAKEN = Script("return tonumber(redis.call('GET', KEYS[1]) or 0)")
+# -> slots used, and the count's remaining time to live, negative where there is none
+TAKEN = Script("return {tonumber(redis.call('GET', KEYS[1]) or 0), redis.call('PTTL', KEYS[1])}")
 
-# change, ttl (0: the count's time runs on)
+# change, ttl (0 keeps the count's time to live)
 MERGE_USED = Script(
     """
 local used = tonumber(redis.call('GET', KEYS[1]) or 0) + tonumber(ARGV[1])
@@ -115,7 +142,4 @@ return 1
 )
 
 # ttl
-MARK = Script("redis.call('SET', KEYS[1], 1, 'PX', ARGV[1]) return 1")
-
-# -> the remaining time to live, negative where there is none
-MARKED = Script("return redis.call('PTTL', KEYS[1])")
+PROBE = Script("redis.call('SET', KEYS[1], 1, 'PX', ARGV[1]) return 1")

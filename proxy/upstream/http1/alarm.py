@@ -1,7 +1,7 @@
-"""One timer per connection that is cheap to set, because it is set twice per call and almost never rings.
+"""A timer that is cheap to set: each call sets it twice, and it almost never fires.
 
-A later due time leaves the running timer alone: it finds on ringing that it is early, and sets itself again. So a
-busy connection makes a timer every few seconds instead of two per call.
+Setting a later time leaves the running loop timer in place; that timer notices that it fired early, and starts again
+for the rest. A busy connection therefore creates a loop timer every few seconds instead of two per call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `ring` once at the due time, on the loop's clock in seconds. Never early."""
+    """Calls `ring` once at the due time, in seconds of the loop's clock, and never early."""
 
     __slots__ = ("_due", "_handle", "_loop", "_ring", "_set_for")
 
@@ -24,13 +24,13 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def at(self, due: float) -> None:
-        """Sets the due time, in place of the one before; `math.inf` is never."""
+        """Replaces the due time; `math.inf` means never."""
         self._due = due
         if due < self._set_for:
             self._start(due)
 
     def off(self) -> None:
-        """Ends it for good."""
+        """Cancels the timer for good."""
         self._due = math.inf
         if self._handle is not None:
             self._handle.cancel()

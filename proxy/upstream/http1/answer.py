@@ -1,17 +1,17 @@
 """One answer, from bytes to status, headers and body. Knows no socket and no clock.
 
-llhttp (through `httptools`) reads the head and the chunks, and is strict about both: Content-Length with
-Transfer-Encoding, a second length, obs-fold, a bare CR or LF and odd chunk sizes are errors. What it lets pass is
-refused here: other protocols and versions, line breaks before the answer, a NUL in the reason, transfer codings other
-than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), statuses outside 100..599 (RFC 9110 section 15).
+llhttp (through `httptools`) reads the head and the chunks, and is strict about both: Content-Length together with
+Transfer-Encoding, a second length, obs-fold, a bare CR or LF and odd chunk sizes are errors. This file refuses what
+llhttp lets pass: other protocols and versions, line breaks before the answer, a NUL in the reason, transfer codings
+other than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), and statuses outside 100..599 (RFC 9110
+section 15).
 
-The head is fed up to its empty line and not a byte further, so the bytes of the body are counted here: whatever
-follows the end of an answer is seen, also where llhttp would begin a next message or skip a line break. A parser
-serves one answer and is dropped with it, which keeps a pause or an error of one from reaching the next, and breaks
-the reference cycle between parser and reader.
+llhttp receives the head up to its empty line and not a byte more; the bytes of the body are counted here. So bytes
+after the end of an answer are always noticed, also where llhttp would start a new message or skip a line break. A
+parser serves one answer: no pause or error reaches the next one, and the reference cycle between parser and reader
+ends with it.
 
-A head that is plain (`plain.py`) and came in one piece needs no parser at all. That, and a reader that is made with
-as good as nothing set, is because nearly every answer is so.
+A usual head that arrives in one piece needs no parser (`fast_head.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from proxy.core.model import Headers
+from proxy.core.model.values import Headers
+from proxy.upstream.http1.fast_head import FastHeads, read_idle_time
 from proxy.upstream.http1.faults import (
     ENDLESS_INTERIM,
     HEAD_TOO_LARGE,
@@ -29,26 +30,25 @@ from proxy.upstream.http1.faults import (
     SURPLUS,
     TRANSFER_CODING,
     UNASKED_UPGRADE,
-    Broken,
+    ExchangeError,
 )
-from proxy.upstream.http1.plain import PlainHeads, idle_time
 
 _END: Final = b"\r\n\r\n"
 _STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _START_LENGTH: Final = 9
 _BLANK: Final = b" \t"
 _KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"keep-alive"])
-# Bytes of framing per byte of body that a chunked answer may spend: a chunk of one byte costs five. More is a trick to
-# make us read without end for nothing.
+# Bytes of framing that a chunked answer may spend per byte of body: a one-byte chunk costs five. An upstream that
+# spends more keeps us reading for nothing.
 _CHUNK_OVERHEAD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """How much an upstream may send before its answer begins.
+    """How much an upstream may send before the body of its answer.
 
-    `head` is the bytes of a status line with its headers, also of the trailers; `fields` their number; `interim` the
-    number of 1xx answers before the real one.
+    `head` limits the bytes of status line and headers together, and those of the trailers; `fields` the number of
+    header fields; `interim` the number of 1xx answers before the final one.
     """
 
     head: int = 32 * 1024
@@ -57,14 +57,14 @@ class AnswerLimits:
 
 
 class AnswerReader:
-    """Feed it the bytes of one answer; every method raises Broken where they are not that.
+    """Reads the bytes of one answer; every method raises ExchangeError where they are not valid HTTP.
 
-    `status` and `headers` count from `has_head` on; `complete` is the end of the answer. `size` is the length of the
-    body waiting to be taken. `length` is the Content-Length where the answer is framed by one, `idle` the seconds that
-    the connection may lie idle where the upstream says so. `plain` reads the plain heads of the upstream, if given.
+    `status` and `headers` are valid once `has_head` is true; `complete` marks the end of the answer. `size` counts the
+    body bytes that nobody has taken yet. `length` is the Content-Length of an answer framed by it. `idle` is how many
+    seconds the upstream lets the connection lie idle, where it says so. `plain` reads usual heads without a parser.
     """
 
-    # What most answers never change stands in the class: a reader is made for every call.
+    # Defaults stand on the class because each call makes a reader, and most answers change few of them.
     begun = has_head = complete = keep_alive = switched = False
     status = size = 0
     headers: Headers = ()
@@ -80,7 +80,7 @@ class AnswerReader:
     _interim = _overhead = _seen = 0
 
     def __init__(
-        self, method: str, limits: AnswerLimits, upgrade: bool = False, plain: PlainHeads | None = None
+        self, method: str, limits: AnswerLimits, upgrade: bool = False, plain: FastHeads | None = None
     ) -> None:
         self._method = method
         self._limits = limits
@@ -97,7 +97,7 @@ class AnswerReader:
     def feed(self, data: bytes) -> None:
         """Takes the next bytes from the upstream."""
         if self.complete:
-            raise Broken(SURPLUS)
+            raise ExchangeError(SURPLUS)
         if not self.begun:
             self.begun = True
             if self._plain is not None and self._method != "HEAD" and (head := self._plain.read(data)) is not None:
@@ -105,7 +105,7 @@ class AnswerReader:
                 body = data[start:]
                 left = length - len(body)
                 if left < 0:
-                    raise Broken(SURPLUS)
+                    raise ExchangeError(SURPLUS)
                 self.has_head = self.keep_alive = True
                 self.length, self._left, self.complete = length, left, left == 0
                 self._parts, self.size = [body], len(body)
@@ -118,29 +118,29 @@ class AnswerReader:
             self._read_body(data)
 
     def eof(self, clean: bool) -> bool:
-        """The upstream has closed: whether that ends the answer. `clean` is False for a connection that broke."""
+        """Whether the end of the connection ends the answer. `clean` is False for a connection that broke."""
         if self.has_head and not self._chunked and self._left is None:
             self.complete = clean
         return self.complete
 
     @property
     def endless(self) -> bool:
-        """Whether the answer is a stream of events, which may never end."""
+        """Whether the answer is an event stream, which may never end."""
         types = [value for name, value in self.headers if name.lower() == "content-type"]
         return bool(types) and types[-1].lower().startswith("text/event-stream")
 
     def take(self) -> bytes:
-        """The body that has come since the last time."""
+        """The body bytes that arrived since the last call."""
         parts, self._parts, self.size = self._parts, [], 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def drop(self) -> None:
-        """Ends the cycle of references with the parser, for an answer that will not be read to its end."""
+        """Drops the parser of an answer that will not be read to its end, and the reference cycle with it."""
         self._parser = None
 
     # --- the head -----------------------------------------------------------------------------------------------------
     def _read_head(self, data: bytes) -> bytes:
-        """Reads on in the head; gives what lies behind its empty line, if that is among `data`."""
+        """Reads more of the head; gives the bytes after its empty line, if `data` reaches it."""
         if self._seen < _START_LENGTH and (self._seen or not data.startswith(_STARTS[0])):
             self._check_start(data)
         tail = self._tail
@@ -149,9 +149,9 @@ class AnswerReader:
         piece, rest = (data[:end], data[end:]) if ended else (data, b"")
         self._seen += len(piece)
         if self._seen > self._limits.head:
-            raise Broken(HEAD_TOO_LARGE)
+            raise ExchangeError(HEAD_TOO_LARGE)
         if b"\0" in piece:
-            raise Broken(NOT_HTTP)
+            raise ExchangeError(NOT_HTTP)
         self._parse(piece)
         if not ended:
             self._tail = (tail + data)[-3:]
@@ -161,35 +161,35 @@ class AnswerReader:
         return rest
 
     def _check_start(self, data: bytes) -> None:
-        """llhttp skips line breaks before an answer, and reads RTSP and ICE, and HTTP/0.9 and 2.0."""
+        """Refuses starts that llhttp accepts: line breaks before the answer, RTSP, ICE, HTTP/0.9 and 2.0."""
         start = self._start + data[: _START_LENGTH - len(self._start)]
         if not start.startswith(_STARTS) and not any(known.startswith(start) for known in _STARTS):
-            raise Broken(NOT_HTTP)
+            raise ExchangeError(NOT_HTTP)
         self._old = start.startswith(_STARTS[1])
         self._start = start
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
         if parser is None:
-            raise Broken(SURPLUS)
+            raise ExchangeError(SURPLUS)
         try:
             parser.feed_data(data)
         except HttpParserUpgrade:
             pass  # 101 with its Upgrade header: `_end_head` decides
         except HttpParserError as error:
             if self.status != 101:  # llhttp stops at a 101 that names no protocol as well
-                raise Broken(NOT_HTTP) from error
+                raise ExchangeError(NOT_HTTP) from error
 
     def _end_head(self) -> None:
         status = self.status
         if len(self._fields) > self._limits.fields:
-            raise Broken(HEAD_TOO_LARGE)
+            raise ExchangeError(HEAD_TOO_LARGE)
         self._read_fields()
         if not 100 <= status <= 599:
-            raise Broken(NOT_HTTP)
+            raise ExchangeError(NOT_HTTP)
         if status == 101:
             if not self._upgrade or not any(name.lower() == "upgrade" for name, _ in self.headers):
-                raise Broken(UNASKED_UPGRADE)
+                raise ExchangeError(UNASKED_UPGRADE)
             self.switched = True
         elif status < 200:
             self._skip_interim()
@@ -205,7 +205,7 @@ class AnswerReader:
                 self._note(known, value.strip(_BLANK))
         try:  # llhttp leaves the blanks between a value and its line break
             self.headers = tuple([(name.decode(), value.rstrip(_BLANK).decode()) for name, value in fields])
-        except UnicodeDecodeError:  # not UTF-8: a character for each byte
+        except UnicodeDecodeError:  # not UTF-8: one character per byte
             self.headers = tuple([(name.decode(), _text(value.rstrip(_BLANK))) for name, value in fields])
 
     def _note(self, name: bytes, value: bytes) -> None:
@@ -214,26 +214,26 @@ class AnswerReader:
         elif name == b"transfer-encoding":
             self._coding = value.lower() if self._coding is None else b"more than one"
         else:
-            self.idle = idle_time(value)
+            self.idle = read_idle_time(value)
 
     def _skip_interim(self) -> None:
-        """RFC 9110 section 15.2: a client parses any number of 1xx answers; ours has patience for a few."""
+        """Skips a 1xx answer, up to the limit (RFC 9110 section 15.2)."""
         self._interim += 1
         if self._interim > self._limits.interim:
-            raise Broken(ENDLESS_INTERIM)
+            raise ExchangeError(ENDLESS_INTERIM)
         self._start = b""
         self.headers = ()
         self._new_head()
 
     def _frame(self) -> None:
-        """How the body ends (RFC 9112 section 6.3)."""
+        """Decides how the body ends (RFC 9112 section 6.3)."""
         if self.switched:
             self.keep_alive = False
         elif self._method == "HEAD" or self.status in (204, 304):
             self._left = 0
         elif self._coding is not None:
             if self._coding != b"chunked" or self._old:
-                raise Broken(TRANSFER_CODING)
+                raise ExchangeError(TRANSFER_CODING)
             self._chunked = True
             return
         else:
@@ -249,54 +249,52 @@ class AnswerReader:
             return
         if self._left is not None:
             if len(data) > self._left:
-                raise Broken(SURPLUS)
+                raise ExchangeError(SURPLUS)
             self._left -= len(data)
             self.complete = self._left == 0
         self._parts.append(data)
         self.size += len(data)
 
     def _read_chunks(self, data: bytes) -> None:
-        self._overhead += len(data)  # `on_body` takes off what is body, and more
+        self._overhead += len(data)  # `on_body` subtracts the content again, with an allowance for its framing
         self._parse(data)
         if self._again:
-            raise Broken(SURPLUS)
+            raise ExchangeError(SURPLUS)
         if self._overhead > self._limits.head:
-            raise Broken(HEAD_TOO_LARGE)
+            raise ExchangeError(HEAD_TOO_LARGE)
         self._tail = (self._tail + data[-5:])[-5:]
         if self.complete:
             self._parser = None
-            # An answer ends in exactly one empty line; llhttp would skip further line breaks.
+            # An answer ends with exactly one empty line; llhttp would skip further line breaks.
             if not self._tail.endswith(_END) or self._tail.startswith(b"\n"):
-                raise Broken(SURPLUS)
+                raise ExchangeError(SURPLUS)
 
     # --- what llhttp calls --------------------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
-        """A second message in what should be one answer."""
+        """Notes a second message within one answer."""
         self._again = self.complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field of the head, or of the trailers: those nobody looks at (RFC 9110 section 6.5.1)."""
+        """Keeps a header field. Trailers arrive here too, and nobody reads them (RFC 9110 section 6.5.1)."""
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Only within the callbacks does llhttp say whether the connection may be used again."""
+        """Reads whether the connection may be reused; llhttp says it only inside its callbacks."""
         if self._parser is not None:
             self.status = self._parser.get_status_code()
             self.keep_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
-        """The content of a chunk, or a part of it."""
+        """Keeps the content of a chunk, or a part of it."""
         self._overhead = max(self._overhead - len(data) * (1 + _CHUNK_OVERHEAD), -self._limits.head)
         self._parts.append(data)
         self.size += len(data)
 
     def on_message_complete(self) -> None:
-        """The end of a chunked body; the other framings end by our own count."""
+        """Marks the end of a chunked body; other framings end by byte count."""
         self.complete = self._chunked
 
 
 def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+    """A header's value. What is not UTF-8 is kept byte by byte: it goes on to the client as it came."""
+    return data.decode("utf-8", "surrogateescape")

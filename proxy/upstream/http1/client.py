@@ -1,13 +1,13 @@
-"""`Upstream` over connections of our own: HTTP/1.1, one pool per upstream.
+"""`Http1Upstream` sends requests over HTTP/1.1, with one connection pool per upstream.
 
-    send / relay        one exchange; the border where Broken becomes an UpstreamFault
+    send / relay        one exchange; the border where ExchangeError becomes an UpstreamFault
       Pool.take         an idle connection, a new one, or a place in the queue
-      Connection.begin  writes the request; says so when the connection was dead and nothing went out
-      Connection.ready  the answer: whole, or as a stream
-      Pool.give_back    the connection is free again
+      Connection.begin  writes the request, or reports that the connection was dead and nothing went out
+      Connection.wait_ready  waits for the answer: whole, or as a stream
+      Pool.give_back    frees the connection
 
-Nothing is sent twice: another connection is taken only where `begin` has written nothing. Whether a failed call may
-be sent again is decided above, by the rules of contract section 7.
+Nothing is sent twice: a second connection is tried only where `begin` wrote nothing. The rules of contract section 7
+decide above this layer whether a failed call may be sent again.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ import math
 from collections.abc import AsyncIterator
 from typing import Final
 
-from proxy.core.model import CheckedCall, UpstreamFault, UpstreamReply
+from proxy.core.model.values import CheckedCall, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
-from proxy.upstream.http1.connection import Connection
+from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.dial import Dialer
-from proxy.upstream.http1.faults import UNAVAILABLE, Broken
+from proxy.upstream.http1.fast_head import FastHeads
+from proxy.upstream.http1.faults import UNAVAILABLE, ExchangeError
 from proxy.upstream.http1.origin import read_origin
-from proxy.upstream.http1.plain import PlainHeads
 from proxy.upstream.http1.pool import Pool
 from proxy.upstream.http1.stream import AnswerStream, Tunnel
 from proxy.upstream.http1.upload import Upload
-from proxy.upstream.http1.wire import CHUNKED, request_head, upgrade_asked
+from proxy.upstream.http1.wire import CHUNKED, read_upgrade, write_head
 from proxy.upstream.settings import UpstreamSettings
 
-_AT_ONCE: Final = -1  # of `Connection.begin`: hand the answer on as it comes
+_AT_ONCE: Final = -1  # for `Connection.begin`: stream every answer
 _LIMITS: Final = AnswerLimits()
 
 
 class Http1Upstream:
     """Implements `Upstream`. Made inside a running event loop; `close` it.
 
-    A call (`send`) has `request.timeout` seconds for the connection, the request and an answer that is kept in memory
-    or the head of one that streams. A relayed request has them for the head of the answer, from the end of its body
-    on; its answer is never gathered first, unless it came whole. `server_name` is what the upstream's certificate has
-    to carry where that is not the URL's host.
+    `send` allows `request.timeout` seconds for connecting, the request, and the whole answer (or its head, where the
+    body streams). `relay` allows them for the head of the answer, counted from the end of the request's body; its
+    answer streams unless it arrived whole. `server_name` is the name in the upstream's certificate, where it differs
+    from the URL's host.
     """
 
     def __init__(
@@ -53,19 +53,21 @@ class Http1Upstream:
         self._origin = read_origin(settings.url, settings.socket)
         dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
         self._pool = Pool(self._loop, dialer.dial, settings.connections, settings.keepalive)
-        self._plain = PlainHeads(limits.head, limits.fields)
+        self._plain = FastHeads(limits.head, limits.fields)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
         try:
             origin, body, keep = self._origin, request.body, self._settings.buffer
             target = origin.prefix + request.target
-            head = request_head(request.method, target, origin.authority, request.headers, len(body))
+            head = write_head(
+                request.method, target, origin.authority, request.headers, len(body), sent_names=request.sent_names
+            )
             now = self._loop.time()
             due = now + request.timeout
             reader = AnswerReader(request.method, self._limits, plain=self._plain)
-            # Nearly always an idle connection is there and the answer comes whole: that course takes one await.
-            connection = self._pool.idle(now)
+            # The usual case takes one await: an idle connection exists, and the answer comes whole.
+            connection = self._pool.take_idle(now)
             if connection is None or not connection.begin(reader, head, body, keep, due):
                 connection = await self._begin(reader, head, body, keep, due)
             try:
@@ -77,7 +79,7 @@ class Http1Upstream:
                 self._pool.give_back(connection, reader.idle)
                 return UpstreamReply(reader.status, reader.headers, reader.take())
             return await self._reply(connection, request)
-        except Broken as broken:
+        except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply | UpstreamFault:
@@ -88,10 +90,18 @@ class Http1Upstream:
         """
         try:
             origin = self._origin
-            upgrade = upgrade_asked(request.headers)
+            upgrade = read_upgrade(request.headers)
             length = CHUNKED if body is not None else len(request.body)
-            target = origin.prefix + request.target
-            head = request_head(request.method, target, origin.authority, request.headers, length, upgrade)
+            target = request.target if request.is_from_root else origin.prefix + request.target
+            head = write_head(
+                request.method,
+                target,
+                origin.authority,
+                request.headers,
+                length,
+                upgrade,
+                sent_names=request.sent_names,
+            )
             due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._plain)
             if body is None:
@@ -99,29 +109,29 @@ class Http1Upstream:
                 return await self._reply(connection, request)
             connection = await self._begin(reader, head, b"", _AT_ONCE, due)
             return await self._uploading(connection, body, request)
-        except Broken as broken:
+        except ExchangeError as broken:
             return broken.fault.of(self._settings.name)
 
     async def close(self) -> None:
         """Closes all connections."""
         await self._pool.close()
 
-    async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> Connection:
+    async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> UpstreamConnection:
         """Writes the request to a connection that is alive."""
         while True:
-            connection = self._pool.idle(self._loop.time())
+            connection = self._pool.take_idle(self._loop.time())
             if connection is None:
                 within = min(self._settings.connect_timeout, due - self._loop.time())
                 connection = await self._pool.take(within)
             if connection.begin(reader, head, body, keep, due):
                 return connection
-            if connection.first:
-                raise Broken(connection.fault or UNAVAILABLE)
+            if connection.is_unused:
+                raise ExchangeError(connection.fault or UNAVAILABLE)
 
-    async def _reply(self, connection: Connection, request: UpstreamRequest) -> UpstreamReply:
+    async def _reply(self, connection: UpstreamConnection, request: UpstreamRequest) -> UpstreamReply:
         """The answer of the exchange under way."""
         try:
-            await connection.ready()
+            await connection.wait_ready()
         except BaseException:
             connection.abort()
             raise
@@ -137,17 +147,17 @@ class Http1Upstream:
         return UpstreamReply(reader.status, reader.headers, stream)
 
     async def _uploading(
-        self, connection: Connection, body: AsyncIterator[bytes], request: UpstreamRequest
+        self, connection: UpstreamConnection, body: AsyncIterator[bytes], request: UpstreamRequest
     ) -> UpstreamReply:
-        """The answer of a request whose body is still on its way."""
+        """Waits for the answer while the request's body is still being sent."""
         connection.alarm.at(math.inf)
         upload = Upload(connection, body, request.timeout, self._settings.idle_timeout)
         try:
             return await self._reply(connection, request)
-        except Broken:
+        except ExchangeError:
             if upload.error is not None:
                 raise upload.error from None
             raise
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: UpstreamConnection) -> None:
         self._pool.give_back(connection, connection.reader.idle)

@@ -1,11 +1,13 @@
 """One connection to an upstream: an asyncio protocol that carries one exchange at a time.
 
-An exchange begins with `begin`, which writes the request; `ready` waits until as much of the answer is there as the
-caller asked for, `more` gives a body piece by piece. What the upstream sends outside an exchange, and any breach of
-HTTP within one, ends the connection. So does cancelling: a connection whose exchange did not come to its end is never
-used again.
+    NEW --begin--> ACTIVE --finish_exchange--> IDLE --begin--> ACTIVE ...
+    any state --fail, abort, retire, connection lost--> CLOSED
 
-Reading stops when more is waiting than the caller keeps, writing waits when the upstream does not read.
+`begin` writes a request, `wait_ready` waits for as much of the answer as the caller keeps in memory, and `read_more`
+gives a longer body piece by piece. Bytes outside of an exchange, invalid HTTP within one, and cancelling all close the
+connection: it is reused only after a complete exchange.
+
+Reading pauses while more bytes wait than the caller keeps; writing waits while the upstream does not read.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import select
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Final, cast
 
-from proxy.core.model import Executed
+from proxy.core.model.values import Executed
 from proxy.upstream.http1.alarm import Alarm
 from proxy.upstream.http1.answer import AnswerReader
-from proxy.upstream.http1.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, Broken, Fault, lost_fault
+from proxy.upstream.http1.faults import RESPONSE_TIMEOUT, SPOKE_FIRST, SURPLUS, ExchangeError, FaultKind, lost_fault
 
 # Bytes of a streamed body held for a caller that reads slowly.
 _HIGH_WATER: Final = 64 * 1024
@@ -29,25 +32,34 @@ _HIGH_WATER: Final = 64 * 1024
 _ONE_WRITE: Final = 64 * 1024
 
 
-class Connection(asyncio.Protocol):
-    """Made by the pool. `gone` is called once, as soon as it can carry no further exchange.
+class ConnectionState(Enum):
+    """What a connection is doing."""
 
-    `coming` is done when the answer of the exchange that `begin` began has come or begins to stream, or will not come.
-    `alarm` is when the answer has to be there or, between exchanges, when the connection has lain idle long enough.
-    `fault` is what ended the connection. These are attributes, because every call asks them.
+    NEW = auto()  # has carried no exchange yet
+    ACTIVE = auto()  # an exchange is under way
+    IDLE = auto()  # between two exchanges
+    CLOSED = auto()  # will carry no further exchange
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """Carries one exchange at a time. Made by the pool, which `gone` tells once when the state becomes CLOSED.
+
+    `coming` is done when the answer is complete, begins to stream, or has failed. `alarm` fires when the answer is
+    overdue or, between exchanges, when the connection has been idle too long. `fault` is why the connection closed.
+    These are plain attributes because every call reads them.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[Connection], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[UpstreamConnection], None]) -> None:
         self._loop = loop
-        self._gone: Callable[[Connection], None] | None = gone
+        self._gone = gone
+        self.state = ConnectionState.NEW
         self.alarm = Alarm(loop, self._ring)
         self.coming: asyncio.Future[None] = loop.create_future()
-        self.fault: Fault | None = None
+        self.fault: FaultKind | None = None
         self._transport: asyncio.Transport | None = None
-        self._look: Callable[[int], list[tuple[int, int]]] = _hears_nothing
+        self._poll: Callable[[int], list[tuple[int, int]]] = _poll_nothing
         self._reader: AnswerReader | None = None
-        self._keep = 0
-        self._streamed = False
+        self._keep = 0  # -1: the answer streams
         self._exchanges = 0
         self._reading = True
         self._drained: asyncio.Future[None] | None = None
@@ -57,18 +69,19 @@ class Connection(asyncio.Protocol):
 
     # --- an exchange --------------------------------------------------------------------------------------------------
     def begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> bool:
-        """Writes a request; False where the connection was found dead with nothing written.
+        """Writes a request; False where the connection turned out to be dead and nothing was written.
 
-        `keep` is the length of the body that `ready` waits for; a longer or endless one is streamed, with -1 any.
-        `due` is when, on the loop's clock, all this has to be there.
+        A body of up to `keep` bytes is collected; a longer or endless one streams, and with -1 every one does. `due`
+        is the time, on the loop's clock, by which the answer (or its head, where it streams) has to be there.
         """
         transport = self._transport
-        # An idle socket may have something to tell that the loop has not heard yet: an end, or unasked bytes.
-        if transport is None or self._gone is None or transport.is_closing() or (self._exchanges and self._look(0)):
+        # A reused socket is polled for an end or unexpected bytes that the loop has not read yet.
+        closed = transport is None or self.state is ConnectionState.CLOSED or transport.is_closing()
+        if transport is None or closed or (self._exchanges and self._poll(0)):
             self.abort()
             return False
         self._exchanges += 1
-        self._reader, self._keep, self._streamed = reader, keep, keep < 0
+        self.state, self._reader, self._keep = ConnectionState.ACTIVE, reader, keep
         self.coming = self._loop.create_future()
         self.alarm.at(due)
         if len(body) <= _ONE_WRITE:
@@ -78,16 +91,16 @@ class Connection(asyncio.Protocol):
             transport.write(body)
         return True
 
-    async def ready(self) -> None:
-        """Waits until the answer is complete, or streams. Raises Broken."""
+    async def wait_ready(self) -> None:
+        """Waits until the answer is complete or begins to stream. Raises ExchangeError."""
         reader = self.reader
         while self.fault is None and not reader.complete and not (reader.has_head and reader.size > self._keep):
             await self._wait()
         if self.fault is not None:
-            raise Broken(self.fault)
+            raise ExchangeError(self.fault)
 
-    async def more(self, idle_timeout: float) -> bytes:
-        """The next piece of a streamed body, b'' at its end. Raises Broken, after what came before the break."""
+    async def read_more(self, idle_timeout: float) -> bytes:
+        """The next piece of a streamed body, b'' at its end. Raises ExchangeError after the bytes before it."""
         reader = self.reader
         if self._awaits_more(reader):
             self.alarm.at(self._loop.time() + idle_timeout)
@@ -101,20 +114,20 @@ class Connection(asyncio.Protocol):
                 self._reading = True
             return data
         if self.fault is not None:
-            raise Broken(self.fault)
+            raise ExchangeError(self.fault)
         return b""
 
     def _awaits_more(self, reader: AnswerReader) -> bool:
         return not reader.size and not reader.complete and self.fault is None
 
     def write(self, data: bytes) -> None:
-        """Sends more of a request's body, or of a tunnel. Raises Broken where the connection is gone."""
+        """Sends more of a request's body, or of a tunnel. Raises ExchangeError where the connection is gone."""
         if self.fault is not None or self._transport is None or self._transport.is_closing():
-            raise Broken(self.fault or lost_fault(None, self.reader.begun, first=False))
+            raise ExchangeError(self.fault or lost_fault(None, self.reader.begun, first=False))
         self._transport.write(data)
 
     async def drain(self, idle_timeout: float) -> None:
-        """Waits while the upstream does not read. Raises Broken(RESPONSE_TIMEOUT) when it does not for too long."""
+        """Waits while the upstream does not read. Raises ExchangeError after `idle_timeout` seconds."""
         if self._drained is None:
             return
         try:
@@ -122,10 +135,10 @@ class Connection(asyncio.Protocol):
                 await asyncio.shield(self._drained)
         except TimeoutError:
             self.fail(RESPONSE_TIMEOUT)
-            raise Broken(RESPONSE_TIMEOUT) from None
+            raise ExchangeError(RESPONSE_TIMEOUT) from None
 
-    def uploading(self, stop: Callable[[], object] | None) -> None:
-        """The request's body is still on its way; `stop` ends that with the connection. None: it is out."""
+    def set_upload(self, stop: Callable[[], object] | None) -> None:
+        """Registers how to `stop` the upload of the request's body when the connection closes; None when it is done."""
         self._stop_upload = stop
 
     @property
@@ -137,23 +150,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it lives on."""
+        """The event loop it belongs to."""
         return self._loop
 
     @property
-    def first(self) -> bool:
-        """Whether it has carried no exchange yet."""
+    def is_unused(self) -> bool:
+        """Whether it has never carried an exchange."""
         return self._exchanges == 0
 
-    @property
-    def ended(self) -> bool:
-        """Whether it has told the pool that it is gone."""
-        return self._gone is None
-
     # --- between exchanges --------------------------------------------------------------------------------------------
-    def finish(self) -> bool:
-        """Ends the exchange; whether the connection may carry another (RFC 9112 section 9.3). The alarm stays
-        as it is, since it is set anew by whoever has the connection next."""
+    def finish_exchange(self) -> bool:
+        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3). The alarm keeps its
+        time, because the next user sets it."""
         reader, transport = self._reader, self._transport
         if (
             transport is None
@@ -162,37 +170,37 @@ class Connection(asyncio.Protocol):
             or not reader.complete
             or not reader.keep_alive
             or transport.is_closing()
-            or self._stop_upload is not None  # it answered before it had read the request
+            or self._stop_upload is not None  # the answer came before the whole request was sent
             or transport.get_write_buffer_size()
         ):
             self.abort()
             return False
-        self._reader = None
+        self.state, self._reader = ConnectionState.IDLE, None
         if not self._reading:
             transport.resume_reading()
             self._reading = True
         return True
 
     # --- the end ------------------------------------------------------------------------------------------------------
-    def fail(self, fault: Fault) -> None:
-        """Ends the connection and tells whoever waits why."""
+    def fail(self, fault: FaultKind) -> None:
+        """Closes the connection because of a fault, which every waiting caller gets."""
         if self.fault is None:
             self.fault = fault
         self.abort()
 
     def abort(self) -> None:
-        """Closes at once, whatever is under way."""
+        """Closes the connection at once."""
         self._leave()
         if self._transport is not None:
             self._transport.abort()
 
     def retire(self) -> None:
-        """Closes an idle connection in peace: TLS says goodbye."""
+        """Closes an idle connection in order, with TLS's close_notify."""
         self._leave()
         if self._transport is not None:
             self._transport.close()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Waits until the socket is closed."""
         await self._lost
 
@@ -205,9 +213,9 @@ class Connection(asyncio.Protocol):
             self._stop_upload()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
-        if self._gone is not None:
-            gone, self._gone = self._gone, None
-            gone(self)
+        if self.state is not ConnectionState.CLOSED:
+            self.state = ConnectionState.CLOSED
+            self._gone(self)
 
     # --- what the loop calls ------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -216,52 +224,52 @@ class Connection(asyncio.Protocol):
         if sock is not None and hasattr(select, "poll"):
             poll = select.poll()
             poll.register(sock.fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0))
-            self._look = poll.poll
+            self._poll = poll.poll
 
     def data_received(self, data: bytes) -> None:
-        if self._gone is None:
+        if self.state is ConnectionState.CLOSED:
             return
         reader = self._reader
         if reader is None:
-            self.fail(SPOKE_FIRST if self.first else replace(SURPLUS, executed=Executed.NO))
+            self.fail(SPOKE_FIRST if self.is_unused else replace(SURPLUS, executed=Executed.NO))
             return
         try:
             reader.feed(data)
-        except Broken as broken:
+        except ExchangeError as broken:
             self.fail(broken.fault)
             return
         if reader.complete:
             self._wake()
         elif reader.has_head:
-            self._came(reader)
+            self._take_part(reader)
 
-    def _came(self, reader: AnswerReader) -> None:
-        """A part of the body is there, and not the end."""
-        if not self._streamed and (max(reader.length or 0, reader.size) > self._keep or reader.endless):
-            self._keep, self._streamed = -1, True
-        if self._streamed:
+    def _take_part(self, reader: AnswerReader) -> None:
+        """Decides, after a part of the body, whether the answer streams; pauses reading where too much waits."""
+        if self._keep >= 0 and (max(reader.length or 0, reader.size) > self._keep or reader.endless):
+            self._keep = -1
+        if self._keep < 0:
             self._wake()
             if reader.size > _HIGH_WATER and self._reading and self._transport is not None:
                 self._transport.pause_reading()
                 self._reading = False
 
     def eof_received(self) -> None:
-        self._clean = self._said_goodbye()
+        self._clean = self._is_clean_end()
         reader = self._reader
         if reader is None:
             self.retire()
         elif reader.eof(self._clean):
             self._wake()
-        else:  # at once: an answer cannot come any more, and the rest of the request need not go out
+        else:  # the answer cannot come any more, so the rest of the request is not sent
             self.fail(lost_fault(None, reader.begun, self._exchanges == 1))
 
-    def _said_goodbye(self) -> bool:
-        """Without TLS's close_notify the end may have been cut in by somebody on the way (RFC 9112 section 9.8)."""
+    def _is_clean_end(self) -> bool:
+        """Whether TLS ended with close_notify; otherwise an attacker may have cut the answer (RFC 9112 section 9.8)."""
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         if tls is None:
             return True
         try:
-            return bool(tls.read(1) == b"")  # after close_notify; else OpenSSL would want more bytes
+            return bool(tls.read(1) == b"")  # b"" after close_notify; otherwise OpenSSL raises
         except ssl.SSLError:
             return False
 
@@ -283,7 +291,7 @@ class Connection(asyncio.Protocol):
 
     # --- waiting ------------------------------------------------------------------------------------------------------
     def _wait(self) -> asyncio.Future[None]:
-        """A future that is done when something has come; a cancelled one is left behind, nobody wakes it."""
+        """A new future that is done when something arrives. A cancelled one stays behind and is never set."""
         self.coming = self._loop.create_future()
         return self.coming
 
@@ -298,5 +306,5 @@ class Connection(asyncio.Protocol):
             self.fail(RESPONSE_TIMEOUT)
 
 
-def _hears_nothing(timeout: int) -> list[tuple[int, int]]:  # noqa: ARG001 - as of select.poll, which Windows has not
+def _poll_nothing(timeout: int) -> list[tuple[int, int]]:  # noqa: ARG001 - as of select.poll, which Windows has not
     return []

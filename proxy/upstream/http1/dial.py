@@ -1,4 +1,4 @@
-"""Making a connection: TCP, unix socket, TLS over either. Every failure is Broken with a row that says `no`."""
+"""Connects to an upstream by TCP or unix socket, with or without TLS. Every failure says `executed: no`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from proxy.upstream.http1.connection import Connection
-from proxy.upstream.http1.faults import CONNECT_ERRORS, Broken, connect_fault
+from proxy.upstream.http1.connection import UpstreamConnection
+from proxy.upstream.http1.faults import CONNECT_ERRORS, ExchangeError, connect_fault
 from proxy.upstream.http1.origin import Origin
 
-# Seconds for the peer's goodbye when TLS is closed in peace; nobody waits for it.
+# Seconds for the peer's close_notify when TLS is closed in order; nobody waits for it.
 _TLS_GOODBYE: Final = 1.0
 
-Factory = Callable[[], Connection]
+Factory = Callable[[], UpstreamConnection]
 Address = tuple[str, int]
 
 
 class Dialer:
-    """Connects to one origin. `tls` is used for https; `server_name` is the name the certificate has to carry."""
+    """Connects to one origin. `tls` applies to https; `server_name` is the name in the certificate."""
 
     def __init__(self, origin: Origin, tls: ssl.SSLContext | None, server_name: str | None = None) -> None:
         self._origin = origin
@@ -32,15 +32,15 @@ class Dialer:
                 "ssl_shutdown_timeout": _TLS_GOODBYE,
             }
 
-    async def dial(self, make: Factory, within: float) -> Connection:
+    async def dial(self, make: Factory, within: float) -> UpstreamConnection:
         """A new connection, in at most so many seconds. Raises Broken."""
         try:
             async with asyncio.timeout(within):
                 return await self._connect(make, within)
         except CONNECT_ERRORS as error:
-            raise Broken(connect_fault(error, self._origin.tls)) from error
+            raise ExchangeError(connect_fault(error, self._origin.tls)) from error
 
-    async def _connect(self, make: Factory, within: float) -> Connection:
+    async def _connect(self, make: Factory, within: float) -> UpstreamConnection:
         loop = asyncio.get_running_loop()
         if self._origin.socket is not None:
             return (await loop.create_unix_connection(make, self._origin.socket, **self._options))[1]
@@ -48,17 +48,17 @@ class Dialer:
         refused: Exception | None = None
         for at, (host, port) in enumerate(addresses):
             try:
-                # The first of several addresses must not use up the time of the others.
+                # The first of several addresses gets half of the time, so that the others still have some.
                 async with asyncio.timeout(within / 2 if at < len(addresses) - 1 else None):
                     return (await loop.create_connection(make, host, port, **self._options))[1]
             except ssl.SSLError:
-                raise  # somebody answered there: it is not the network
+                raise  # a server answered, so the network is not at fault
             except OSError as error:
                 refused = refused or error
         raise refused or OSError("its name has no address")
 
     async def _addresses(self, loop: asyncio.AbstractEventLoop) -> list[Address]:
-        """Looked up for each connection: a service's address changes when its pod moves."""
+        """Resolves the name for each connection, because a service's address changes when its pod moves."""
         origin = self._origin
         if origin.literal:
             return [(origin.host, origin.port)]

@@ -1,4 +1,4 @@
-"""Where an upstream is: its URL, read once."""
+"""An upstream's URL, read into the parts that a connection needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 class Origin:
     """`host` and `port` to connect to, or the path of a unix `socket`; `authority` is the Host header.
 
-    `prefix` is put before every target and does not end in a slash. `literal`: the host is an address, not a name.
+    `prefix` goes before every target and does not end in a slash. `literal` says that the host is an IP address.
     """
 
     host: str

@@ -1,8 +1,8 @@
-"""The connections to one upstream: idle ones used again, new ones up to a limit, then a queue in order of arrival.
+"""The connection pool of one upstream: reuses idle connections, opens new ones up to a limit, and queues after that.
 
-A freed connection, or the right to make one, is handed to whoever has waited longest; nobody overtakes. The idle
-connection used last is used next, so that the others can grow old and go. One is used again only if it is younger
-than the idle limit, and its socket is silent (`Connection.begin` looks).
+Waiting callers are served in order of arrival: each gets a freed connection, or the right to open one. The most
+recently used idle connection is reused first, so that the others grow old and close. A connection is reused only
+while it is younger than the idle limit and its socket is silent (`Connection.begin` checks).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from proxy.upstream.http1.connection import Connection
-from proxy.upstream.http1.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, Broken
+from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
+from proxy.upstream.http1.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, ExchangeError
 
-Dial = Callable[[Callable[[], Connection], float], Awaitable[Connection]]
+Dial = Callable[[Callable[[], UpstreamConnection], float], Awaitable[UpstreamConnection]]
 
 
 class Pool:
-    """At most `limit` connections, made by `dial`; idle ones are closed after `idle` seconds."""
+    """Holds at most `limit` connections, made by `dial`; closes idle ones after `idle` seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dial: Dial, limit: int, idle: float) -> None:
         self._loop = loop
@@ -27,18 +27,18 @@ class Pool:
         self._limit = limit
         self._idle_limit = idle
         self._open = 0
-        self._idle: dict[Connection, float] = {}
-        self._all: set[Connection] = set()
-        self._queue: OrderedDict[asyncio.Future[Connection | None], None] = OrderedDict()
+        self._idle: dict[UpstreamConnection, float] = {}
+        self._all: set[UpstreamConnection] = set()
+        self._queue: OrderedDict[asyncio.Future[UpstreamConnection | None], None] = OrderedDict()
         self._closed = False
 
     @property
     def open(self) -> int:
-        """Connections there are or are being made."""
+        """How many connections are open or being opened."""
         return self._open
 
-    def idle(self, now: float) -> Connection | None:
-        """An idle connection, if there is one; the caller gives it back, or it ends. `now`: on the loop's clock."""
+    def take_idle(self, now: float) -> UpstreamConnection | None:
+        """Takes an idle connection, or gives None; the caller gives it back. `now` is on the loop's clock."""
         while self._idle:
             connection, until = self._idle.popitem()
             if now < until:
@@ -46,12 +46,12 @@ class Pool:
             connection.retire()
         return None
 
-    async def take(self, within: float) -> Connection:
-        """An idle connection or a new one, in at most so many seconds. Raises Broken."""
+    async def take(self, within: float) -> UpstreamConnection:
+        """Takes an idle connection or opens a new one, within so many seconds. Raises ExchangeError."""
         if self._closed:
-            raise Broken(CLOSED)
+            raise ExchangeError(CLOSED)
         now = self._loop.time()
-        connection = self.idle(now)
+        connection = self.take_idle(now)
         if connection is not None:
             return connection
         until = now + within
@@ -63,9 +63,9 @@ class Pool:
             self._open += 1
         return await self._make(until - self._loop.time())
 
-    def give_back(self, connection: Connection, idle: float | None = None) -> None:
-        """Takes a connection whose exchange came to its end. `idle`: the upstream's own idle time in seconds."""
-        if not connection.finish():
+    def give_back(self, connection: UpstreamConnection, idle: float | None = None) -> None:
+        """Frees a connection whose exchange is complete. `idle` is the upstream's own idle time in seconds."""
+        if not connection.finish_exchange():
             return
         limit = self._idle_limit if idle is None else min(self._idle_limit, idle)
         if self._closed or limit <= 0:
@@ -74,10 +74,10 @@ class Pool:
             self._park(connection, self._loop.time() + limit)
 
     async def close(self) -> None:
-        """Closes every connection; who waits for one is told."""
+        """Closes every connection, and fails whoever waits for one."""
         self._closed = True
         while (waiting := self._longest_waiting()) is not None:
-            waiting.set_exception(Broken(CLOSED))
+            waiting.set_exception(ExchangeError(CLOSED))
         leaving = list(self._all)
         for connection in leaving:
             if connection in self._idle:
@@ -85,17 +85,17 @@ class Pool:
             else:
                 connection.fail(GIVEN_UP)
         for connection in leaving:
-            await connection.closed()
+            await connection.wait_closed()
 
     # --- new ones -----------------------------------------------------------------------------------------------------
-    async def _make(self, within: float) -> Connection:
-        """Connects; the caller has counted the connection already."""
+    async def _make(self, within: float) -> UpstreamConnection:
+        """Opens a connection that the caller has already counted."""
         try:
             if within <= 0:
-                raise Broken(CONNECT_TIMEOUT)
-            connection = await self._dial(lambda: Connection(self._loop, self._gone), within)
-            if connection.ended:
-                raise Broken(connection.fault or UNAVAILABLE)
+                raise ExchangeError(CONNECT_TIMEOUT)
+            connection = await self._dial(lambda: UpstreamConnection(self._loop, self._gone), within)
+            if connection.state is ConnectionState.CLOSED:
+                raise ExchangeError(connection.fault or UNAVAILABLE)
         except BaseException:
             self._free()
             raise
@@ -103,23 +103,23 @@ class Pool:
         return connection
 
     def _free(self) -> None:
-        """One connection less; the next in the queue may make one."""
+        """Counts one connection less, and lets the next waiting caller open one."""
         self._open -= 1
         waiting = self._longest_waiting()
         if waiting is not None:
             self._open += 1
             waiting.set_result(None)
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: UpstreamConnection) -> None:
         self._idle.pop(connection, None)
-        if connection in self._all:  # one that broke while it was made is freed by `_make`
+        if connection in self._all:  # `_make` frees one that broke while it was being opened
             self._all.discard(connection)
             self._free()
 
     # --- waiting ------------------------------------------------------------------------------------------------------
-    async def _queued(self, within: float) -> Connection | None:
-        """A connection that was given back, or None for the right to make one."""
-        waiting: asyncio.Future[Connection | None] = self._loop.create_future()
+    async def _queued(self, within: float) -> UpstreamConnection | None:
+        """Waits for a freed connection; None is the right to open one."""
+        waiting: asyncio.Future[UpstreamConnection | None] = self._loop.create_future()
         self._queue[waiting] = None
         try:
             async with asyncio.timeout(within):
@@ -127,11 +127,11 @@ class Pool:
         except BaseException as error:
             self._unqueue(waiting)
             if isinstance(error, TimeoutError):
-                raise Broken(CONNECTION_LIMIT) from None
+                raise ExchangeError(CONNECTION_LIMIT) from None
             raise
 
-    def _unqueue(self, waiting: asyncio.Future[Connection | None]) -> None:
-        """Whoever gives up while something is already handed to them passes it on."""
+    def _unqueue(self, waiting: asyncio.Future[UpstreamConnection | None]) -> None:
+        """Leaves the queue; passes on what was already handed over."""
         self._queue.pop(waiting, None)
         if waiting.cancelled() or waiting.exception() is not None:
             return
@@ -141,8 +141,8 @@ class Pool:
         else:
             self._park(connection, self._loop.time() + self._idle_limit)
 
-    def _park(self, connection: Connection, until: float) -> None:
-        """Hands a free connection to whoever waits, or lays it by."""
+    def _park(self, connection: UpstreamConnection, until: float) -> None:
+        """Hands a free connection to the longest waiting caller, or keeps it idle."""
         waiting = self._longest_waiting() if self._queue else None
         if waiting is not None:
             waiting.set_result(connection)
@@ -151,7 +151,7 @@ class Pool:
             self._idle[connection] = until
             connection.alarm.at(until)
 
-    def _longest_waiting(self) -> asyncio.Future[Connection | None] | None:
+    def _longest_waiting(self) -> asyncio.Future[UpstreamConnection | None] | None:
         while self._queue:
             waiting, _ = self._queue.popitem(last=False)
             if not waiting.done():

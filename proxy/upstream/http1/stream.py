@@ -1,26 +1,30 @@
-"""The body of an answer that is handed on piece by piece, and the tunnel that a switched protocol is.
+"""Answer bodies read piece by piece, and the tunnel of a switched protocol.
 
-Nothing is read ahead beyond the connection's high-water mark. A stream has no total timeout, only one between two
-pieces, which runs while somebody waits for the next (operations.md, HTTP correctness).
+Reading ahead stops at the connection's high-water mark. A stream has no total timeout; an idle timeout runs while a
+reader waits for the next piece (operations.md, HTTP correctness).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.upstream.http1.connection import Connection
-from proxy.upstream.http1.faults import Broken
+from proxy.upstream.http1.connection import UpstreamConnection
+from proxy.upstream.http1.faults import ExchangeError
 from proxy.upstream.stream import ReplyBroken
 
 
 class AnswerStream:
-    """An asynchronous iterator over an answer's body. Raises ReplyBroken; whoever stops early calls `aclose`.
+    """Iterates over an answer's body. Raises ReplyBroken; a reader that stops early calls `aclose`.
 
-    `done` is called with the connection when the body was read to its end.
+    `done` receives the connection once the body has been read to its end.
     """
 
     def __init__(
-        self, connection: Connection, upstream: str, idle_timeout: float, done: Callable[[Connection], None]
+        self,
+        connection: UpstreamConnection,
+        upstream: str,
+        idle_timeout: float,
+        done: Callable[[UpstreamConnection], None],
     ) -> None:
         self._connection = connection
         self._upstream = upstream
@@ -35,8 +39,8 @@ class AnswerStream:
         if self._ended:
             raise StopAsyncIteration
         try:
-            data = await self._connection.more(self._idle_timeout)
-        except Broken as broken:
+            data = await self._connection.read_more(self._idle_timeout)
+        except ExchangeError as broken:
             self._ended = True
             raise ReplyBroken(broken.fault.of(self._upstream)) from broken
         except BaseException:
@@ -55,18 +59,18 @@ class AnswerStream:
             self._connection.abort()
 
     def __del__(self) -> None:
-        # A caller that forgets `aclose` must not cost the pool a connection for ever.
+        # A reader that forgets `aclose` must not cost the pool a connection.
         if not self._ended and not self._connection.loop.is_closed():
             self._connection.abort()
 
 
 class Tunnel(AnswerStream):
-    """The connection after `101 Switching Protocols`: what comes is iterated over, what goes is sent."""
+    """The connection after `101 Switching Protocols`: iterate to receive, `send` to write."""
 
     async def send(self, data: bytes) -> None:
         """Sends bytes, and waits while the upstream does not read. Raises ReplyBroken."""
         try:
             self._connection.write(data)
             await self._connection.drain(self._idle_timeout)
-        except Broken as broken:
+        except ExchangeError as broken:
             raise ReplyBroken(broken.fault.of(self._upstream)) from broken

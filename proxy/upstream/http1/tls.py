@@ -1,4 +1,4 @@
-"""The TLS context of an upstream: the system's trust store or a CA of one's own, with or without our certificate."""
+"""Makes the TLS context of an upstream: system trust store or private CA, with or without a client certificate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 
-def client_context(
+def make_client_context(
     authorities: Path | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
@@ -14,18 +14,18 @@ def client_context(
     *,
     verify: bool = True,
 ) -> ssl.SSLContext:
-    """A context that trusts `authorities` (a PEM file) in place of the system's store, and shows `certificate`.
+    """Makes a context that trusts `authorities` (a PEM file) instead of the system's store, and presents `certificate`.
 
-    `certificate` and `key` are PEM files; the key may stand in the certificate's file. Names are checked, and TLS is
-    at least 1.2. Without `verify` any certificate will do: TLS then keeps out nobody who stands in between. Raises
-    OSError or ssl.SSLError where a file cannot be read.
+    `certificate` and `key` are PEM files; the key may stand in the certificate's file. Host names are checked, and TLS
+    is at least 1.2. Without `verify` every certificate is accepted, so nothing protects against a man in the middle.
+    Raises OSError or ssl.SSLError where a file cannot be read.
     """
     context = ssl.create_default_context(cafile=None if authorities is None else str(authorities))
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["http/1.1"])  # a server that speaks HTTP/2 too must not choose it
+    context.set_alpn_protocols(["http/1.1"])  # keeps a server that also speaks HTTP/2 from choosing it
     if certificate is not None:
-        # Without a password OpenSSL would ask the terminal for one.
+        # Without a password OpenSSL would ask on the terminal.
         context.load_cert_chain(certificate, key, password if password is not None else lambda: "")
     return context

@@ -1,7 +1,7 @@
-"""A request body that is streamed: one task beside the exchange, so that an early answer is seen while it runs.
+"""A streamed request body: a task beside the exchange sends it, so that an early answer is seen meanwhile.
 
-It reads from the client no faster than the upstream does. It ends with the exchange, done or not (RFC 9112 section
-7.5 lets a client stop when the answer is there).
+It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
+section 7.5 lets a client stop once the answer has come).
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from proxy.upstream.http1.connection import Connection
-from proxy.upstream.http1.faults import BODY_BROKE, Broken
-from proxy.upstream.http1.wire import LAST_CHUNK, chunk
+from proxy.upstream.http1.connection import UpstreamConnection
+from proxy.upstream.http1.faults import BODY_BROKE, ExchangeError
+from proxy.upstream.http1.wire import LAST_CHUNK, encode_chunk
 
 
 class Upload:
     """Sends `body` in chunks. `timeout` is the time for the answer, in seconds from the last chunk on; `idle_timeout`
-    the longest time that the upstream may not read."""
+    is how long the upstream may stop reading."""
 
-    def __init__(self, connection: Connection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float) -> None:
+    def __init__(
+        self, connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
+    ) -> None:
         self._connection = connection
         self._body = body
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._task = connection.loop.create_task(self._run())
         self._task.add_done_callback(self._ended)
-        connection.uploading(self._task.cancel)
+        connection.set_upload(self._task.cancel)
 
     @property
     def error(self) -> BaseException | None:
-        """What the body's own iterator raised."""
+        """The exception that the body's own iterator raised, if any."""
         return self._task.exception() if self._task.done() and not self._task.cancelled() else None
 
     async def _run(self) -> None:
@@ -37,12 +39,12 @@ class Upload:
         try:
             async for piece in self._body:
                 if piece:
-                    connection.write(chunk(piece))
+                    connection.write(encode_chunk(piece))
                     await connection.drain(self._idle_timeout)
             connection.write(LAST_CHUNK)
-            connection.uploading(None)
-        except Broken:
-            return  # the exchange knows
+            connection.set_upload(None)
+        except ExchangeError:
+            return  # the exchange has the fault already
         if not connection.reader.has_head:
             connection.alarm.at(connection.loop.time() + self._timeout)
 

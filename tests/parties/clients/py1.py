@@ -1,6 +1,7 @@
 """The client of `mcp` 1.x: asks every server what it is told to.
 
-Runs in `.parties/py1`. Usage: py1.py py1 URLS CALLS, the last two as JSON. Prints what was answered as JSON.
+Runs in `.parties/py1`. Usage: py1.py py1 URLS CALLS, the last two as JSON; a list in place of an URL is a command that
+speaks stdio. Prints what was answered as JSON.
 """
 # mypy: ignore-errors
 # The parties are no dependency of the product, so their types are not there to be checked.
@@ -13,7 +14,8 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from mcp import ClientSession, types
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 LONG = "trigger-long-running-operation"
@@ -62,10 +64,17 @@ async def beside(client: ClientSession) -> dict[str, Any]:
     }
 
 
-async def session(url: str, calls: list[Any]) -> dict[str, Any]:
+def transport(url: Any) -> Any:
+    """The server at an URL, or the one that a command starts."""
+    if isinstance(url, list):
+        return stdio_client(StdioServerParameters(command=url[0], args=url[1:]))
+    return streamable_http_client(url)
+
+
+async def session(url: Any, calls: list[Any]) -> dict[str, Any]:
     patience = timedelta(seconds=30)
     async with (
-        streamable_http_client(url) as (read, write, _),
+        transport(url) as (read, write, *_),
         ClientSession(
             read, write, read_timeout_seconds=patience, sampling_callback=sampled, elicitation_callback=elicited
         ) as client,

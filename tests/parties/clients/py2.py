@@ -1,6 +1,7 @@
 """The clients of `mcp` 2.x, in both eras, and of fastmcp: each asks every server what `task.json` says.
 
-Runs in `.parties/py2`. Usage: py2.py CLIENT URLS CALLS, the last two as JSON. Prints what was answered as JSON.
+Runs in `.parties/py2`. Usage: py2.py CLIENT URLS CALLS, the last two as JSON; a list in place of an URL is a command
+that speaks stdio. Prints what was answered as JSON.
 """
 # mypy: ignore-errors
 # The parties are no dependency of the product, so their types are not there to be checked.
@@ -14,6 +15,7 @@ from typing import Any
 
 import mcp
 from fastmcp import Client as FastClient
+from fastmcp.client.transports import StdioTransport
 from mcp_types import ElicitResult
 
 LONG = "trigger-long-running-operation"
@@ -64,7 +66,9 @@ async def agreed(context: Any, params: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={})
 
 
-async def with_mcp(url: str, calls: list[Any], mode: str) -> dict[str, Any]:
+async def with_mcp(url: Any, calls: list[Any], mode: str) -> dict[str, Any]:
+    if isinstance(url, list):
+        url = mcp.StdioServerParameters(command=url[0], args=url[1:])
     async with mcp.Client(url, mode=mode, read_timeout_seconds=30, elicitation_callback=agreed) as client:
 
         async def call(name: str, arguments: Any, progress: Any = None) -> Any:
@@ -83,7 +87,9 @@ async def with_mcp(url: str, calls: list[Any], mode: str) -> dict[str, Any]:
         return {**told, "revision": client.protocol_version}
 
 
-async def with_fastmcp(url: str, calls: list[Any]) -> dict[str, Any]:
+async def with_fastmcp(url: Any, calls: list[Any]) -> dict[str, Any]:
+    if isinstance(url, list):
+        url = StdioTransport(command=url[0], args=url[1:], keep_alive=False)
     async with FastClient(url, timeout=30) as client:
 
         async def call(name: str, arguments: Any, progress: Any = None) -> Any:

@@ -1,6 +1,7 @@
 // The clients of the TypeScript SDKs 1.x and 2.x: each asks every server what it is told to.
 //
-// Runs in `.parties/node`. Usage: typescript.mjs FOLDER ts1|ts2 URLS CALLS, the last two as JSON. Prints JSON.
+// Runs in `.parties/node`. Usage: typescript.mjs FOLDER ts1|ts2 URLS CALLS, the last two as JSON; a list in place of an URL
+// is a command that speaks stdio. Prints JSON.
 import { randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -14,14 +15,20 @@ async function connected(url) {
   if (which === "ts1") {
     const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
     const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
+    const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
     const client = new Client({ name: "party", version: "1" });
-    const transport = new StreamableHTTPClientTransport(new URL(url));
+    const transport = Array.isArray(url)
+      ? new StdioClientTransport({ command: url[0], args: url.slice(1), stderr: "ignore" })
+      : new StreamableHTTPClientTransport(new URL(url));
     await client.connect(transport);
     return [client, transport];
   }
   const { Client, StreamableHTTPClientTransport } = await load("@modelcontextprotocol/client");
   const client = new Client({ name: "party", version: "2" }, { versionNegotiation: { mode: "auto" } });
-  const transport = new StreamableHTTPClientTransport(new URL(url));
+  const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
+  const transport = Array.isArray(url)
+    ? new StdioClientTransport({ command: url[0], args: url.slice(1), stderr: "ignore" })
+    : new StreamableHTTPClientTransport(new URL(url));
   await client.connect(transport);
   return [client, transport];
 }

@@ -4,7 +4,8 @@
     low      `mcp` 2.x, lowlevel.Server: checks nothing at all; lists its tools on two pages
     fastmcp  PyPI fastmcp
 
-Runs in `.parties/py2`. Prints the ports as one line of JSON when all of them answer; ends when its input does.
+Runs in `.parties/py2`. Prints the ports as one line of JSON when all of them answer; ends when its input does. With the
+name of one of them as its argument, it is that server over stdio.
 """
 # mypy: ignore-errors
 # The parties are no dependency of the product, so their types are not there to be checked.
@@ -23,6 +24,7 @@ from fastmcp import Context as FastContext
 from fastmcp import FastMCP
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.stdio import stdio_server
 from mcp_types import (
     CallToolResult,
     ElicitRequest,
@@ -99,7 +101,7 @@ def high() -> Any:
         """Takes steps, one each time it is released."""
         return await take_steps(key, lambda step: ctx.report_progress(step, STEPS))
 
-    return server.streamable_http_app()
+    return server
 
 
 def ship(arguments: Any, params: Any) -> CallToolResult | InputRequiredResult:
@@ -149,9 +151,7 @@ def low() -> Any:
         return CallToolResult(content=[TextContent(type="text", text=told)], is_error=wrong)
 
     schemas = {"book": SCHEMA, "ship": SHIP}
-    return Server(
-        "low", get_tool_input_schema=schemas.get, on_list_tools=list_tools, on_call_tool=call_tool
-    ).streamable_http_app()
+    return Server("low", get_tool_input_schema=schemas.get, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 def fast() -> Any:
@@ -164,7 +164,7 @@ def fast() -> Any:
         """Takes steps, one each time it is released."""
         return await take_steps(key, lambda step: ctx.report_progress(step, STEPS))
 
-    return server.http_app(path="/mcp")
+    return server
 
 
 async def serve(made: dict[str, Any]) -> None:
@@ -187,6 +187,21 @@ async def serve(made: dict[str, Any]) -> None:
     await asyncio.gather(*(task for _, task in servers))
 
 
+async def speak_stdio(name: str) -> None:
+    if name == "high":
+        await high().run_stdio_async()
+    elif name == "low":
+        server = low()
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+    else:
+        await fast().run_stdio_async(show_banner=False)
+
+
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    asyncio.run(serve({"high": high(), "low": low(), "fastmcp": fast()}))
+    if sys.argv[1:]:
+        asyncio.run(speak_stdio(sys.argv[1]))
+    else:
+        apps = {"high": high().streamable_http_app(), "low": low().streamable_http_app()}
+        asyncio.run(serve({**apps, "fastmcp": fast().http_app(path="/mcp")}))

@@ -3,7 +3,8 @@
 //     ts1   @modelcontextprotocol/sdk 1.x: McpServer with zod, sessions, server-sent events
 //     ts2   @modelcontextprotocol/server 2.x: createMcpHandler with zod, both eras
 //
-// Runs in `.parties/node`. Prints the ports as one line of JSON when both answer; ends when its input does.
+// Runs in `.parties/node`. Prints the ports as one line of JSON when both answer; ends when its input does. With `ts1` or
+// `ts2` as its second argument, it is that server over stdio.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
@@ -139,5 +140,14 @@ const listen = (answer) =>
     server.listen(0, "127.0.0.1", () => resolve(server.address().port));
   });
 
-process.stdout.write(`${JSON.stringify({ ts1: await listen(answerOld), ts2: await listen(answerNew) })}\n`);
-process.stdin.on("end", () => process.exit(0)).resume();
+const overStdio = process.argv[3];
+if (overStdio === "ts1") {
+  const { StdioServerTransport } = await load("@modelcontextprotocol/sdk/server/stdio.js");
+  await oldServer().connect(new StdioServerTransport());
+} else if (overStdio === "ts2") {
+  const { StdioServerTransport } = await load("@modelcontextprotocol/server/stdio");
+  await newServer().connect(new StdioServerTransport());
+} else {
+  process.stdout.write(`${JSON.stringify({ ts1: await listen(answerOld), ts2: await listen(answerNew) })}\n`);
+  process.stdin.on("end", () => process.exit(0)).resume();
+}

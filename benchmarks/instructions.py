@@ -1,0 +1,130 @@
+"""User-space instructions per call, by callgrind: the figure that no other program on the machine can change.
+
+    python -m benchmarks.instructions [--acts clean,refused] [--only 'ours;NAME'] [--calls 640] [--cache FOLDER]
+    python -m benchmarks.instructions --only ours --acts clean --profile FILE     keeps callgrind's own file
+
+Needs valgrind. Each proxy runs under callgrind before the usual tool; some calls warm it, then so many are counted, by
+32 connections at a time. The kernel's part is not counted, and an instruction is no nanosecond: memory that is not in a
+cache costs more. So ratios of CPU time (benchmarks.proxies) differ; these ones are the same on every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks import machine
+from benchmarks.calls import BODIES, request, write_schema
+from benchmarks.peers.cast import CAST, COUNTED, OURS, PARENT, PLAIN, Command, Missing, Stage, bare_upstream
+from benchmarks.peers.running import running, wait_ready
+
+CONNECTIONS: Final = 32
+_WARMING: Final = 320
+# A process that took less CPU than this within a second is idle, and the longest wait for that; in seconds.
+_QUIET: Final = 0.05
+_IDLE: Final = 30.0
+_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_TOTAL: Final = re.compile(r"^totals: (\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is counted: the body, how many calls, and where callgrind's file goes."""
+
+    act: str
+    calls: int
+    out: Path
+
+
+async def send_calls(port: int, act: str, calls: int, seed: int) -> None:
+    """Sends so many calls over CONNECTIONS connections, each the next one when the last is answered."""
+    before, after = request(port, BODIES[act])
+    left = iter(range(calls))
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in left:
+            writer.write(b"%b%d-%d%b" % (before, seed, number, after))
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = _LENGTH.search(head)
+            if length is not None:
+                await reader.readexactly(int(length[1]))
+            else:
+                await reader.readuntil(b"0\r\n\r\n")
+        writer.close()
+
+    await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
+
+
+def count(command: Command, port: int, counting: Counting, log: Path) -> float:
+    """Instructions of one call, with start and warm-up left out."""
+    words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counting.out}", "--instr-atstart=no"]
+    with running(replace(command, words=[*words, *command.words]), None, log) as process:
+        wait_ready(port, process, log)
+        asyncio.run(send_calls(port, counting.act, _WARMING, 1))
+        _wait_idle(process.pid)
+        _control("--instr=on", process.pid)
+        asyncio.run(send_calls(port, counting.act, counting.calls, 2))
+        time.sleep(0.5)  # the log's thread writes its last lines
+        _control("--instr=off", process.pid)
+        _control("--dump", process.pid)
+    return int(_TOTAL.findall(Path(f"{counting.out}.1").read_text())[0]) / counting.calls
+
+
+def _wait_idle(pid: int) -> None:
+    """Waits until a process has done what it does after its start: writing checks, settling its memory."""
+    until, before = time.monotonic() + _IDLE, machine.cpu_seconds(pid)
+    while time.monotonic() < until:
+        time.sleep(1)
+        now = machine.cpu_seconds(pid)
+        if now - before < _QUIET:
+            return
+        before = now
+
+
+def _control(what: str, pid: int) -> None:
+    subprocess.run(["callgrind_control", what, str(pid)], check=True, capture_output=True)  # noqa: S607 - from the PATH
+
+
+def main() -> None:
+    """Prints a line for each proxy and body."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description="Instructions per call.")
+    parser.add_argument("--acts", default="clean,refused")
+    parser.add_argument("--only", default=f"{OURS};{PARENT};{PLAIN}", help=f"of: {'; '.join(CAST | COUNTED)}")
+    parser.add_argument("--calls", type=int, default=640)
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "toolcall-proxy-bench")
+    parser.add_argument("--profile", type=Path, help="keeps callgrind's file of the last count")
+    options = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        sys.exit("valgrind is not installed (apt install valgrind)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        upstream = machine.free_port()
+        with running(bare_upstream(folder, upstream), None, folder / "upstream.log"):
+            for peer in options.only.split(";"):
+                port = machine.free_port()
+                found = (CAST | COUNTED)[peer](
+                    Stage(port, upstream, write_schema(folder), folder, options.cache.absolute())
+                )
+                for act in options.acts.split(","):
+                    if isinstance(found, Missing):
+                        print(f"{peer} {act}: left out: {found.reason}")
+                        continue
+                    out = folder / f"{port}-{act}.callgrind"
+                    instructions = count(found, port, Counting(act, options.calls, out), folder / f"{port}.log")
+                    print(f"{peer:28} {act:9} {instructions:12,.0f} instructions per call", flush=True)
+                    if options.profile is not None:
+                        shutil.copy(f"{out}.1", options.profile)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""A route without an upstream, for dry runs: its calls are judged like any other, and nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import CheckedCall, Failure, Headers, UpstreamReply
+from proxy.interfaces import UpstreamRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """Implements `CallRoute`: knows the tools and sends nothing, so the checked arguments come back."""
+
+    tools: Mapping[str, ToolPolicy]
+    headers: Headers = ()
+
+    def wish(self) -> str:
+        """There is no user query."""
+        return ""
+
+    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
+        """Unknown tools are refused."""
+        return False
+
+    def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - nothing is sent, whatever it is
+        """Nothing is sent."""
+        return None
+
+    def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002 - as above
+        """Nothing answers, so nothing complains."""
+        return None

@@ -1,0 +1,326 @@
+"""The jobs of child processes: functions from bytes to bytes, run by `offload` under a deadline and a memory limit.
+
+    read_text       reads a text strictly, and says how it may be read again without its checks
+    decide_call     judges one call by a tool's schema, and says what a model is to be told where it is refused
+    find_failing    says which places of refused arguments a correction may change
+    examine_schema  compiles a schema that somebody else wrote, and measures what that costs
+
+A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
+stand behind. What a violation shows of the arguments is named by its place where it is large. Of many repairs the first
+come back whole, the others as their number: reading them would keep everybody waiting. A child keeps the checks of the
+last tools, so that a tool that is always judged here is compiled once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from mmap import PAGESIZE
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
+from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
+from proxy.core.decide import decide, restore_decision
+from proxy.core.explain.failing import list_failing_places
+from proxy.core.explain.misplaced import find_value
+from proxy.core.guidance.advice import add_advice
+from proxy.core.json.frames import TRUSTED, join_frame, split_frame
+from proxy.core.json.jsontext import TextLimits, dumps, make_decimal, parse
+from proxy.core.json.known_text import KnownText, PlainReader
+from proxy.core.json.textrepair import examine_text
+from proxy.core.model.codes import VIOLATION_CODES, Severity
+from proxy.core.model.values import (
+    ABSENT,
+    Conversation,
+    Decision,
+    Document,
+    FeedbackLimits,
+    Forward,
+    JsonProblem,
+    JsonValue,
+    Repair,
+    Rung,
+    ToolCall,
+    ToolResult,
+    Violation,
+)
+from proxy.core.model.work import share_work
+from proxy.core.schema.formats import Formats
+from proxy.core.schema.matching import make_matcher
+
+# Children keep this many tools: each holds its compiled patterns.
+_KEPT_TOOLS: Final = 8
+# What a value may take in a violation before it is named by its place, in bytes.
+_SHORT: Final = 1024
+# What repairs may make of arguments: so many times their length, and so many bytes more.
+_GROWTH: Final = 4
+_SPARE: Final = 64 * 1024
+# So many repairs of one call come back with their place.
+_PLACED: Final = 2_000
+_STATM: Final = Path("/proc/self/statm")
+_NOWHERE: Final = Conversation("", Rung.ADDRESS)
+
+
+# --- one text ---------------------------------------------------------------------------------------------------------
+def read_text(payload: bytes) -> bytes:
+    """Reads the text in `payload` (see `text_payload`); gives what was found for `known_text`."""
+    head, text = split_frame(payload)
+    known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
+    mended, names = (b"", ()) if known.mended is None else known.mended
+    told: JsonValue = {
+        "found": _found(known),
+        "mended": [_found(mended), list(names)] if isinstance(mended, KnownText) else None,
+        "outline": len(known.outline),
+    }
+    return join_frame(told, known.outline + mended)
+
+
+def text_payload(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
+    """What `read_text` takes: a text, its limits, and the text repairs that its route allows."""
+    return join_frame({"depth": limits.depth, "nodes": limits.nodes, "repairs": sorted(repairs)}, text)
+
+
+def known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
+    """The text with what `read_text` found in it."""
+    head, rest = split_frame(result)
+    known = KnownText.of(text, limits, _as_found(head["found"]))
+    known.repairs, known.outline = repairs, rest[: head["outline"]]
+    if head["mended"] is not None:
+        found, names = head["mended"]
+        known.mended = KnownText.of(rest[head["outline"] :], limits, _as_found(found)), tuple(names)
+    return known
+
+
+def _found(known: KnownText) -> JsonValue:
+    found = known.found
+    if isinstance(found, JsonProblem):
+        return [found.reason, found.line, found.column, found.truncated]
+    return found.value
+
+
+def _as_found(told: Any) -> PlainReader | JsonProblem:
+    return PlainReader(told) if isinstance(told, str) else JsonProblem(*told)
+
+
+# --- a tool as it crosses ---------------------------------------------------------------------------------------------
+def describe_policy(policy: ToolPolicy) -> bytes:
+    """All of a policy that decides what becomes of arguments, as JSON."""
+    told: dict[str, JsonValue] = {
+        "tool": policy.tool,
+        "unknown_keys": policy.unknown_keys.value,
+        "changes": policy.changes,
+        "max_body": policy.max_body,
+        "leaked_markup": policy.leaked_markup.value,
+        "rules": sorted(policy.repair.rules),
+        "drop_keys": sorted(policy.repair.drop_keys),
+        "by_hand": sorted(policy.repair.by_hand),
+        "feedback": {
+            key: sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(policy.feedback).items()
+        },
+    }
+    if policy.listed is not None:
+        told["listed"] = [policy.listed.schema, policy.listed.formats.as_json()]
+    elif policy.check is not None:
+        schemas = policy.check.schemas
+        others = {uri: value for uri, value in schemas.documents.items() if uri != schemas.base}
+        told["own"] = [schemas.documents[schemas.base], others, schemas.base, policy.check.formats.as_json()]
+    return dumps(told)
+
+
+@lru_cache(_KEPT_TOOLS)
+def _policy(text: bytes) -> ToolPolicy:
+    told: Any = parse(text, TRUSTED)
+    if "listed" in told:
+        schema, formats = told["listed"]
+        check = compile_listed(schema, Formats.from_json(formats))
+    else:
+        schema, documents, base, formats = told["own"]
+        check = compile_check(schema, documents=documents, base=base, formats=Formats.from_json(formats))
+    shown = told["feedback"]
+    feedback = FeedbackLimits(
+        **{**shown, "path_roots": tuple(shown["path_roots"]), "secret_names": frozenset(shown["secret_names"])}
+    )
+    return ToolPolicy(
+        told["tool"],
+        check,
+        "",
+        unknown_keys=UnknownKeys(told["unknown_keys"]),
+        repair=RepairPolicy(*(frozenset(told[key]) for key in ("rules", "drop_keys", "by_hand"))),
+        feedback=feedback,
+        changes=told["changes"],
+        max_body=told["max_body"],
+        leaked_markup=LeakedMarkup(told["leaked_markup"]),
+    )
+
+
+# --- one call ---------------------------------------------------------------------------------------------------------
+def decide_call(payload: bytes) -> bytes:
+    """Judges the arguments in `payload` (see `write_call_job`); gives the decision for `read_decision`."""
+    head, rest = split_frame(payload)
+    policy = _policy(rest[: head["policy"]])
+    text = rest[head["policy"] :]
+    value = parse(text, TRUSTED) if text else None
+    if isinstance(value, JsonProblem):
+        raise ValueError("the arguments were read before")
+    call = ToolCall(policy.tool, Document(text, value), "", _NOWHERE)
+    with share_work():
+        decision = decide(call, policy)
+    if isinstance(decision, Forward):
+        checked = decision.checked
+        if len(checked.arguments) > _GROWTH * len(text) + _SPARE:
+            raise MemoryError("the repaired arguments are many times as long as what was sent")
+        told: JsonValue = {
+            "forward": True,
+            "repairs": [[repair.rule, list(repair.path)] for repair in checked.repairs[:_PLACED]],
+            "more": dict(Counter(repair.rule for repair in checked.repairs[_PLACED:])),
+            "told": [_as_json(violation, value) for violation in checked.warnings],
+        }
+        return join_frame(told, checked.arguments if checked.repairs else b"")
+    failure = decision.failure
+    advised = add_advice(ToolResult(call, failure, limits=policy.feedback), policy)
+    return join_frame(
+        {
+            "forward": False,
+            "told": [_as_json(violation, value) for violation in failure.violations],
+            "hint": failure.hint,
+            "advice": [advised.accepts, advised.example, advised.example_complete],
+        },
+        b"",
+    )
+
+
+def write_call_job(policy: bytes, text: bytes) -> bytes:
+    """What `decide_call` takes: a described policy and the bytes of the arguments."""
+    return join_frame({"policy": len(policy)}, policy + text)
+
+
+def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
+    """The decision that a child came to about a call. Only `decide` makes what may be sent: see `decide.restored`."""
+    head, arguments = split_frame(result)
+    told = tuple(_from_json(entry, document.value) for entry in head["told"])
+    if head["forward"]:
+        repairs = tuple(Repair(rule, _path(path)) for rule, path in head["repairs"])
+        for rule, number in head["more"].items():
+            repairs += (Repair(rule, ()),) * number
+        return restore_decision(call, document, arguments, repairs, told)
+    accepts, example, complete = head["advice"]
+    return restore_decision(call, document, None, (), told, head["hint"], (accepts, example, complete))
+
+
+def _path(steps: list[JsonValue]) -> tuple[str | int, ...]:
+    return tuple(steps)
+
+
+def _as_json(violation: Violation, sent: JsonValue) -> JsonValue:
+    """A violation; its value by place where that says the same, itself where it is short."""
+    shown: JsonValue = []
+    value = violation.value
+    if value is not ABSENT:
+        if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > _SHORT):
+            shown = ["at"] if find_value(sent, violation.path) is value else []
+        else:
+            shown = ["is", value]
+    return [
+        violation.code.name, list(violation.path), violation.message, violation.expected, violation.hint,
+        violation.severity.value, violation.sensitive, shown, violation.keyword, violation.limit,
+    ]  # fmt: skip
+
+
+def _from_json(entry: Any, sent: JsonValue) -> Violation:
+    code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
+    path = _path(steps)
+    value: JsonValue = ABSENT
+    if shown:
+        value = find_value(sent, path) if shown[0] == "at" else shown[1]
+    return Violation(
+        VIOLATION_CODES[code], path, message, expected, hint, Severity(severity), value, sensitive, keyword, limit
+    )
+
+
+# --- what a correction may change -------------------------------------------------------------------------------------
+def find_failing(payload: bytes) -> bytes:
+    """The places that fail in the arguments in `payload` (see `failing_payload`), as JSON."""
+    head, rest = split_frame(payload)
+    policy, text = _policy(rest[: head["policy"]]), rest[head["policy"] :]
+    value = parse(text, TRUSTED)
+    if policy.check is None or isinstance(value, JsonProblem):
+        raise ValueError("arguments that were judged")
+    violations = [_from_json(entry, value) for entry in head["told"]]
+    with share_work():
+        return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
+
+
+def failing_payload(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
+    """What `find_failing` takes: a described policy, the arguments, and what was found wrong with them before."""
+    told: JsonValue = {"policy": len(policy), "told": [_as_json(violation, value) for violation in violations]}
+    return join_frame(told, policy + text)
+
+
+def read_failing(result: bytes) -> list[tuple[str, ...]]:
+    """The places that `find_failing` names."""
+    told: Any = parse(result, TRUSTED)
+    return [tuple(place) for place in told]
+
+
+# --- a schema that somebody else wrote --------------------------------------------------------------------------------
+def examine_schema(payload: bytes) -> bytes:
+    """Compiles a listed schema. Gives `{bad: reason}`, or `{seconds, bytes, patterns}`: what compiling cost this
+    process in CPU time and memory, and the dearest pattern's share of the seconds."""
+    told: Any = parse(payload, TRUSTED)
+    _policy.cache_clear()  # what this process holds already would hide what the schema costs
+    seconds, held = time.process_time(), _resident()
+    try:
+        dearest = max(_pattern_seconds(told["schema"]), default=0.0)
+        check = compile_listed(told["schema"], Formats.from_json(told["formats"]))
+        check.prepare(everywhere=bool(told["rules"]))
+    except BadSchemaError as bad:
+        return dumps({"bad": str(bad)})
+    spent = {"seconds": time.process_time() - seconds, "bytes": _resident() - held, "pattern": dearest}
+    return dumps(spent)
+
+
+def read_examined(result: bytes) -> tuple[str, float, float, float]:
+    """What `examine_schema` says: why the schema is of no use ('': it is), seconds, bytes, seconds of one pattern."""
+    told: Any = parse(result)
+    if "bad" in told:
+        return told["bad"], 0.0, 0.0, 0.0
+    seconds, size, pattern = (float(make_decimal(told[key])) for key in ("seconds", "bytes", "pattern"))
+    return "", seconds, size, pattern
+
+
+def _pattern_seconds(schema: JsonValue) -> Iterator[float]:
+    """The CPU time of each pattern; one that is none is told when the schema is compiled."""
+    for pattern in _patterns(schema):
+        started = time.process_time()
+        try:
+            make_matcher(pattern)
+        except ValueError:
+            continue
+        yield time.process_time() - started
+
+
+def _patterns(schema: JsonValue) -> Iterator[str]:
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            pattern, named = part.get("pattern"), part.get("patternProperties")
+            if isinstance(pattern, str):
+                yield pattern
+            yield from named if isinstance(named, dict) else ()
+            waiting += part.values()
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds; 0 where nobody says."""
+    if not _STATM.exists():  # only Linux says: elsewhere the seconds alone count
+        return 0
+    return int(_STATM.read_text(encoding="ascii").split()[1]) * PAGESIZE

@@ -1,0 +1,190 @@
+"""The endings of a call: the tool's answer, the tool's own error passed on, or an explanation for the model.
+
+Each ending is written into the `CallRecord` and, where the retry contract asks for it, into the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from proxy.call.context import ApprovedCall, CallContext, PendingFailure
+from proxy.call.record import record_answer, record_delivery, record_result, record_tool_error
+from proxy.core.contract import attempts as contract
+from proxy.core.contract import container
+from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, ToolPolicy
+from proxy.core.guidance.advice import add_advice
+from proxy.core.model.values import (
+    Attempt,
+    CheckedCall,
+    Delivered,
+    Episode,
+    FailedAttempt,
+    Failure,
+    FailureRecorded,
+    FeedbackLimits,
+    Rung,
+    ToolResult,
+    UpstreamReply,
+)
+from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure
+from proxy.core.tool_errors.wrapping import wrap_answer
+
+# How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
+# model takes far longer to read an answer and to make another call.
+_GATHERING: Final = 0.01
+
+
+async def recall_failures(context: CallContext) -> CallContext | ToolResult:
+    """Returns an answer that earlier failures already decide; otherwise the call, with the attempts it has `seen`. A
+    clean call waits for no shared store."""
+    store, policy = context.services.store, context.policy
+    episode = await store.look(context.key, if_known=not contract.asks_first(policy))
+    known = None if episode is None else contract.look_up_attempt(context.call, episode, context.digest, policy)
+    if known is None and _are_tool_errors_counted(context):
+        known = await _recall_tool_errors(context)
+    if known is None or context.report_only:
+        return context if episode is None else replace(context, seen=episode.count)
+    record_result(context.record, known, "refused")
+    return known
+
+
+async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
+    """The answer in place of a call whose tool has refused or failed too often. Only where this process has counted an
+    error of the tool is there anything to ask the store."""
+    store, policy, errors = context.services.store, context.policy, contract.make_tool_errors_key(context.key)
+    if await store.taken(errors, enough=0) == 0:
+        return None
+    same = await store.look(contract.make_same_call_key(context.key, context.digest))
+    known = contract.refuse_repeated_call(context.call, same, policy)
+    if known is None and policy is not None and policy.attempts.tool_errors.limit is not None:
+        known = contract.refuse_over_budget(context.call, await store.look(errors), policy)
+    return known
+
+
+def _are_tool_errors_counted(context: CallContext) -> bool:
+    """Whether the tool's own errors are remembered: not for a conversation without an id."""
+    return context.policy is not None and context.came.conversation.rung is not Rung.ADDRESS
+
+
+async def count_tool_error(context: CallContext, failure: Failure) -> None:
+    """Remembers an error of the tool itself: of the same call, and of all its calls where those have a budget."""
+    store, policy = context.services.store, context.policy
+    if policy is None or context.report_only or not _are_tool_errors_counted(context):
+        return
+    errors, budget = contract.make_tool_errors_key(context.key), policy.attempts.tool_errors
+    error = FailedAttempt(context.digest, (contract.write_tool_error(failure),))
+    if contract.is_refusal(failure):
+        await store.reserve(errors, contract.MOST_ERRORS, max(contract.SAME_CALL_TTL, budget.window))
+        await store.fail(contract.make_same_call_key(context.key, context.digest), error, contract.SAME_CALL_TTL)
+    if budget.limit is not None:
+        await store.reserve(errors, contract.MOST_ERRORS, max(contract.SAME_CALL_TTL, budget.window))
+        await store.fail(errors, error, budget.window)
+
+
+async def refuse(context: CallContext, pending: PendingFailure) -> ToolResult:
+    """Counts the attempt where the failure is one, and lets the retry contract make the answer of it."""
+    policy, failure, recorded = context.policy, pending.failure, None
+    if pending.outcome == "tool_error":
+        await count_tool_error(context, failure)
+    if contract.raises_attempt(failure) and not context.report_only:
+        context, recorded = await _count_attempt(context, failure)
+    result = add_advice(contract.grant_attempt(context.call, failure, recorded, policy), policy)
+    record_result(context.record, result, pending.outcome)
+    if result.escalated and result.attempt is not None and result.attempt.number == result.attempt.limit:
+        context.services.escalated(result, context.record)
+    return replace(result, repairs=pending.repairs, extra=context.services.extra_lines(context.call.tool, failure))
+
+
+async def _count_attempt(context: CallContext, failure: Failure) -> tuple[CallContext, FailureRecorded | None]:
+    """Counts a failed call; gives the call as it is to be answered, which may be that of the next rung's conversation:
+    a trace in which nothing failed before tells nothing of what its client did."""
+    store, policy, came = context.services.store, context.policy, context.came
+    conversation, other = came.conversation, came.conversation.otherwise
+    if not contract.is_counted(conversation, policy):
+        return context, None
+    if contract.may_be_parallel(conversation, policy):
+        await context.services.pacing.sleep(_GATHERING)
+    attempt = contract.make_failed_attempt(failure, context.digest, contract.find_resend_id(came), context.seen)
+    recorded = await store.fail(context.key, attempt, contract.find_ttl(conversation, policy))
+    if other is None or recorded.episode.failed > 1 or not contract.is_counted(other, policy):
+        return context, recorded
+    key, ttl = contract.make_attempt_key(other, came.tool, policy, context.digest), contract.find_ttl(other, policy)
+    by_next = await store.fail(key, replace(attempt, seen=None), ttl)
+    return replace(context, call=replace(context.call, conversation=other)), by_next
+
+
+async def count_expansion(context: CallContext, failure: Failure) -> None:
+    """An expansion in place of a misuse is an attempt: the next misuse of the episode is refused."""
+    conversation, policy = context.came.conversation, context.policy
+    if contract.is_counted(conversation, policy) and not context.report_only:
+        came = context.came
+        attempt = contract.make_failed_attempt(failure, context.digest, contract.find_resend_id(came), context.seen)
+        await context.services.store.fail(context.key, attempt, contract.find_ttl(conversation, policy))
+
+
+def check_answer(
+    context: CallContext, promised: AnswerPolicy, reply: UpstreamReply, *, own: bool = True
+) -> Failure | None:
+    """Why a successful answer is not handed on, by what the tool has `promised`; None where it is. The model is not to
+    blame, so it costs no attempt. An answer that is not the tool's `own`, but a hook's in its place, is never handed on
+    broken, whatever the operator says of the tool's."""
+    broken = find_broken_answer(reply, promised)
+    if broken and (not own or (promised.enforce and not context.report_only)):
+        record_answer(context.record, "refused", broken)
+        return make_unfit_failure(broken)
+    record_answer(context.record, "unread" if broken is None else "broken" if broken else "passed", broken or ())
+    return None
+
+
+def hand_on(context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
+    """The tool's own error, untouched: it neither raises the attempts nor ends them, and takes no slot of a cap."""
+    record_tool_error(context.record, failure)
+    return Delivered(reply, approved.repairs, approved.checked.warnings, failed=True, limits=_limits_of(context.policy))
+
+
+async def deliver(
+    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
+) -> Delivered:
+    """The tool answered: the attempts of this call are over, and a container that was called is expanded. `tool` is the
+    policy of the tool that was called."""
+    checked, repairs, corrections = approved.checked, approved.repairs, approved.corrections
+    policy, store = context.policy, context.services.store
+    outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
+    is_misuse = approved.event == "auto_expanded"  # ends no attempts, being one
+    kept = reply.status >= 300 or is_misuse or store.is_idle()
+    ended = None if kept else await store.clear(context.key)
+    attempt = _attempt_after(ended, context.policy) if isinstance(ended, Episode) else None
+    warnings = (container.LEFT_OUT, *checked.warnings) if is_misuse else checked.warnings
+    event = "" if policy is None or policy.container is None else await _expand(context, checked)
+    record_delivery(context.record, outcome if checked.enforced else "delivered", ended, event)
+    if not checked.enforced:
+        return Delivered(reply, (), warnings, attempt=attempt, limits=_limits_of(tool))
+    if tool is not None and tool.correction.trajectory and context.services.corrector is not None:
+        context.services.corrector.delivered(
+            checked, reply, tool, context.call_route
+        )  # for the correction of later calls
+    if tool is not None and tool.wrap_success:
+        reply = wrap_answer(reply, warnings, tool.feedback)
+    return Delivered(reply, repairs, warnings, corrections=corrections, attempt=attempt, limits=_limits_of(tool))
+
+
+def _limits_of(policy: ToolPolicy | None) -> FeedbackLimits:
+    return FeedbackLimits() if policy is None else policy.feedback
+
+
+def _attempt_after(ended: Episode, policy: ToolPolicy | None) -> Attempt | None:
+    """Which try a delivered call was, where earlier ones failed."""
+    limit = AttemptsPolicy().max_attempts if policy is None else policy.attempts.max_attempts
+    return Attempt(ended.count + 1, limit) if ended.count else None
+
+
+async def _expand(context: CallContext, checked: CheckedCall) -> str:
+    """Remembers that a container was expanded, where it was; gives the word for it, or ''."""
+    group = None if context.policy is None else context.policy.container
+    if context.policy is None or group is None or checked.call.tool != context.call.tool:
+        return ""
+    if group.require_expansion:
+        key = container.make_expansion_key(context.call.conversation, group.name)
+        await context.services.store.reserve(key, container.MOST_EXPANSIONS, context.policy.attempts.ttl)
+    return "expanded"

@@ -1,0 +1,195 @@
+"""ONE CALL, IN ORDER: from the decoded call to its outcome. Names no protocol and no library.
+
+`run_call` is the table of contents; the stages stand below it in the order in which they run, the longer ones in files
+of their own. The pure core decides everything; this room asks the store, sends, and notes in the `CallRecord` what
+happened (`record.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from proxy.call.context import ApprovedCall, CallContext, PendingFailure, approve, open_context
+from proxy.call.correction import correct
+from proxy.call.hooks import admit, replace_answer, tell_decision, tell_outcome
+from proxy.call.judging import judge_call
+from proxy.call.outcome import (
+    check_answer,
+    count_tool_error,
+    deliver,
+    hand_on,
+    recall_failures,
+    refuse,
+)
+from proxy.call.record import record_approval, record_call, record_refusal
+from proxy.core.contract import caps, container
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import (
+    Delivered,
+    Failure,
+    Outcome,
+    Reject,
+    ToolCall,
+    ToolResult,
+    UpstreamReply,
+)
+from proxy.interfaces import CallRecord, CallRoute, Hooks, Services, UpstreamRequest
+from proxy.upstream.resending import send_with_backoff
+from proxy.upstream.stream import close_body
+
+_JSON = (("Content-Type", "application/json"),)
+
+
+def run_call(
+    call: ToolCall, call_route: CallRoute, services: Services, record: CallRecord
+) -> Coroutine[Any, Any, Outcome]:
+    """Returns the outcome of a call: the tool's answer, or an explanation for the model. Fills `record` on the way.
+
+    Gives the coroutine to await: without hooks, another one around it would do nothing."""
+    context = open_context(call, call_route, services, record)
+    record_call(context)
+    outcome = _run(context)
+    return outcome if services.hooks is None else tell_outcome(services.hooks, context, outcome)
+
+
+async def _run(context: CallContext) -> Outcome:
+    services = context.services
+    if not services.store.is_idle():
+        recalled = await recall_failures(context)
+        if isinstance(recalled, ToolResult):
+            return recalled
+        context = recalled
+    result = context if services.hooks is None else await admit(services.hooks, context)
+    if isinstance(result, CallContext):
+        context = result
+        result = await _judge_and_send(context)
+        if isinstance(result, PendingFailure):
+            result = await correct(context, result, _run_corrected)
+        if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
+            result = await _deliver_answer(context, *result.answered)
+    return await refuse(context, result) if isinstance(result, PendingFailure) else result
+
+
+async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
+    """A corrected call passes the same stages as a new one."""
+    hooks = context.services.hooks
+    result = context if hooks is None else await admit(hooks, context)
+    return await _judge_and_send(result) if isinstance(result, CallContext) else result
+
+
+async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
+    services, policy = context.services, context.policy
+    started = services.clock.now()
+    judged = await judge_call(context)
+    seconds, decision = services.clock.now() - started, judged.decision
+    if services.hooks is not None:
+        decision = await tell_decision(services.hooks, context, decision)
+    if isinstance(decision, Reject):
+        record_refusal(context, judged.container_event, seconds)
+        return PendingFailure(decision.failure, "refused", context.opening)
+    approved = approve(context, decision.checked, judged.container_event)
+    record_approval(context.record, approved, seconds)
+    judge = services.second_judge
+    if judge is not None and policy is not None:
+        if not judge.asks_first:  # it is asked about some calls, while they go
+            judge.sample(context.record.route, approved.checked, policy)
+        elif (failure := await judge.confirm(context.record.route, approved.checked, policy)) is not None:
+            return PendingFailure(failure, "refused", approved.repairs)
+    uncapped = policy is None or policy.cap.limit is None or context.report_only
+    return await (_send(context, approved) if uncapped else _send_within_cap(context, approved, policy))
+
+
+# --- the way to the tool ----------------------------------------------------------------------------------------------
+async def _send_within_cap(
+    context: CallContext, approved: ApprovedCall, policy: ToolPolicy | None
+) -> Delivered | PendingFailure:
+    """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
+    store, call = context.services.store, approved.checked.call
+    slot = None if policy is None else caps.make_reservation(call, policy)
+    if slot is None:
+        return await _send(context, approved)
+    if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
+        return PendingFailure(caps.make_cap_failure(call, slot), "refused", approved.repairs)
+    result: Delivered | PendingFailure | None = None
+    try:
+        result = await _send(context, approved)
+        return result
+    finally:
+        if not isinstance(result, Delivered) or result.failed:
+            await store.release(slot.key)
+
+
+async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
+    checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
+    request = _request(context, approved)
+    if isinstance(request, UpstreamReply):
+        return await deliver(context, approved, request, tool)
+    hooks = context.services.hooks
+    if hooks is not None:
+        adjusted = await hooks.before_forward(checked, request, context.call_route, context.record)
+        if isinstance(adjusted, Failure):
+            return PendingFailure(adjusted, "refused", approved.repairs)
+        request = adjusted
+    answer = await send_with_backoff(checked, request, tool, context.services, context.record)
+    if isinstance(answer, UpstreamReply):
+        complaint = context.call_route.find_complaint(checked, answer) if _may_correct(context) else None
+        if complaint is not None:
+            return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
+        return await _deliver_answer(context, approved, answer)
+    if answer.reply is None:
+        return PendingFailure(answer.failure, "upstream_error", approved.repairs)
+    if context.report_only:  # answers stay unchanged as well
+        return await deliver(context, approved, answer.reply, tool)
+    if tool is not None and tool.upstream_errors.hands_on(answer.reply.status):
+        await count_tool_error(context, answer.failure)
+        return hand_on(context, approved, answer.reply, answer.failure)
+    await close_body(answer.reply)
+    return PendingFailure(answer.failure, "tool_error", approved.repairs)
+
+
+def _may_correct(context: CallContext) -> bool:
+    """Whether somebody may be asked for a better call."""
+    policy = context.policy
+    is_on = context.services.corrector is not None and policy is not None and policy.correction.on
+    return is_on and not context.report_only
+
+
+async def _deliver_answer(
+    context: CallContext, approved: ApprovedCall, answer: UpstreamReply
+) -> Delivered | PendingFailure:
+    """Hands on an answer that means success, where it is what the tool promises."""
+    hooks, tool = context.services.hooks, context.call_route.tools.get(approved.checked.call.tool)
+    if hooks is not None:
+        return await _hand_over(hooks, context, approved, answer, tool)
+    if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
+        return PendingFailure(unfit, "tool_error", approved.repairs)
+    return await deliver(context, approved, answer, tool)
+
+
+async def _hand_over(
+    hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
+) -> Delivered | PendingFailure:
+    """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
+    shown = await replace_answer(hooks, context, approved.checked, answer)
+    if isinstance(shown, Failure):
+        return PendingFailure(shown, "tool_error", approved.repairs)
+    promised = None if tool is None else tool.answer
+    unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
+    if unfit is not None:
+        return PendingFailure(unfit, "tool_error", approved.repairs)
+    return await deliver(context, approved, shown, tool)
+
+
+def _request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
+    """Sends a checked call, or returns the proxy's own answer: a container's functions, or on a route without an
+    upstream the checked arguments."""
+    policy, checked = context.policy, approved.checked
+    group = policy.container if policy is not None and policy.tool == checked.call.tool else None
+    if group is not None and group.expand == "proxy":
+        shown = container.make_expansion(group, approved.event == "auto_expanded", checked.value)
+        return UpstreamReply(200, _JSON, dumps(shown))
+    if policy is not None and policy.answers_here is not None and policy.tool == checked.call.tool:
+        return UpstreamReply(200, _JSON, dumps(policy.answers_here(checked.value)))
+    return context.call_route.request(checked) or UpstreamReply(200, _JSON, checked.arguments or b"{}")

@@ -1,0 +1,134 @@
+"""`toolcall-proxy calls` shows the last calls of a running proxy, and with --follow those that come.
+
+Calls that a slow reader misses are told (`... 312 calls missed`); after a restart the stream goes on by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from proxy.cli.helptext import HelpText
+from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments
+from proxy.telemetry.console_log import format_call
+
+EXIT_UNREACHABLE: Final = 1
+EXIT_USAGE: Final = 2
+# How long a stream that broke off is waited for before it is asked for again, in seconds.
+_AGAIN_AFTER: Final = 1.0
+
+EPILOG: Final = f"""\
+examples:
+  toolcall-proxy calls                                  the last 20 calls
+  toolcall-proxy calls --follow --outcome refused       refused calls as they come
+  toolcall-proxy calls --since 10m --tool weather --json | jq .errors
+
+Where the config has an `admin.token`, it is read from --token-file or from the variable {TOKEN_VARIABLE}.
+
+exit codes: 0 shown, 1 nobody answers there, 2 wrong usage
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "calls",
+        help="see the last calls of a running proxy, or follow them",
+        description="Shows the last calls of a running proxy, one line each, from its operator's port.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("-f", "--follow", action="store_true", help="go on with the calls that come, until Ctrl-C")
+    verb.add_argument("--tool", metavar="NAME", action="append", help="calls of this tool alone; may be repeated")
+    verb.add_argument("--route", metavar="NAME", action="append", help="calls of this route alone; may be repeated")
+    verb.add_argument("--outcome", metavar="OUTCOME", action="append", help="delivered, repaired, refused ...")
+    verb.add_argument("--code", metavar="CODE", help="calls with this error code, such as VAL-010")
+    verb.add_argument("--path", metavar="POINTER", help="calls with an error or a repair at this place, such as /at")
+    verb.add_argument("--since", metavar="TIME", help="no older than this, such as 10m")
+    verb.add_argument("-n", "--limit", metavar="N", type=int, default=20, help="how many at first (default 20)")
+    verb.add_argument("--json", action="store_true", help="one JSON object per line")
+    add_operator_arguments(verb)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Shows the calls and gives the exit code."""
+    try:
+        port = OperatorPort(args.admin, args.token_file)
+    except (OSError, ValueError) as error:
+        print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    names = ("tool", "route", "outcome", "code", "path", "since")
+    query = {name: value for name in names if (value := getattr(args, name))}
+    try:
+        status, found = port.ask("GET", f"/-/calls?{urlencode({**query, 'limit': args.limit}, doseq=True)}")
+        if status != 200 or "calls" not in found:
+            print(f"calls: {found.get('error', 'no operator port answers there')}", file=sys.stderr)
+            return EXIT_USAGE if status == 400 else EXIT_UNREACHABLE
+        for entry in reversed(found["calls"]):
+            _show(entry, as_json=args.json)
+        if args.follow:
+            query.pop("since", None)
+            _follow(port, f"/-/calls?{urlencode(query, doseq=True)}", found["cursor"], as_json=args.json)
+    except OSError as error:
+        told = f"{error.strerror or error}  (is the proxy running, and is this its operator's port, `admin.listen`?)"
+        print(f"calls: {args.admin}: {told}", file=sys.stderr)
+        return EXIT_UNREACHABLE
+    return 0
+
+
+def _show(entry: dict[str, Any], *, as_json: bool) -> None:
+    print(
+        json.dumps(entry, ensure_ascii=False) if as_json else format_call(entry, colors=sys.stdout.isatty()), flush=True
+    )
+
+
+def _follow(port: OperatorPort, path: str, place: str, *, as_json: bool) -> None:
+    """Shows events until Ctrl-C; asks again where the stream ends, because the proxy may be starting anew."""
+    while True:
+        try:
+            answer = port.follow(path, place)
+            if answer.status != 200:
+                raise ConnectionError(f"the stream is refused with status {answer.status}")
+            for event in read_events(answer):
+                place = event.get("id", place)
+                _show_event(event, as_json=as_json)
+        except (http.client.HTTPException, ConnectionError) as error:
+            print(f"calls: {str(error) or 'the stream broke off'}; asking again", file=sys.stderr)
+        time.sleep(_AGAIN_AFTER)
+
+
+def _show_event(event: dict[str, str], *, as_json: bool) -> None:
+    data = json.loads(event.get("data", "{}"))
+    match event.get("event"):
+        case "call":
+            _show(data, as_json=as_json)
+        case "lost":
+            missed = data.get("missed")
+            print(f"... {missed if missed is not None else 'some'} calls missed", file=sys.stderr)
+        case "bye":
+            print("... the proxy ends", file=sys.stderr)
+        case "reload" | "breaker" | "drain":
+            told = " ".join(f"{name}={value}" for name, value in data.items() if value and name != "at")
+            print(f"... {event['event']} {told}", file=sys.stderr)
+        case _:  # one of a later version
+            pass
+
+
+def read_events(lines: Iterator[bytes] | http.client.HTTPResponse) -> Iterator[dict[str, str]]:
+    """The events in the lines of a stream, each as its fields; comments are left out."""
+    event: dict[str, str] = {}
+    for line in lines:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if not text:
+            if event:
+                yield event
+            event = {}
+        elif not text.startswith(":"):
+            name, _, value = text.partition(":")
+            event[name] = value.removeprefix(" ")

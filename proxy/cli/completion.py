@@ -1,0 +1,68 @@
+"""`toolcall-proxy completion SHELL` prints the script by which a shell completes verbs, options and files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from proxy.cli.helptext import HelpText
+
+EXIT_NO_LIBRARY: Final = 2
+SHELLS: Final = ("bash", "zsh", "fish")
+# Words in help texts that stand for a file or a folder, whose names a shell completes itself.
+_FILES: Final = ("FILE", "CONFIG")
+_FOLDERS: Final = ("FOLDER",)
+
+EPILOG: Final = """\
+examples:
+  bash  toolcall-proxy completion bash > ~/.local/share/bash-completion/completions/toolcall-proxy
+  zsh   toolcall-proxy completion zsh > ~/.zfunc/_toolcall-proxy        (with `fpath+=~/.zfunc` before compinit)
+  fish  toolcall-proxy completion fish > ~/.config/fish/completions/toolcall-proxy.fish
+
+It needs the extra `completion`: pip install 'toolcall-proxy[completion]'
+
+exit codes: 0 printed, 2 the extra is not installed
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Describes the verb and its argument."""
+    verb = subparsers.add_parser(
+        "completion",
+        help="print a script by which bash, zsh or fish completes the command line",
+        description="Prints a completion script for bash, zsh or fish: verbs, options, their choices, and files.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the script and gives the exit code."""
+    try:
+        import shtab
+    except ImportError:
+        print("completion: it needs a library: pip install 'toolcall-proxy[completion]'", file=sys.stderr)
+        return EXIT_NO_LIBRARY
+    from proxy.__main__ import make_parser
+
+    parser = make_parser()
+    for action in _actions(parser):
+        words = str(action.metavar or "").split("|")
+        if any(word in words for word in _FILES):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]  # where the library looks for it
+        elif any(word in words for word in _FOLDERS):
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(parser, args.shell))
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of all verbs below it."""
+    for action in parser._actions:  # argparse has no public list of them
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)

@@ -1,0 +1,69 @@
+"""Finds the tools of a config by name, for the verbs about tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from proxy.config.model import Config, ToolConfig
+    from proxy.core.contract.policy import ToolPolicy
+
+NOTHING: Final = "the config names no tool with a schema  (what an MCP server lists, the running proxy knows)"
+
+
+def load_tools(verb: str, path: str, wanted: Sequence[str] | None) -> tuple[Config, dict[str, ToolPolicy]] | None:
+    """The config and its tools, for a verb that prints something for each; None where it has said what is wrong."""
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
+
+    try:
+        config = load(path, os.environ).config
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return None
+    found = find_tools(config, wanted)
+    if isinstance(found, str):
+        print(f"{verb}: {found}", file=sys.stderr)
+        return None
+    if not found:
+        print(f"{verb}: {NOTHING}", file=sys.stderr)
+    return config, {name: policy for name, (_, policy) in found.items()}
+
+
+def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[ToolConfig, ToolPolicy]] | str:
+    """Each tool as the first route serves it, as written and as compiled; what is wrong where one is not served.
+
+    A tool that an MCP server lists is known only if its schema stands in the config.
+    """
+    from proxy.config.mistakes import suggest_remark
+    from proxy.routing import build_routes
+
+    found: dict[str, tuple[ToolConfig, ToolPolicy]] = {}
+    # Behind the routes of the config stand those that it does not name (metadata of an MCP server).
+    for entry, route in zip(config.routes, build_routes(config).routes, strict=False):
+        for name, policy in route.tools.items():
+            found.setdefault(name, (entry.tools[name], policy))
+        for name, tool in (entry.mcp.tools if entry.mcp is not None else {}).items():
+            if route.learn is not None and tool.schema is not None:
+                found.setdefault(name, (tool, route.learn.overlays[name].policy))
+    for name in wanted or ():
+        if name not in found:
+            told = f"no route serves a tool {name!r}{suggest_remark(name, found)}"
+            return f"{told}\ntools: {', '.join(found) or 'none'}"
+    return found if wanted is None else {name: found[name] for name in wanted}
+
+
+def find_http(config: Config, names: Sequence[str]) -> list[dict[str, str]]:
+    """How each tool is called over HTTP: the method and the URL at this proxy, with parameters of its path in braces. A
+    route of the tool's own goes before one that serves many."""
+    found: dict[str, dict[str, str]] = {}
+    for entry in sorted(config.routes, key=lambda entry: len(entry.tools)):
+        method = "POST" if "POST" in entry.methods or not entry.methods else entry.methods[0]
+        for name in names:
+            if name in entry.tools or (entry.mcp is not None and name in entry.mcp.tools):
+                path = entry.path.replace("{tool}", name)
+                found.setdefault(name, {"method": method, "url": f"http://{config.listen.address}{path}"})
+    return [found.get(name, {"method": "", "url": ""}) for name in names]

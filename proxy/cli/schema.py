@@ -1,0 +1,37 @@
+"""`toolcall-proxy schema` prints the JSON Schema of the config, for editors."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from proxy.cli.helptext import HelpText
+
+EPILOG: Final = """\
+examples:
+  toolcall-proxy schema > config.schema.json
+
+An editor with the YAML language server then completes and checks a config that begins with the line
+  # yaml-language-server: $schema=config.schema.json
+
+exit codes: 0 printed
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb; it takes no arguments."""
+    subparsers.add_parser(
+        "schema",
+        help="print the JSON Schema of the config, for editors",
+        description="Prints the JSON Schema of the config: the same that the proxy itself reads a config by.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+
+
+def run(_args: argparse.Namespace) -> int:
+    """Prints the schema and gives the exit code."""
+    from proxy.config.files.structure import read_published_schema
+
+    print(read_published_schema(), end="")
+    return 0

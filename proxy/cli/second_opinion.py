@@ -1,0 +1,111 @@
+"""What `check` and `replay` share under --second-opinion: both judges on one value, each within its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.check.validation import Check
+from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue
+from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, pack_job, unpack_opinion
+from proxy.offload.pool import Done, GaveUp, OffloadPool
+from proxy.second_opinion import MEMORY, SECONDS
+
+if TYPE_CHECKING:
+    from proxy.config.load import Loaded
+
+# What stands in for each property of an example in turn.
+_ODD: Final[tuple[JsonValue, ...]] = (None, True, 0, -1, 2.5, 10**20, "", "x", "é", [], ["x"], {}, {"x": 1})
+# Properties of a full example, and of these as many are varied.
+_MOST: Final = 40
+# Characters of a value that a difference shows.
+_SHOWN: Final = 200
+
+
+class SecondOpinions:
+    """Asks the second judge about values, in a child process that is killed where it takes too long."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._pool: OffloadPool | None = None
+
+    def __enter__(self) -> SecondOpinions:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._runner.run(self._pool.close())
+        self._runner.close()
+
+    def ask(self, check: Check, value: JsonValue) -> Opinion:
+        """The second judge's word on a value, by the schema of a check."""
+        job = pack_job(make_question(check.schemas, formats=check.formats), dumps(value))
+        answer = self._runner.run(self._run(job))
+        if isinstance(answer, Done):
+            return unpack_opinion(answer.result)
+        return Opinion(SecondVerdict.CANNOT_TELL, reason=answer.limit.value)
+
+    async def _run(self, job: bytes) -> Done | GaveUp:
+        if self._pool is None:
+            self._pool = OffloadPool(size=1, memory=MEMORY)
+        return await self._pool.run(JOB, job, seconds=SECONDS)
+
+    def difference(self, check: Check, value: JsonValue) -> Opinion | None:
+        """The opinion, where it is not that of the check."""
+        opinion = self.ask(check, value)
+        if opinion.verdict is SecondVerdict.CANNOT_TELL:
+            return None
+        return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None
+
+
+def compare_judges(loaded: Loaded) -> list[str]:
+    """Both judges on values made for every tool of a config: the differences, a line each."""
+    from proxy.routing import build_routes
+
+    with SecondOpinions() as opinions:
+        return [
+            f"{route.name}: tool {name!r}: {describe_difference(opinion)}: {dumps(value).decode()[:_SHOWN]}"
+            for route in build_routes(loaded.config).routes
+            for name, policy in route.tools.items()
+            if (check := policy.check) is not None
+            for value in make_values(check)
+            if (opinion := opinions.difference(check, value)) is not None
+        ]
+
+
+def describe_difference(opinion: Opinion) -> str:
+    """A difference in words."""
+    at = f" at {opinion.place}" if opinion.place else ""
+    if opinion.verdict is SecondVerdict.INVALID:
+        return f"accepted here, refused by {opinion.judge}{at}"
+    return f"refused here, accepted by {opinion.judge}"
+
+
+def make_values(check: Check) -> Iterator[JsonValue]:
+    """Values worth judging twice: what the schema gives as examples and defaults, what is made from it, and copies of
+    that with one property changed."""
+    root = check.root
+    yield from _given(root.get("examples"), root.get("default"))
+    made: list[JsonValue] = []
+    with suppress(RecursionError):
+        made = [make_minimal_example(check), make_full_example(check, _MOST)]
+    yield from made
+    full = made[-1] if made else None
+    if not isinstance(full, dict):
+        yield from _ODD
+        return
+    for key, node in list(root.properties.items())[:_MOST]:
+        for item in (*_given(node.get("examples"), node.get("default")), *_ODD):
+            yield {**full, key: item}
+        yield {name: item for name, item in full.items() if name != key}
+
+
+def _given(examples: JsonValue, default: JsonValue) -> list[JsonValue]:
+    return [*(examples if isinstance(examples, list) else ()), *(() if default is None else (default,))]

@@ -1,0 +1,49 @@
+"""A correct config is recognised by that part of the published schema which it uses.
+
+A property's schema applies only where an object has that property. So the schema without the properties whose names
+appear nowhere in a config accepts it exactly where the whole schema does. A config names few of the several hundred
+properties, and writing code for the others took a tenth of a start.
+
+Worth: 20 ms of processor time where the whole schema takes 130 ms, 9 % of a start with 100 routes (1.2 s, busy).
+
+`ENABLED` switches it off; tests/config/test_fast_structure.py compares its verdicts with those of the whole schema.
+"""
+
+from __future__ import annotations
+
+from proxy.core.check.validation import compile_check
+from proxy.core.model.values import JsonValue
+
+ENABLED = True
+
+
+def accepts(schema: JsonValue, value: JsonValue) -> bool:
+    """Whether the published schema accepts a config. No property of a config is called `properties`."""
+    return compile_check(select_used(schema, frozenset(_keys(value)))).accepts(value)
+
+
+def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
+    """The schema without the properties that are not `used`."""
+    if isinstance(schema, list):
+        return [select_used(item, used) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        keyword: {name: select_used(item, used) for name, item in inner.items() if name in used}
+        if keyword == "properties"
+        else select_used(inner, used)
+        for keyword, inner in schema.items()
+    }
+
+
+def _keys(value: JsonValue) -> set[str]:
+    """Every key of every object inside a value."""
+    found: set[str] = set()
+    values = [value]
+    for each in values:
+        if isinstance(each, dict):
+            found.update(each)
+            values += each.values()
+        elif isinstance(each, list):
+            values += each
+    return found

@@ -1,0 +1,110 @@
+"""Finds the documents that a schema refers to. Nothing is fetched over the network.
+
+A `$ref` to another document is resolved against its base URI (RFC 3986), then looked up among the documents registered
+in the config, then among the files below the schema folder. References that are found nowhere are left to
+`compile_check`, which reports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from proxy.config.files.source import ConfigSource, Files
+from proxy.config.mistakes import ConfigError
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.nodes import list_subschemas
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDocument:
+    """A schema document: its value in JSON Schema, its source, its URI, and the folder its references start from."""
+
+    value: JsonValue
+    source: ConfigSource
+    uri: str
+    folder: Path
+
+
+def find_references(schema: JsonValue, base: str, path: Pointer = ()) -> Iterator[tuple[str, str, Pointer]]:
+    """(target document's URI, reference as written, its place) of every `$ref` in a schema."""
+    if not isinstance(schema, dict):
+        return
+    identifier = schema.get("$id", schema.get("id"))
+    if isinstance(identifier, str) and not identifier.startswith("#"):
+        base = urldefrag(urljoin(base, identifier)).url
+    if isinstance(reference := schema.get("$ref"), str):
+        yield urldefrag(urljoin(base, reference)).url, reference, (*path, "$ref")
+    for step, child in list_subschemas(schema):
+        yield from find_references(child, base, (*path, *step))
+
+
+def find_identifiers(schema: JsonValue, base: str) -> Iterator[str]:
+    """The URIs a document gives to itself and to parts of itself."""
+    if not isinstance(schema, dict):
+        return
+    identifier = schema.get("$id", schema.get("id"))
+    if isinstance(identifier, str):
+        base = urldefrag(urljoin(base, identifier)).url
+        yield base
+    for _, child in list_subschemas(schema):
+        yield from find_identifiers(child, base)
+
+
+class Collector:
+    """Collects the documents that a schema reaches, below `root` and among the registered ones."""
+
+    def __init__(self, files: Files, registered: Mapping[str, ConfigSource], root: Path, where: str) -> None:
+        self._files = files
+        self._registered = registered
+        self._root = root
+        self._where = where
+
+    def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
+        """Every document that can be reached, by URI, the first one left out. Raises ConfigError."""
+        found: dict[str, SchemaDocument] = {}
+        known = {start.uri, *find_identifiers(start.value, start.uri)}
+        waiting = [start]
+        while waiting:
+            document = waiting.pop()
+            for target, reference, path in find_references(document.value, document.uri):
+                if target in known or target in found:
+                    continue
+                if (next_one := self._find(document, target, reference, path)) is not None:
+                    found[target] = next_one
+                    known |= set(find_identifiers(next_one.value, target))
+                    waiting.append(next_one)
+        return found
+
+    def _find(self, document: SchemaDocument, target: str, reference: str, path: Pointer) -> SchemaDocument | None:
+        if (source := self._registered.get(target)) is not None:
+            return SchemaDocument(normalise(source.value)[0], source, target, document.folder)
+        parts = urlsplit(reference)
+        if parts.scheme or parts.netloc or not parts.path:
+            return None
+        name = unquote(parts.path)
+        file = document.folder / name.lstrip("/")
+        if not is_below(file, self._root):
+            hint = "only files below the schema folder are read; register others under `documents`"
+            raise ConfigError([document.source.mistake(path, self._where, f"$ref {reference!r} leaves it", hint)])
+        try:
+            source = self._files.source(file, show_path(file, self._root))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            hint = "paths start at the folder of the file that refers; nothing is ever fetched"
+            message = f"$ref {reference!r} cannot be read: {reason}"
+            raise ConfigError([document.source.mistake(path, self._where, message, hint)]) from None
+        return SchemaDocument(normalise(source.value)[0], source, target, file.parent)
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    """Whether a path lies below a folder, with symbolic links followed."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def show_path(path: Path, root: Path) -> str:
+    """A file's name in messages: from the schema folder on where it lies below it."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()

@@ -1,0 +1,165 @@
+"""Resolves `${ENV}`, `${ENV:-default}`, `${file:/run/secrets/x}` and `$$` in the config's text.
+
+A resolved text is a `Secret`: it prints as it was written, so that no dump, log line or mistake can show it.
+`reveal` gives the real text, and is only called where a request is built from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from proxy.core.model.values import JsonValue, Pointer
+
+_REFERENCE = re.compile(r"\$(?:(\$)|\{([^{}]*)\}|(\{))")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORMS: Final = "write ${NAME}, ${NAME:-default} or ${file:/path}; a plain $ before a { is written $$"
+
+
+class Secret(str):
+    """Text with a resolved reference. It prints as it was written in the config."""
+
+    __slots__ = ("written",)
+    written: str
+
+    def __new__(cls, text: str, written: str) -> Secret:
+        secret = super().__new__(cls, text)
+        secret.written = written
+        return secret
+
+    def __repr__(self) -> str:
+        return f"Secret({self.written!r})"
+
+    def __str__(self) -> str:
+        return self.written
+
+    def __format__(self, spec: str) -> str:
+        return format(self.written, spec)
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return (str, (self.written,))  # a pickle would also expose it
+
+    def reveal(self) -> str:
+        """The real text, as a plain string."""
+        return str.__str__(self)
+
+
+def reveal(text: str) -> str:
+    """The real text of a `Secret`, or the text itself."""
+    return text.reveal() if isinstance(text, Secret) else text
+
+
+def reveal_all(value: JsonValue) -> JsonValue:
+    """A copy in which each `Secret` is what was put in, as a plain string; for what takes no others."""
+    if isinstance(value, dict):
+        return {key: reveal_all(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [reveal_all(item) for item in value]
+    return reveal(value) if isinstance(value, str) else value
+
+
+def restore_written(value: JsonValue) -> JsonValue:
+    """A copy in which each `Secret` is the text of the config file, for dumps."""
+    if isinstance(value, Secret):
+        return value.written
+    if isinstance(value, dict):
+        return {key: restore_written(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [restore_written(item) for item in value]
+    return value
+
+
+def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[Path], bytes]) -> str:
+    """The real text of a `Secret` as its files hold it now; as it was, where they do not."""
+    if not isinstance(text, Secret):
+        return text
+    problems: list[Unresolved] = []
+    found = Substitution(environ, read, folder, lambda _: False, lambda _: True).apply(text.written, problems)
+    return reveal(found) if found and not problems else text.reveal()
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A reference that could not be resolved: its place in the config, why, and what to do.
+
+    `missing`: the reference itself is in order, and what it names is not here.
+    """
+
+    path: Pointer
+    message: str
+    hint: str
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """Resolves references. `read` gives a file's bytes; `literal` marks places that stay as they are (schemas), and
+    `may_hold_secret` those where the content of a secret file is allowed."""
+
+    environ: Mapping[str, str]
+    read: Callable[[Path], bytes]
+    base: Path
+    literal: Callable[[Pointer], bool]
+    may_hold_secret: Callable[[Pointer], bool]
+
+    def apply(self, value: JsonValue, problems: list[Unresolved], path: Pointer = ()) -> JsonValue:
+        """A copy of the value with every reference resolved; those that cannot be go to `problems`."""
+        if self.literal(path):
+            return value
+        if isinstance(value, dict):
+            return {key: self.apply(item, problems, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.apply(item, problems, (*path, index)) for index, item in enumerate(value)]
+        if not isinstance(value, str) or "$" not in value:
+            return value
+        pieces = list(self._pieces(value, path, problems))
+        text = "".join(piece for piece, _ in pieces)
+        return Secret(text, value) if any(put_in for _, put_in in pieces) else text
+
+    def _pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
+        end = 0
+        for found in _REFERENCE.finditer(text):
+            yield text[end : found.start()], False
+            end = found.end()
+            dollar, name, unclosed = found.groups()
+            if dollar:
+                yield "$", False
+            elif unclosed:
+                problems.append(Unresolved(path, "'${' without '}'", _FORMS))
+            else:
+                yield self._look_up(name, path, problems), True
+        yield text[end:], False
+
+    def _look_up(self, name: str, path: Pointer, problems: list[Unresolved]) -> str:
+        if name.startswith("file:"):
+            return self._read_file(name.removeprefix("file:"), path, problems)
+        name, has_default, default = name.partition(":-")
+        if not _ENV_NAME.fullmatch(name):
+            problems.append(Unresolved(path, f"${{{name}}} names no environment variable", _FORMS))
+            return ""
+        value = self.environ.get(name, "")
+        if value or has_default:
+            return value or default
+        if name not in self.environ:
+            hint = f"set it, or write ${{{name}:-default}}"
+            problems.append(Unresolved(path, f"the environment variable {name} is not set", hint, missing=True))
+        return value
+
+    def _read_file(self, name: str, path: Pointer, problems: list[Unresolved]) -> str:
+        if not self.may_hold_secret(path):
+            hint = "use it in a header's value or an upstream's url"
+            problems.append(Unresolved(path, "${file:...} would show a secret here", hint))
+            return ""
+        try:
+            text = self.read(self.base / name).decode()
+        except (OSError, ValueError) as error:
+            reason = (
+                "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", str(error))
+            )
+            hint = "mount the secret, or correct the path"
+            problems.append(Unresolved(path, f"the file {name} cannot be read: {reason}", hint, missing=True))
+            return ""
+        return text.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,183 @@
+"""Source files: each is read once, kept with its bytes (for reload), and can give the place of each value.
+
+The YAML parser (`yaml12.py`) gives places. The core's strict JSON reader does not, so places in JSON files are found by
+reading the text again when a mistake has to be shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, YamlNode, read_yaml
+from proxy.config.mistakes import ConfigError, Mistake
+from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+
+# Larger than any OpenAPI description we know (the largest of 23 public ones has 5 MiB).
+MAX_FILE_BYTES: Final = 32 * 1024 * 1024
+
+# The hash in `Files.seen` of a file that does not exist or cannot be read.
+UNREADABLE: Final = ""
+
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+class Places(Protocol):
+    """Finds values and keys in a file; line and column count from 1."""
+
+    def at(self, path: Pointer) -> tuple[int, int]:
+        """The place of the value at a path, or of the nearest value around it."""
+
+    def key_at(self, path: Pointer) -> tuple[int, int]:
+        """The place of the key that a path ends with, or of the value where it is not a mapping key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """One document: the file's name as shown, its value and the places in it."""
+
+    file: str
+    value: JsonValue = field(repr=False)
+    places: Places = field(repr=False)
+
+    def mistake(self, path: Pointer, where: str, message: str, hint: str = "", *, key: bool = False) -> Mistake:
+        """A mistake about the value at `path`, or about its key."""
+        line, column = self.places.key_at(path) if key else self.places.at(path)
+        return Mistake(self.file, line, column, where, message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPlaces:
+    """The places in a JSON text, found by reading it again. The text must be valid JSON."""
+
+    text: bytes = field(repr=False)
+
+    def at(self, path: Pointer) -> tuple[int, int]:
+        """The place of the value at a path, or of the nearest value around it."""
+        return self._place(path, key=False)
+
+    def key_at(self, path: Pointer) -> tuple[int, int]:
+        """The place of the key that a path ends with, or of the value where it is not a mapping key."""
+        return self._place(path, key=True)
+
+    def _place(self, path: Pointer, *, key: bool) -> tuple[int, int]:
+        text = self.text.decode()
+        best, offset = -1, 0
+        for place, steps, is_key in _json_walk(text):
+            depth = len(steps)
+            wanted = depth == len(path) if is_key and key else not is_key
+            if wanted and depth > best and steps == path[:depth]:
+                best, offset = depth, place
+        return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _json_walk(text: str) -> Iterator[tuple[int, Pointer, bool]]:
+    """Every key and value of a JSON text in order: its offset, its path, whether it is a key. Keys come first."""
+    path: list[str | int] = []
+    expects_key: list[bool] = []
+    for found in _PIECE.finditer(text):
+        piece = found[0]
+        if piece in "}]":
+            path.pop()
+            expects_key.pop()
+        elif piece == ",":
+            last = path[-1]
+            if isinstance(last, int):
+                path[-1] = last + 1
+            else:
+                expects_key[-1] = True
+        elif piece == ":":
+            continue
+        elif expects_key and expects_key[-1]:
+            path[-1] = json.loads(piece)
+            expects_key[-1] = False
+            yield found.start(), tuple(path), True
+        else:
+            yield found.start(), tuple(path), False
+            if piece in "{[":
+                path.append("" if piece == "{" else 0)
+                expects_key.append(piece == "{")
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file. Raises OSError, or ValueError where it is too large."""
+    with path.open("rb") as stream:
+        content = stream.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"larger than {MAX_FILE_BYTES // 1024 // 1024} MiB")
+    return content
+
+
+class Files:
+    """Reads files and keeps each: `read` gives the paths in order, `digest` a hash over all contents."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[Path, bytes] = {}
+        self._seen: dict[Path, str] = {}
+        self._sources: dict[Path, ConfigSource] = {}
+        self._secret: set[Path] = set()
+
+    @property
+    def read(self) -> tuple[Path, ...]:
+        """Every file read so far, in order of first use."""
+        return tuple(self._bytes)
+
+    @property
+    def seen(self) -> dict[Path, str]:
+        """The hash of every requested file, '' where it could not be read."""
+        return dict(self._seen)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the contents of every file read, in hexadecimal."""
+        return _hash_all(self._bytes.values())
+
+    def digest_within(self, folder: Path) -> str:
+        """SHA-256 over the files of one folder except secrets, so that it can be computed without them."""
+        own = {path: content for path, content in self._bytes.items() if path.is_relative_to(folder)}
+        return _hash_all(content for path, content in own.items() if path not in self._secret)
+
+    def text(self, path: Path) -> bytes:
+        """The bytes of a file. Raises OSError, or ValueError where it is too large."""
+        if path not in self._bytes:
+            self._seen[path] = UNREADABLE
+            content = self._bytes[path] = read_file(path)
+            self._seen[path] = hashlib.sha256(content).hexdigest()
+        return self._bytes[path]
+
+    def secret(self, path: Path) -> bytes:
+        """The same of a file that holds a secret."""
+        self._secret.add(path)
+        return self.text(path)
+
+    def source(self, path: Path, shown: str) -> ConfigSource:
+        """A YAML or JSON document. Raises OSError, ValueError, or ConfigError with the place of a syntax mistake."""
+        if path not in self._sources:
+            self._sources[path] = _parse(self.text(path), path, shown)
+        return self._sources[path]
+
+
+def _hash_all(contents: Iterable[bytes]) -> str:
+    whole = hashlib.sha256()
+    for content in contents:
+        whole.update(hashlib.sha256(content).digest())
+    return whole.hexdigest()
+
+
+def _parse(text: bytes, path: Path, shown: str) -> ConfigSource:
+    if path.suffix != ".json":
+        try:
+            node: YamlNode = read_yaml(text)
+        except YamlError as problem:
+            raise ConfigError([Mistake(shown, problem.line, problem.column, "", problem.message)]) from None
+        return ConfigSource(shown, node.value, node)
+    value = parse(text, TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES))
+    if isinstance(value, JsonProblem):
+        raise ConfigError([Mistake(shown, value.line, value.column, "", f"not JSON: {value.reason}")])
+    return ConfigSource(shown, value, JsonPlaces(text))

@@ -1,0 +1,249 @@
+"""Compares the config with its published schema, and words the mistakes.
+
+Editors complete from `schemas/config.schema.json`, and the same file is enforced here, so that the two cannot differ.
+It is compiled like the tools' schemas. The wording comes from the schema too: `x-expects` says which values a place
+accepts.
+
+Invalid parts are left out of the value that goes on (`Structure.entry`), so that the rest of the file is still checked
+and all mistakes are found at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from proxy.config.files import fast_structure
+from proxy.config.files.secrets import Secret, restore_written, reveal_all
+from proxy.config.files.source import ConfigSource
+from proxy.config.files.yaml12 import read_scalar
+from proxy.config.mistakes import Mistake, join_words, suggest_word
+from proxy.core.check.validation import BrokenKeyword, Check, compile_check
+from proxy.core.json.jsontext import dumps, name_json_type, parse
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+from proxy.core.schema.nodes import Node
+
+SCHEMA_FILE: Final = "config.schema.json"
+
+_SHOWN: Final = 60  # characters of a value that a message shows
+
+
+def load_published_schema() -> JsonValue:
+    """The JSON Schema of the config file, as published. In a wheel it lies in this package, in the repository under
+    `schemas/`. It is read again each time: a process that serves needs its 700 KB no more."""
+    value = parse(read_published_schema().encode())
+    if isinstance(value, JsonProblem):
+        raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
+    return value
+
+
+def read_published_schema() -> str:
+    """The same as text."""
+    packaged = Path(__file__).with_name(SCHEMA_FILE)
+    found = packaged if packaged.is_file() else Path(__file__).parents[3] / "schemas" / SCHEMA_FILE
+    return found.read_text(encoding="utf-8")
+
+
+@cache
+def _check() -> Check:
+    """The check of the config's own schema, kept: writing its code takes 150 ms of processor time, and a config with
+    mistakes is often followed by another."""
+    return compile_check(load_published_schema())
+
+
+def describe_section(value: JsonValue, path: Pointer) -> str:
+    """What a place in the config belongs to, in words: `route '/tools/weather'`, `tool 'add'`, `listen` or ''."""
+    if len(path) >= 2 and path[0] in ("upstreams", "tools"):
+        return f"{str(path[0])[:-1]} {str(path[1])!r}"
+    if len(path) >= 2 and path[0] == "routes":
+        entry = value["routes"][path[1]] if isinstance(value.get("routes"), list | dict) else None
+        named = entry.get("name") or entry.get("path") if isinstance(entry, dict) else None
+        fallback = f"number {path[1] + 1}" if isinstance(path[1], int) else repr(path[1])
+        return f"route {restore_written(named)!r}" if isinstance(named, str) else f"route {fallback}"
+    return str(path[0]) if path else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The config's value, and the places whose structure is wrong."""
+
+    value: JsonValue
+    bad: frozenset[Pointer]
+
+    def entry(self, *path: str | int) -> JsonValue:
+        """The value at a path without its invalid parts; None where it is missing or invalid itself."""
+        value = self.value
+        for depth, step in enumerate(path):
+            if path[: depth + 1] in self.bad:
+                return None
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return self._without_bad(value, path)
+
+    def is_hurt(self, path: Pointer) -> bool:
+        """Whether something at or below a path is invalid, so that a missing result must not be reported again."""
+        return any(wrong[: len(path)] == path for wrong in self.bad)
+
+    def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:
+        if isinstance(value, dict):
+            return {
+                key: self._without_bad(item, (*path, key))
+                for key, item in value.items()
+                if (*path, key) not in self.bad
+            }
+        if isinstance(value, list):
+            return [
+                self._without_bad(item, (*path, index))
+                for index, item in enumerate(value)
+                if (*path, index) not in self.bad
+            ]
+        return value
+
+
+def check_structure(
+    source: ConfigSource, value: JsonValue, unresolved: frozenset[Pointer] = frozenset()
+) -> tuple[Structure, list[Mistake]]:
+    """Compares a config's value, with references resolved, with the published schema.
+
+    `unresolved` holds the places of references that could not be resolved and are reported already.
+    """
+    if not isinstance(value, dict):
+        mistake = source.mistake((), "", "a config is a mapping of keys such as `version` and `routes`")
+        return Structure({}, frozenset()), [mistake]
+    broken = _broken(value)
+    if sum(_read_as_number(value, entry) for entry in broken):
+        broken = _broken(value)
+    mistakes: dict[tuple[Pointer, str], Mistake] = {}
+    bad: set[Pointer] = set(unresolved)
+    for entry in broken:
+        for path, key, message, hint in _findings(value, entry):
+            if path in unresolved:
+                continue
+            bad.add(path)
+            text = "" if entry.keyword in ("required", "additionalProperties") else "value"
+            mistakes.setdefault(
+                (path, text or message), source.mistake(path, describe_section(value, path), message, hint, key=key)
+            )
+    return Structure(value, frozenset(bad)), list(mistakes.values())
+
+
+def _broken(value: JsonValue) -> list[BrokenKeyword]:
+    plain = reveal_all(value)
+    if fast_structure.ENABLED and fast_structure.accepts(load_published_schema(), plain):
+        return []
+    return [inner for entry in _check().broken(plain) for inner in _nearest(entry)]
+
+
+def _nearest(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
+    """Reduces a failed union to the errors of the branch that accepts this type of value, where there is one."""
+    fitting = [branch for branch in entry.branches if not any(_is_about_whole(part, entry) for part in branch)]
+    if len(fitting) != 1:
+        yield entry
+        return
+    for part in fitting[0]:
+        yield from _nearest(part)
+
+
+def _is_about_whole(part: BrokenKeyword, union: BrokenKeyword) -> bool:
+    return part.path == union.path and part.keyword in ("type", "enum", "const", "not", "pattern", "anyOf")
+
+
+def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
+    """Whether the text of a reference such as `${MAX}` is valid as the number or switch that is expected here."""
+    if not entry.path or entry.keyword not in ("type", "enum"):
+        return False
+    holder = _at(value, entry.path[:-1])
+    written = holder[entry.path[-1]]
+    if not isinstance(written, Secret):
+        return False
+    number = read_scalar(written.reveal())
+    if not isinstance(number, str):
+        holder[entry.path[-1]] = number
+    return not isinstance(number, str)
+
+
+def _at(value: JsonValue, path: Pointer) -> JsonValue:
+    for step in path:
+        value = value[step]
+    return value
+
+
+# --- wording ----------------------------------------------------------------------------------------------------------
+def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
+    """(path, whether the key is meant, message, hint) of one broken keyword."""
+    if entry.keyword == "additionalProperties":
+        known = list(entry.node.properties)
+        for name in entry.detail:
+            if names := entry.node.get("x-names"):
+                yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
+                continue
+            hint = suggest_word(name, known) or f"known here: {', '.join(known)}"
+            yield (*entry.path, name), True, f"unknown key {name!r}", hint
+    elif entry.keyword == "required":
+        described = (entry.node.reference or entry.node).properties.get(entry.detail)
+        hint = str(described.get("description") or "").rstrip(".") if described else ""
+        if described and described.choices is not None and len(described.choices) == 1:
+            hint = f"add `{entry.detail}: {described.choices[0]}`"
+        yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
+    else:
+        subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
+        message = f"{subject} {_expects(entry)}; this is {_shown(_at(value, entry.path))}"
+        yield entry.path, False, message, _hint(value, entry)
+
+
+def _expects(entry: BrokenKeyword) -> str:
+    node = entry.node
+    if words := node.get("x-expects"):
+        return str(words)
+    if node.reference is not None and (words := node.reference.get("x-expects")):
+        return str(words)
+    if node.choices is not None:
+        return join_words(str(choice) for choice in node.choices)
+    bounds = [f"{word} {node.get(keyword)}" for keyword, word in _BOUNDS.items() if node.has(keyword)]
+    kinds = " or ".join(_TYPE_WORDS[kind] for kind in sorted(node.types or ()))
+    return " ".join([kinds or "another value", *bounds])
+
+
+_BOUNDS: Final = {
+    "minimum": "of at least",
+    "maximum": "of at most",
+    "minLength": "of at least",
+    "minItems": "of at least",
+    "minProperties": "of at least",
+}
+_TYPE_WORDS: Final = {
+    "string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false",
+    "array": "a list", "object": "a mapping", "null": "nothing",
+}  # fmt: skip
+
+
+def _shown(value: JsonValue) -> str:
+    """A value as written, shortened; for a mapping or list only its kind."""
+    if isinstance(value, dict | list):
+        kind = _TYPE_WORDS[name_json_type(value)]
+        return kind if value else kind.replace("a ", "an empty ")
+    if value is None:
+        return "empty"
+    written = restore_written(value)
+    text = json.dumps(written, ensure_ascii=False) if isinstance(written, str) else dumps(written).decode()
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _hint(value: JsonValue, entry: BrokenKeyword) -> str:
+    written = restore_written(_at(value, entry.path))
+    return suggest_word(written, _choices(entry.node)) if isinstance(written, str) else ""
+
+
+def _choices(node: Node) -> Iterator[str]:
+    """The words that a place accepts, in any branch."""
+    if node.reference is not None:
+        yield from _choices(node.reference)
+    yield from (choice for choice in node.choices or () if isinstance(choice, str))
+    for branch in node.any_of:
+        yield from _choices(branch)

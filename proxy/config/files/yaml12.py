@@ -1,0 +1,223 @@
+"""Reads YAML into JSON values, each with its line and column. Only this file knows YAML.
+
+Scalars have the meaning of the YAML 1.2 core schema, not of YAML 1.1: only true and false are booleans, so `mode: off`,
+`yes`, `no`, `12:30`, `2024-01-01` and `1_000` stay text, and `0777` is a decimal number. Constructs that two readers
+could understand differently, or that JSON does not have, are refused: duplicate keys, tags, merge keys, `.inf`,
+several documents. Aliases are accepted, but the size of the unfolded document is limited (the "billion laughs"
+attack).
+
+PyYAML parses the text into events with their places; this file builds the tree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from proxy.core.json.jsontext import LosslessFloat
+from proxy.core.model.values import JsonValue, Pointer
+
+# Far larger than any known config or OpenAPI description; a document that unfolds to more is an attack or a mistake.
+MAX_NODES: Final = 2_000_000
+MAX_DEPTH: Final = 100
+
+# libyaml's parser, if PyYAML was built with it: about ten times as fast, with the same places.
+_PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"([-+]?)(\.[0-9]+|[0-9]+(?:\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NO_JSON = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class YamlNode:
+    """A value and where it stands. `children` holds the nodes of a mapping or list by key or index, `keys` the places
+    of a mapping's keys, `size` the number of values inside with every alias unfolded."""
+
+    value: JsonValue
+    line: int
+    column: int
+    children: dict[str | int, YamlNode] = field(default_factory=dict, repr=False)
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    size: int = 1
+
+    def at(self, path: Pointer) -> tuple[int, int]:
+        """Line and column of the value at a path, or of the nearest one around it that exists."""
+        node = self
+        for step in path:
+            child = node.children.get(step)
+            if child is None:
+                break
+            node = child
+        return node.line, node.column
+
+    def key_at(self, path: Pointer) -> tuple[int, int]:
+        """Line and column of the key that a path ends with, or of the value where it is not a mapping key."""
+        node = self
+        for step in path[:-1]:
+            child = node.children.get(step)
+            if child is None:
+                return node.line, node.column
+            node = child
+        place = node.keys.get(str(path[-1])) if path else None
+        return place or self.at(path)
+
+
+class YamlError(ValueError):
+    """Text that is not acceptable YAML. Line and column count from 1."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+def read_yaml(text: bytes, parser: Any = _PARSER) -> YamlNode:
+    """Reads one YAML document.
+
+    Takes UTF-8 bytes and the PyYAML loader to parse them with; gives the tree of values. Numbers with a fraction or an
+    exponent become `LosslessFloat`, as in `jsontext.parse`. Raises YamlError, which says what is wrong and where.
+    """
+    try:
+        content = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise YamlError("the file is not UTF-8", line, error.start - text.rfind(b"\n", 0, error.start)) from None
+    try:
+        return _Builder(yaml.parse(content, Loader=parser)).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise YamlError(f"not YAML: {error.problem or error.context}", line, column) from None
+    except yaml.reader.ReaderError as error:
+        before = content[: error.position] if isinstance(error.position, int) else ""
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise YamlError(f"not YAML: {error.reason}", line, column) from None
+
+
+class _Builder:
+    """Builds the tree from the parser's events (YAML 1.2 section 3.1: composing and constructing in one step)."""
+
+    def __init__(self, events: Iterator[Any]) -> None:
+        self.events = events
+        self.anchors: dict[str, YamlNode | None] = {}
+
+    def document(self) -> YamlNode:
+        next(self.events)  # stream start
+        event = next(self.events)
+        if isinstance(event, yaml.StreamEndEvent):
+            raise YamlError("the file is empty", 1, 1)
+        root = self.node(next(self.events), 1)
+        next(self.events)  # document end
+        event = next(self.events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise _problem(event, "a second document: one file holds one document")
+        return root
+
+    def node(self, event: Any, depth: int) -> YamlNode:
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event)
+        if event.tag is not None:
+            raise _problem(event, f"tags such as {event.tag} are not used here: leave it out")
+        if depth > MAX_DEPTH:
+            raise _problem(event, f"nested deeper than {MAX_DEPTH} levels")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None  # marks it as unfinished: an alias within it would never end
+        if isinstance(event, yaml.ScalarEvent):
+            node = YamlNode(_scalar(event), *_place(event))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = self.sequence(event, depth)
+        else:
+            node = self.mapping(event, depth)
+        if node.size > MAX_NODES:
+            raise _problem(event, f"unfolds to more than {MAX_NODES} values")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        return node
+
+    def alias(self, event: Any) -> YamlNode:
+        if event.anchor not in self.anchors:
+            raise _problem(event, f"no anchor &{event.anchor} before this alias")
+        target = self.anchors[event.anchor]
+        if target is None:
+            raise _problem(event, f"the alias *{event.anchor} stands inside its own anchor")
+        return target
+
+    def sequence(self, start: Any, depth: int) -> YamlNode:
+        children: dict[str | int, YamlNode] = {}
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            children[len(children)] = self.node(event, depth + 1)
+        return _container(start, [child.value for child in children.values()], children, {})
+
+    def mapping(self, start: Any, depth: int) -> YamlNode:
+        children: dict[str | int, YamlNode] = {}
+        keys: dict[str, tuple[int, int]] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            key = self.key(event)
+            if key in keys:
+                raise _problem(event, f"duplicate key {key!r}, first on line {keys[key][0]}")
+            keys[key] = _place(event)
+            children[key] = self.node(next(self.events), depth + 1)
+        return _container(start, {key: children[key].value for key in keys}, children, keys)
+
+    def key(self, event: Any) -> str:
+        if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
+            raise _problem(event, "a key is plain text")
+        if event.value == "<<" and event.implicit[0]:
+            raise _problem(event, "merge keys (<<) are YAML 1.1: write the keys out, or put them under `defaults`")
+        return str(event.value)
+
+
+def _container(
+    start: Any, value: JsonValue, children: dict[str | int, YamlNode], keys: dict[str, tuple[int, int]]
+) -> YamlNode:
+    return YamlNode(value, *_place(start), children, keys, 1 + sum(child.size for child in children.values()))
+
+
+def _place(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _problem(event: Any, message: str) -> YamlError:
+    return YamlError(message, *_place(event))
+
+
+def _scalar(event: Any) -> JsonValue:
+    text: str = event.value
+    if not event.implicit[0]:  # quoted or a block scalar: always text
+        return text
+    if _NO_JSON.fullmatch(text):
+        raise _problem(event, f"{text} is no JSON value")
+    return read_scalar(text)
+
+
+def read_scalar(text: str) -> JsonValue:
+    """What plain text means by the YAML 1.2 core schema (section 10.3.2), as a JSON value."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text) or _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
+        if len(text) > 4300:  # more digits than Python converts, see jsontext.MAX_INTEGER_DIGITS
+            return text
+        return int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
+    if found := _FLOAT.fullmatch(text):
+        return LosslessFloat(_json_number(*found.groups()).encode())
+    return text
+
+
+def _json_number(sign: str, digits: str, exponent: str | None) -> str:
+    """The same number in JSON's grammar, which has no `+1.5`, `.5`, `1.` or `01.5`."""
+    whole, point, fraction = digits.partition(".")
+    whole = whole.lstrip("0") or "0"
+    return ("-" if sign == "-" else "") + whole + (f".{fraction or 0}" if point else "") + (exponent or "")

@@ -1,0 +1,140 @@
+"""Reads routes with `protocol: mcp`: their own defaults, and the operator's rules for listed tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import suggest_word
+from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.sections.access import read_auth
+from proxy.config.sections.units import read_seconds, read_switch
+from proxy.config.tools import ToolReader, check_policy
+from proxy.core.contract.listed_tools import ServedTools
+from proxy.core.model.values import Container, JsonValue, Pointer
+
+# Defaults that differ on these routes: tools of agents run for minutes, their arguments hold whole files (the servers
+# of the Python SDK accept 4 MiB), and the protocol gives statuses a meaning.
+MCP_DEFAULTS: Final[Written] = {
+    "timeout": "5m",
+    "limits": {"body": "4MiB"},
+    "upstream_errors": "outages",
+    "conversation": [
+        {"header": "X-Conversation-Id"},
+        {"meta": "vscode.conversationId"},
+        {"meta": "openai/session"},
+        {"meta": "ai.opencode/sessionID"},
+        {"meta": "antigravity.google/conversation_id"},
+        {"meta": "threadId"},
+        "trace",
+        {"session": "Mcp-Session-Id"},
+        "address",
+    ],
+}
+
+
+# Every session of an old revision keeps a stream open, and with it a connection to the server.
+MCP_CONNECTIONS: Final = 2048
+
+
+def widen_session_pools(
+    upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry], written: Mapping[str, JsonValue]
+) -> dict[str, UpstreamConfig]:
+    """The upstreams, those of MCP routes with more connections where the config says nothing of them."""
+    served = {route.upstream for route in routes if route.mcp is not None}
+    served |= {server.upstream for route in routes if route.joined is not None for server in route.joined.servers}
+    return {
+        name: replace(upstream, pool_connections=MCP_CONNECTIONS)
+        if name in served and not _says_connections(written.get(name))
+        else upstream
+        for name, upstream in upstreams.items()
+    }
+
+
+def _says_connections(written: JsonValue) -> bool:
+    pool = written.get("pool") if isinstance(written, dict) else None
+    return isinstance(pool, dict) and "connections" in pool
+
+
+@dataclass(slots=True)
+class McpReader:
+    """Reads the `mcp` mapping of one route."""
+
+    context: Context
+    catalogue: ToolReader
+
+    def policy(self, entry: Written) -> Written:
+        """The policy keys of the route, with MCP's own defaults furthest out."""
+        return merge_layers(MCP_DEFAULTS, self.catalogue.defaults, entry)
+
+    def read(self, entry: Written, at: Pointer) -> McpConfig:
+        """What the route does with the tools its server lists."""
+        value = entry.get("mcp", {})
+        at = (*at, "mcp")
+        made: dict[str, Any] = {
+            key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema", "resource") if key in value
+        }
+        made |= {key: read_switch(value[key]) for key in ("trust_annotations", "output_check") if key in value}
+        made |= {key: read_seconds(value[key]) for key in ("ttl", "wait") if key in value}
+        made |= {key: tuple(map(reveal, value[key])) for key in ("allow", "deny") if key in value}
+        made["tokens"] = {
+            reveal(name): ServedTools(
+                **{key: tuple(map(reveal, said[key])) for key in ("allow", "deny") if key in said}
+            )
+            for name, said in value.get("tokens", {}).items()
+        }
+        if "credentials" in value:
+            made["credentials"] = frozenset(reveal(name).lower() for name in value["credentials"])
+        if "collapse" in value:
+            made["collapse"], made["collapse_description"] = _collapse(value["collapse"])
+        self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
+        written = self.policy(entry)
+        tools: dict[str, ToolConfig] = {}
+        patches: dict[str, JsonValue] = {}
+        for name, own in value.get("tools", {}).items():
+            if isinstance(own, dict):
+                self._check(own, (*at, "tools", name))
+                tools[reveal(name)] = self._tool(reveal(name), own, written, (*at, "tools", name))
+                if "overlay" in own:
+                    patches[reveal(name)] = own["overlay"]
+        return McpConfig(template=read_policy(written), written=written, tools=tools, patches=patches, **made)
+
+    def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
+        """Reports tokens that `auth` does not name: nobody could have them."""
+        auth = policy.get("auth")
+        read = read_auth(auth) if isinstance(auth, dict) and "bearer" in auth else None
+        known = [name for name, _ in read.tokens] if read is not None else []
+        for name in tokens:
+            if reveal(name) not in known:
+                hint = suggest_word(reveal(name), known) or "name it under `auth: {bearer: {NAME: ...}}`"
+                self.context.mistake((*at, name), f"unknown token {reveal(name)!r}", hint, key=True)
+
+    def _check(self, own: Written, at: Pointer) -> None:
+        self.catalogue.contradictions(own, at)
+        check_policy(self.context, at, own, self.catalogue.known_to_caps)
+        for key in ("wrap_success", "response_schema", "response_mode"):
+            if key in own:
+                hint = "MCP defines the answers: drop it"
+                self.context.mistake((*at, key), f"`{key}` has no effect on an MCP route", hint, key=True)
+        for key in ("schema", "container"):
+            if key in own and "overlay" in own:
+                message = f"`overlay` has no effect beside `{key}`, which takes the place of the listed schema"
+                self.context.mistake((*at, "overlay"), message, "drop one of them", key=True)
+
+    def _tool(self, name: str, own: Written, route: Written, at: Pointer) -> ToolConfig:
+        written = merge_layers(route, own)
+        schema = self.catalogue.schema(own["schema"], at, written) if "schema" in own else None
+        container = self.catalogue.container(name, at, own.get("container"))
+        described = reveal(own.get("description", "")) or (schema.description if schema else "")
+        return ToolConfig(name, described, schema, container, read_policy(written), written)
+
+
+def _collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
+    made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
+    if "require_expansion" in value:
+        made["require_expansion"] = read_switch(value["require_expansion"])
+    return Container(reveal(value["name"]), "mcp", expand="proxy", **made), reveal(value.get("description", ""))

@@ -1,0 +1,150 @@
+"""Reads network settings: listening addresses, TLS in both directions, unix sockets, and trusted proxies in front.
+
+Certificates and keys are read here. So a file that is missing, encrypted or does not match is a mistake of the config
+and never a surprise while serving, and a reload notices when one is renewed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import Files
+from proxy.config.model import Listen, Network, ServerTls, Trusted, UpstreamTls
+from proxy.config.sections.units import read_address, read_seconds, read_switch
+from proxy.core.model.values import JsonValue, Pointer
+
+# The `Host` sent to a service on a unix socket, which has no name of its own.
+UNIX_HOST: Final = "localhost"
+
+
+def read_listen(context: Context, files: Files) -> Listen:
+    """Reads where calls come in."""
+    value = context.structure.entry("listen")
+    if value is None:
+        return Listen()
+    at = read_address(value, Listen().port)
+    check_address(context, ("listen",), value, at.port)
+    written = value if isinstance(value, dict) else {}
+    made: dict[str, Any] = {
+        f"{key}_timeout": read_seconds(text) for key, text in written.get("timeouts", {}).items()
+    }  # fmt: skip
+    if "mode" in written:
+        made["mode"] = int(reveal(written["mode"]), 8)
+        if not at.unix:
+            context.mistake(("listen", "mode"), "`mode` has no effect without a unix socket", "drop it", key=True)
+    if "hosts" in written:
+        made["hosts"] = frozenset(reveal(name).strip("[]").lower() for name in written["hosts"])
+    if "tls" in written:
+        made["tls"] = _server_tls(context, files, written["tls"])
+    return Listen(at.host, at.port, at.unix, **made)
+
+
+def check_address(context: Context, path: Pointer, value: JsonValue, port: int) -> None:
+    """Reports an entry that names two addresses, or none."""
+    if isinstance(value, dict) and "unix" in value and value.keys() & {"host", "port"}:
+        context.mistake(path, "a unix socket has no host and no port", "keep `unix`, or `host` and `port`")
+    if not 0 <= port <= 65535:
+        context.mistake(path, f"{port} is no port", "ports go from 1 to 65535; 0 takes any free one")
+
+
+def read_trusted(context: Context) -> Trusted:
+    """Reads the proxies whose statements about the client are trusted."""
+    networks: list[Network] = []
+    written = [reveal(text) for text in context.mapping("forwarded").get("trusted", ())]
+    for index, text in enumerate(written):
+        if text == "unix":
+            continue
+        try:
+            networks.append(ip_network(text))
+        except ValueError as error:
+            hint = "write a network such as 10.0.0.0/8, an address, or unix"
+            context.mistake(("forwarded", "trusted", index), f"this is no network: {error}", hint)
+    return Trusted(tuple(networks), "unix" in written)
+
+
+def split_unix(url: str) -> tuple[str, str]:
+    """(url, socket path) of an upstream's URL; the path is '' for http and https."""
+    if not url.startswith("unix:"):
+        return url, ""
+    socket, _, prefix = url.removeprefix("unix:").partition(":")
+    return f"http://{UNIX_HOST}{prefix}", socket
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+def _server_tls(context: Context, files: Files, written: Mapping[str, JsonValue]) -> ServerTls | None:
+    at = ("listen", "tls")
+    paths = _paths(context, files, at, written, ("cert", "key", "client_ca"))
+    if "cert" not in paths or not _fits(context, at, paths, "client_ca"):
+        return None
+    return ServerTls(**{name: str(path) for name, path in paths.items()})
+
+
+def read_upstream_tls(
+    context: Context, files: Files, at: Pointer, written: Mapping[str, JsonValue], url: str
+) -> UpstreamTls | None:
+    """Reads how an upstream's certificate is checked, and which certificate is sent."""
+    if not url.startswith("https:"):
+        context.mistake(at, "`tls` has no effect on this url", "write https://, or drop it", key=True)
+    paths = _paths(context, files, at, written, ("ca", "cert", "key"))
+    if "key" in written and "cert" not in written:
+        context.mistake((*at, "key"), "a key without its certificate", "add `cert`", key=True)
+    elif not _fits(context, at, paths, "ca"):
+        return None
+    verify = read_switch(written.get("verify", True))
+    if not verify:
+        context.notes.append(f"upstream {at[1]!r}: its certificate is not checked (tls.verify: off)")
+    digest = hashlib.sha256(b"".join(hashlib.sha256(files.text(path)).digest() for path in paths.values()))
+    name = reveal(written.get("server_name", ""))
+    shown = {key: str(path) for key, path in paths.items()}
+    return UpstreamTls(**shown, server_name=name, verify=verify, digest=digest.hexdigest() if paths else "")
+
+
+def _paths(
+    context: Context, files: Files, at: Pointer, written: Mapping[str, JsonValue], names: tuple[str, ...]
+) -> dict[str, Path]:
+    """The named files that can be read."""
+    found: dict[str, Path] = {}
+    for name in names:
+        if name not in written:
+            continue
+        path = (context.folder / reveal(written[name])).absolute()
+        if context.may_lack(path):
+            continue
+        try:
+            files.text(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            hint = "paths start at the config file's folder"
+            context.mistake((*at, name), f"cannot read {written[name]}: {reason}", hint)
+        else:
+            found[name] = path
+    return found
+
+
+def _fits(context: Context, at: Pointer, paths: Mapping[str, Path], authorities: str) -> bool:
+    """Whether OpenSSL accepts the files; reports a mistake otherwise."""
+    probe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    found = len(context.mistakes)
+    if "cert" in paths:
+        try:
+            # Without a password OpenSSL would ask on the terminal.
+            probe.load_cert_chain(paths["cert"], paths.get("key"), lambda: "")
+        except (ssl.SSLError, OSError) as error:
+            reason = getattr(error, "reason", None) or "not PEM"
+            hint = "a PEM certificate and its own key, not encrypted"
+            context.mistake((*at, "cert"), f"the certificate and its key cannot be used: {reason}", hint)
+    if authorities in paths:
+        try:
+            probe.load_verify_locations(paths[authorities])
+        except (ssl.SSLError, OSError) as error:
+            reason = getattr(error, "reason", None) or "not PEM"
+            hint = "one or more PEM certificates"
+            context.mistake((*at, authorities), f"the authorities cannot be used: {reason}", hint)
+    return len(context.mistakes) == found

@@ -1,0 +1,106 @@
+"""Reads a tool's `request`: how its arguments become an HTTP request. `importing/files.py` writes such entries."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import suggest_word
+from proxy.config.policies import Written
+from proxy.config.sections.units import read_switch
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.http.body import FORM, JSON, MULTIPART
+from proxy.core.schema.http.operations import RequestTemplate
+from proxy.core.schema.http.parameters import NO_ARGUMENTS, STYLES, USUAL_STYLE, In, Parameter
+
+# The short names of bodies.
+BODIES: Final = {"json": JSON, "form": FORM, "multipart": MULTIPART, "none": ""}
+
+
+def read_request(context: Context, at: Pointer, written: Written) -> RequestTemplate | None:
+    """The request that an entry describes; None where it cannot be one, which is reported."""
+    before = len(context.mistakes)
+    path = reveal(written["path"])
+    in_braces = [part[1:-1] for part in path.split("/") if part.startswith("{") and part.endswith("}")]
+    entries = written.get("parameters", [])
+    parameters = [_parameter(context, (*at, "parameters", index), entry) for index, entry in enumerate(entries)]
+    named = {each.name for each in parameters if each.place == "path"}
+    for index, each in enumerate(parameters):
+        if each.place == "path" and each.name not in in_braces:
+            hint = suggest_word(each.name, in_braces) or "its path has the names in braces"
+            context.mistake((*at, "parameters", index, "name"), f"the request's path has no {{{each.name}}}", hint)
+    own = [
+        Parameter(name, "path", True, True, "simple", False, argument=name) for name in in_braces if name not in named
+    ]
+    body = reveal(written.get("body", "none"))
+    if len(context.mistakes) > before:
+        return None
+    return RequestTemplate(
+        reveal(written.get("method", "POST")),
+        path,
+        (*own, *parameters),
+        BODIES.get(body, body),
+        reveal(written.get("body_argument", "")),
+        read_switch(written.get("body_required", False)),
+        frozenset(reveal(name) for name in written.get("credentials", ())),
+    )
+
+
+def _parameter(context: Context, at: Pointer, written: Written) -> Parameter:
+    name, place = reveal(written["name"]), cast(In, reveal(written["in"]))
+    style = reveal(written.get("style", USUAL_STYLE[place]))
+    if style not in STYLES[place]:
+        context.mistake(
+            (*at, "style"), f"no style of a {place} parameter: {style!r}", f"known: {', '.join(STYLES[place])}"
+        )
+    if place == "header" and name.lower() in NO_ARGUMENTS:
+        context.mistake((*at, "name"), f"the header {name!r} is no argument", "leave it out; `headers` can set it")
+    explode = written.get("explode", style in ("form", "deepObject"))
+    return Parameter(
+        name,
+        place,
+        True,
+        place == "path" or read_switch(written.get("required", False)),
+        style,
+        read_switch(explode),
+        argument=reveal(written.get("argument", name)),
+        empty=read_switch(written.get("empty", False)),
+    )
+
+
+def write_request(template: RequestTemplate) -> dict[str, JsonValue]:
+    """A request as an entry of a config; texts as they are."""
+    short = {media_type: word for word, media_type in BODIES.items()}
+    made: dict[str, JsonValue] = {"method": template.method, "path": template.path}
+    if parameters := [_written(each) for each in template.parameters if not _is_told_by_path(each)]:
+        made["parameters"] = parameters
+    if template.body:
+        made["body"] = short.get(template.body, template.body)
+    if template.body_argument:
+        made["body_argument"] = template.body_argument
+    if template.body_required:
+        made["body_required"] = True
+    if template.credentials:
+        made["credentials"] = sorted(template.credentials)
+    return made
+
+
+def _is_told_by_path(parameter: Parameter) -> bool:
+    usual = parameter.style == "simple" and not parameter.explode
+    return parameter.place == "path" and usual and parameter.argument in ("", parameter.name)
+
+
+def _written(parameter: Parameter) -> dict[str, JsonValue]:
+    made: dict[str, JsonValue] = {"name": parameter.name, "in": parameter.place}
+    if parameter.argument not in ("", parameter.name):
+        made["argument"] = parameter.argument
+    if parameter.required and parameter.place != "path":
+        made["required"] = True
+    if parameter.style != USUAL_STYLE[parameter.place]:
+        made["style"] = parameter.style
+    if parameter.explode != (parameter.style in ("form", "deepObject")):
+        made["explode"] = parameter.explode
+    if parameter.empty:
+        made["empty"] = True
+    return made

@@ -1,0 +1,165 @@
+"""Reads `state:`, with the URL of a shared state store.
+
+    redis://[user:password@]host[:port][/database]          one server; `rediss` with TLS
+    redis+sentinel://[...@]host[:port],host[:port].../service[/database]
+    redis+cluster://[...@]host[:port],host[:port]...
+    redis+unix:///path/of/socket[?database=n]
+
+`valkey` may replace `redis` everywhere (`valkeys` for `rediss`). User and password are percent-encoded (RFC 3986
+section 3.2.1). A mistake never shows the URL, which may hold a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import Files
+from proxy.config.model import SharedState, StateConfig, Topology
+from proxy.config.sections.network import read_upstream_tls
+from proxy.config.sections.units import read_seconds
+from proxy.core.model.values import JsonValue
+
+_SCHEME: Final = re.compile(r"(redis|valkey)(s?)(?:\+(sentinel|cluster|unix))?")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_PORTS: Final[Mapping[str, int]] = {"sentinel": 26379}
+_PORT: Final = 6379
+_FORM: Final = "write redis://host:port, redis+sentinel://host,host/service or redis+cluster://host,host"
+# The authority up to its last @; a dump shows only references within it.
+_USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^:@/]*)(?::(?P<password>.*))?@")
+_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+
+
+class UrlError(ValueError):
+    """What is wrong with a URL, without quoting it."""
+
+
+def parse_url(url: str) -> tuple[SharedState, bool]:
+    """The store's address, and whether it uses TLS. Raises UrlError."""
+    head, found, rest = url.partition("://")
+    scheme = _SCHEME.fullmatch(head)
+    if not found or scheme is None:
+        raise UrlError("the url does not begin with redis://, rediss:// or one of their kinds")
+    kind = scheme[3] or ""
+    rest, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if set(options) - {"database"} or (options and kind != "unix"):
+        raise UrlError("the url has a query that means nothing here")
+    userinfo, _, place = rest.rpartition("@")
+    user, _, password = userinfo.partition(":")
+    authority, *path = place.split("/")
+    shared = SharedState(username=unquote(user), password=unquote(password))
+    if kind == "unix":
+        if authority or not path or not any(path):
+            raise UrlError("the url of a unix socket is redis+unix:///path/of/socket")
+        socket = "/" + unquote("/".join(path))
+        return replace(shared, hosts=(), unix=socket, database=_database(options.get("database", ""))), False
+    shared = replace(shared, hosts=tuple(_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
+    return _placed(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
+
+
+def _placed(shared: SharedState, kind: str, path: list[str]) -> SharedState:
+    """Adds what stands after the hosts: a service, a database, or nothing."""
+    if kind == "sentinel":
+        if not path or not path[0] or len(path) > 2:
+            raise UrlError("the url of sentinels ends with the service's name: redis+sentinel://host,host/service")
+        return replace(shared, topology=Topology.SENTINEL, service=path[0], database=_database("".join(path[1:])))
+    if kind == "cluster":
+        if any(path):
+            raise UrlError("a cluster has no databases: the url ends with its hosts")
+        return replace(shared, topology=Topology.CLUSTER)
+    if len(shared.hosts) > 1:
+        raise UrlError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
+    if len(path) > 1:
+        raise UrlError("the url ends with the number of a database")
+    return replace(shared, database=_database("".join(path)))
+
+
+def _host(text: str, port: int) -> tuple[str, int]:
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise UrlError("the url's host or port cannot be read")
+    number = int(found[2]) if found[2] else port
+    if not 0 < number <= 65535:
+        raise UrlError(f"{number} is no port")
+    return found[1].strip("[]"), number
+
+
+def _database(text: str) -> int:
+    if text and not re.fullmatch(r"[0-9]{1,4}", text):
+        raise UrlError("the database is a number")
+    return int(text or 0)
+
+
+def mask_url(written: str) -> str:
+    """A url as it is written in the config, without a user or password that stands there in full."""
+    found = _USERINFO.search(written)
+    if found is None:
+        return written
+    user, password = found["user"], found["password"]
+    shown = user if password is not None or _REFERENCE.fullmatch(user) else "***"
+    if password is not None:
+        shown += ":" + (password if _REFERENCE.fullmatch(password) else "***")
+    return f"{written[: found.start()]}{shown}{written[found.end() - 1 :]}"
+
+
+# --- the section ------------------------------------------------------------------------------------------------------
+_SHARED_ONLY: Final = ("url", "prefix", "timeouts", "tls", "sentinel")
+
+
+def read_state(context: Context, files: Files) -> StateConfig:
+    """Where attempts and call counts are remembered."""
+    written = context.mapping("state")
+    made = {key: written[key] for key in ("backend", "max_keys") if key in written}
+    if made.get("backend", StateConfig().backend) != "redis":
+        for key in _SHARED_ONLY:
+            if key in written:
+                hint = "write `backend: redis`, or drop it"
+                context.mistake(("state", key), f"`{key}` has no effect on state in memory", hint, key=True)
+        return StateConfig(**made)
+    if find_spec("redis") is None:
+        hint = "install it: pip install 'toolcall-proxy[redis]'"
+        context.mistake(("state", "backend"), "the client library `redis` is not there", hint)
+    if "url" not in written:
+        if not context.structure.is_hurt(("state", "url")):
+            context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")
+        return StateConfig(**made)
+    return StateConfig(**made, shared=_shared(context, files, written))
+
+
+def _shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> SharedState | None:
+    try:
+        shared, tls = parse_url(reveal(written["url"]))
+    except UrlError as error:
+        context.mistake(("state", "url"), str(error), _FORM)
+        return None
+    _check(context, shared, tls, written)
+    timeouts, sentinel = written.get("timeouts", {}), written.get("sentinel", {})
+    more: dict[str, Any] = {f"{key}_timeout": read_seconds(value) for key, value in timeouts.items()}
+    more |= {f"sentinel_{key}": reveal(value) for key, value in sentinel.items()}
+    if "prefix" in written:
+        more["prefix"] = reveal(written["prefix"])
+    if "tls" in written:  # the same keys as an upstream's; `_check` compares them with the URL's scheme
+        more["tls_files"] = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:")
+    return replace(shared, tls=tls, **more)
+
+
+def _check(context: Context, shared: SharedState, tls: bool, written: Mapping[str, JsonValue]) -> None:
+    if "tls" in written and not tls:
+        context.mistake(("state", "tls"), "`tls` has no effect on this url", "write rediss://, or drop it", key=True)
+    if "sentinel" in written and shared.topology is not Topology.SENTINEL:
+        hint = "it is for redis+sentinel:// urls"
+        context.mistake(("state", "sentinel"), "`sentinel` has no effect on this url", hint, key=True)
+    for key in ("connect", "operation"):
+        if read_seconds(written.get("timeouts", {}).get(key, 1)) <= 0:
+            context.mistake(("state", "timeouts", key), "a timeout of 0 lets nothing through", "such as 50ms")
+    for path in (("state", "url"), ("state", "sentinel", "password")):
+        text = context.structure.entry(*path)
+        if isinstance(text, str) and text == reveal(text) and (path[-1] == "password" or mask_url(text) != text):
+            context.notes.append(f"{'.'.join(path)}: a password stands in the config file; better write ${{NAME}}")

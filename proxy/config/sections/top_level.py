@@ -1,0 +1,364 @@
+"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, reload, guidance, hooks, workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal, reveal_all
+from proxy.config.files.source import ConfigSource, Files
+from proxy.config.mistakes import ConfigError, join_words, suggest_word
+from proxy.config.model import (
+    Address,
+    AdminConfig,
+    Command,
+    Guidance,
+    HeaderChanges,
+    HookEntry,
+    OnEscalation,
+    Reload,
+    SecondJudging,
+    Telemetry,
+    UpstreamConfig,
+    find_default,
+)
+from proxy.config.policies import read_header_changes
+from proxy.config.sections.correction_section import read_prompt_file
+from proxy.config.sections.network import check_address, read_upstream_tls, split_unix
+from proxy.config.sections.resilience import read_guard
+from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
+from proxy.core.contract.correction import find_placeholders
+from proxy.core.guidance.template import NEEDED, PLACEHOLDERS
+from proxy.core.model.framing import OF_THE_SENDER
+from proxy.core.model.values import JsonValue, Pointer
+
+# The value of a route's `upstream` that means none.
+NO_UPSTREAM: Final = "none"
+
+# Keys that only an upstream with a URL can have.
+_OF_CONNECTIONS: Final = frozenset({"pool", "tls", "headers", "buffer", "health"})
+_OF_PROCESSES: Final = frozenset({"env", "cwd", "max_children", "idle_session", "shared"})
+# The shortest reload interval: each check reads and hashes every file.
+_SHORTEST_LOOK: Final = 0.05
+# RFC 9110 section 5.5: field values contain no line breaks and no NUL.
+_BAD_HEADER_VALUE: Final = re.compile(r"[\r\n\0]")
+_TEMPLATE: Final = ("guidance", "template")
+
+
+def read_admin(context: Context) -> AdminConfig | None:
+    """The operator's port, or None where it is off."""
+    value = context.structure.entry("admin")
+    if value in ("off", False) and value is not None:
+        return None
+    written = value if isinstance(value, dict) else {}
+    made: dict[str, Any] = {
+        key: _address(context, ("admin", key), written[key], AdminConfig().listen.port)
+        for key in ("listen", "probes")
+        if key in written
+    }
+    admin = AdminConfig(**made, **_read_console(written))
+    if admin.values != "off" and not admin.token:
+        context.mistake(("admin", "values"), "values are shown only to who has the token", "add `token`")
+    if admin.readers and admin.readers == admin.token:
+        context.mistake(("admin", "readers"), "readers have the operator's token", "give them one of their own")
+    if not admin.listen.is_loopback:
+        _check_reach(context, admin)
+    return admin
+
+
+def _read_console(written: Mapping[str, JsonValue]) -> dict[str, Any]:
+    """What the operator's port says of its pages, and of who may see them."""
+    found: dict[str, Any] = {key: written[key] for key in ("token", "readers") if key in written}
+    if "hosts" in written:
+        found["hosts"] = frozenset(str(host).lower() for host in written["hosts"])
+    if "console" in written:
+        found["console"] = read_switch(written["console"])
+    if "values" in written:
+        found["values"] = "off" if written["values"] is False else written["values"]
+    keep = written.get("keep", {})
+    if "calls" in keep:
+        found["keep_calls"] = keep["calls"]
+    if "values" in keep:
+        found["keep_values"] = read_size(keep["values"])
+    return found
+
+
+def _check_reach(context: Context, admin: AdminConfig) -> None:
+    """What is said of an operator's port that others can reach."""
+    if admin.token:
+        return
+    context.notes.append(f"admin: {admin.listen} is no loopback address; whoever reaches it can see and reset state")
+    if admin.console:
+        hint = "add `token`, listen on 127.0.0.1, or say `console: off`"
+        context.mistake(("admin",), f"the console at {admin.listen} would be open to whoever reaches it", hint)
+
+
+def _address(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
+    made = read_address(value, port)
+    check_address(context, path, value, made.port)
+    return made
+
+
+def check_addresses(context: Context, listen: Address, admin: AdminConfig | None) -> None:
+    """Reports calls and operator on one address."""
+    if admin is None:
+        return
+    if admin.listen == listen and (listen.port != 0 or listen.unix):
+        context.mistake(("admin",), f"calls come in at {listen} already", "give the operator a port of its own")
+    probes = admin.probes
+    if probes is not None and probes in (listen, admin.listen) and (probes.port != 0 or probes.unix):
+        hint = "give the probes a port of their own, or leave them out: the operator's port has them too"
+        context.mistake(("admin", "probes"), f"{probes} is taken already", hint)
+
+
+def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
+    """The upstreams by name."""
+    found: dict[str, UpstreamConfig] = {}
+    for name, entry in context.entries("upstreams"):
+        path = ("upstreams", name)
+        if name == NO_UPSTREAM:
+            context.mistake(path, "'none' means no upstream at all", "choose another name", key=True)
+        hurt = any(context.structure.is_hurt((*path, key)) for key in ("url", "command"))
+        if "url" in entry and "command" in entry:
+            context.mistake(
+                (*path, "command"), "`url` and `command` both say where the service is", "keep one", key=True
+            )
+        elif "url" in entry:
+            found[name] = _upstream(context, files, name, entry)
+        elif "command" in entry:
+            found[name] = _process(context, name, entry)
+        elif not hurt:
+            hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
+            context.mistake(path, "'url' is missing", hint, key=True)
+    return found
+
+
+def _process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+    """An upstream that is a process of ours."""
+    path = ("upstreams", name)
+    for key in _OF_CONNECTIONS & entry.keys():
+        context.mistake((*path, key), f"`{key}` has no effect beside `command`", "drop it", key=True)
+    made: dict[str, Any] = {}
+    if "cwd" in entry:
+        made["cwd"] = str((context.folder / reveal(entry["cwd"])).resolve())
+        if not Path(made["cwd"]).is_dir():
+            hint = "paths start at the config file's folder"
+            context.mistake((*path, "cwd"), f"there is no folder {reveal(entry['cwd'])!r}", hint)
+    if "max_children" in entry:
+        made["max_children"] = entry["max_children"]
+    if "idle_session" in entry:
+        made["idle"] = read_seconds(entry["idle_session"])
+    if "shared" in entry:
+        made["shared"] = read_switch(entry["shared"])
+    words = tuple(reveal(word) for word in entry["command"])
+    environment = {key: reveal(value) for key, value in entry.get("env", {}).items()}
+    timeouts = entry.get("timeouts", {})
+    response = (
+        read_seconds(timeouts["response"])
+        if "response" in timeouts
+        else find_default(UpstreamConfig, "response_timeout")
+    )
+    command = Command(words, environment, **made)
+    return UpstreamConfig(name, "", response_timeout=response, guard=read_guard(entry), command=command)
+
+
+def _upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+    path = ("upstreams", name)
+    for key in _OF_PROCESSES & entry.keys():
+        context.mistake((*path, key), f"`{key}` has no effect beside `url`", "it belongs to `command`", key=True)
+    url, socket = split_unix(reveal(entry["url"]))
+    _check_url(context, (*path, "url"), url)
+    timeouts, pool = entry.get("timeouts", {}), entry.get("pool", {})
+    made: dict[str, Any] = {
+        field: read_seconds(timeouts[key])
+        for key, field in (("connect", "connect_timeout"), ("response", "response_timeout"), ("idle", "idle_timeout"))
+        if key in timeouts
+    }
+    if "idle" in pool:
+        made["pool_idle"] = read_seconds(pool["idle"])
+    if "connections" in pool:
+        made["pool_connections"] = pool["connections"]
+    if "buffer" in entry:
+        made["buffer"] = read_size(entry["buffer"])
+    if "tls" in entry:
+        made["tls"] = read_upstream_tls(context, files, (*path, "tls"), entry["tls"], url)
+    if "health" in entry:
+        made["health"] = reveal(entry["health"])
+    made["guard"] = read_guard(entry)
+    return UpstreamConfig(
+        name, url, socket, headers=read_headers(context, (*path, "headers"), entry.get("headers", {})), **made
+    )
+
+
+def _check_url(context: Context, path: Pointer, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        context.mistake(path, "the url's host or port cannot be read", "write http://host:port")
+        return
+    if parts.username is not None or parts.password is not None:
+        hint = "set the header: `headers: {set: {authorization: ...}}`"
+        context.mistake(path, "the url holds a user or a password", hint)
+    if not host or port == 0:
+        context.mistake(path, "the url has no host to connect to", "write http://host:port")
+
+
+def read_headers(context: Context, path: Pointer, value: Mapping[str, JsonValue]) -> HeaderChanges:
+    """Reads header changes, and reports names and values that must not be sent."""
+    for name, text in value.get("set", {}).items():
+        if name.lower() in OF_THE_SENDER:
+            context.mistake(
+                (*path, "set", name), f"the header {name!r} is written by the proxy itself", "leave it out", key=True
+            )
+        if _BAD_HEADER_VALUE.search(reveal(text)):
+            context.mistake((*path, "set", name), f"the value of {name!r} holds a line break or a NUL")
+    return read_header_changes(value)
+
+
+def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
+    """The registered schema documents by URI."""
+    found: dict[str, ConfigSource] = {}
+    for uri, name in context.mapping("documents").items():
+        path = ("documents", uri)
+        try:
+            found[uri] = files.source(context.folder / reveal(name), reveal(name))
+        except ConfigError as error:
+            context.mistakes.extend(error.mistakes)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            context.mistake(path, f"cannot read {name}: {reason}", "paths start at the config file's folder")
+    return found
+
+
+def read_telemetry(context: Context) -> Telemetry:
+    """Reads the settings of log and traces."""
+    made = {f"log_{key}": value for key, value in _plain(context.mapping("telemetry", "log")).items()}
+    written = context.mapping("telemetry")
+    if "traces" in written:
+        made["traces"] = reveal(written["traces"])
+    if made.get("traces") == "otlp" and not has_otel():
+        hint = "install it: pip install 'toolcall-proxy[otel]'"
+        context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not there", hint)
+    return Telemetry(**made)
+
+
+def has_otel() -> bool:
+    """Whether the extra `otel` is installed."""
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
+    except ModuleNotFoundError:  # even the parent packages are missing
+        return False
+
+
+def read_reload(context: Context) -> Reload:
+    """Reads whether and how often the files are checked for changes."""
+    value = context.structure.entry("reload")
+    if value in ("off", False) and value is not None:
+        return Reload(None)
+    if not isinstance(value, dict) or "interval" not in value:
+        return Reload()
+    interval = read_seconds(value["interval"])
+    if interval < _SHORTEST_LOOK:
+        hint = "2s finds a change soon enough; `reload: off` does not look"
+        context.mistake(("reload", "interval"), "looking that often would do nothing else", hint)
+    return Reload(interval)
+
+
+def read_drain(context: Context) -> dict[str, Any]:
+    """Reads `drain` (how long to serve on after the signal to stop), `finish` (how long calls may then take) and
+    `stay_ready`, where they are present."""
+    value = context.structure.entry("drain")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return {"drain": read_seconds(value)}
+    fields = (("serve", "drain"), ("finish", "finish"))
+    made: dict[str, Any] = {field: read_seconds(value[key]) for key, field in fields if key in value}
+    return made | ({"stay_ready": read_switch(value["stay_ready"])} if "stay_ready" in value else {})
+
+
+def read_second_judge(context: Context) -> SecondJudging:
+    """Which calls are judged twice: `second_judge`."""
+    written = context.structure.entry("second_judge")
+    if written in ("off", "always"):
+        return "off" if written == "off" else "always"
+    return "sampled"
+
+
+def read_guidance(context: Context, files: Files) -> Guidance:
+    """Reads the settings of the text that agents get before they call; reports a template that cannot be read or filled
+    in."""
+    written = context.mapping("guidance")
+    made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
+    if "dynamic_state" in written:
+        made["dynamic_state"] = read_switch(written["dynamic_state"])
+    if "serve" in written:
+        made["serve"] = reveal(written["serve"])
+    if "mcp" in written:
+        made["mcp"] = "off" if written["mcp"] is False else reveal(written["mcp"])
+    if "template" in written:
+        text = read_prompt_file(context, files, _TEMPLATE, written["template"])
+        if text is not None and _is_usable_template(context, text):
+            made["template"] = text
+    return Guidance(**made)
+
+
+def _is_usable_template(context: Context, text: str) -> bool:
+    """Whether a template can be filled in; reports each reason why not."""
+    held, known = find_placeholders(text), tuple(PLACEHOLDERS)
+    unknown, missing = sorted(held - PLACEHOLDERS.keys()), sorted(NEEDED - held)
+    for name in unknown:
+        hint = suggest_word(name, known) or f"known: {join_words(known)}"
+        context.mistake(_TEMPLATE, f"the template holds {{{{{name[:60]}}}}}, which nothing fills in", hint)
+    for name in missing:
+        context.mistake(_TEMPLATE, f"the template has no {{{{{name}}}}}", f"add it: {PLACEHOLDERS[name]}")
+    return not unknown and not missing
+
+
+def read_on_escalation(context: Context) -> OnEscalation | None:
+    """Where escalations are told, None for nowhere."""
+    written = context.mapping("on_escalation")
+    if not written:
+        return None
+    url, secret = reveal(written.get("webhook", "")), reveal(written.get("secret", ""))
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        context.mistake(
+            ("on_escalation", "webhook"), "no http or https URL", "such as https://ops.example.org/hooks/tools"
+        )
+    if not secret:
+        context.mistake(("on_escalation", "secret"), "the secret is empty", "such as ${ESCALATION_SECRET}")
+    return OnEscalation(url, secret)
+
+
+def read_hooks(context: Context) -> tuple[HookEntry, ...]:
+    """Reads the hooks in their order. Loading them happens elsewhere, and reports its own mistakes."""
+    entries = context.structure.entry("hooks")
+    found = []
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if not isinstance(entry, dict) or "use" not in entry:
+            continue
+        made: dict[str, Any] = {"settings": reveal_all(entry.get("settings", {}))}
+        if "timeout" in entry:
+            made["timeout"] = read_seconds(entry["timeout"])
+        if "on_failure" in entry:
+            made["on_failure"] = reveal(entry["on_failure"])
+        at = context.source.places.at(("hooks", index))
+        found.append(HookEntry(reveal(entry["use"]), at=at, **made))
+    return tuple(found)
+
+
+def read_workers(context: Context) -> int:
+    """Reads the number of worker processes."""
+    value = context.structure.entry("workers")
+    return 1 if value is None else int(value)
+
+
+def _plain(values: Mapping[str, JsonValue]) -> dict[str, Any]:
+    return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}

@@ -1,0 +1,51 @@
+"""Converts times, sizes, switches and addresses from the config's spelling. Values match the published schema."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.config.files.secrets import reveal
+from proxy.config.model import Address
+from proxy.core.json.jsontext import make_decimal
+from proxy.core.model.values import JsonValue
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES: Final = {
+    "B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2, "GB": 1000**3, "GiB": 1024**3,
+}  # fmt: skip
+_AMOUNT = re.compile(r"([0-9.]+)([A-Za-z]+)")
+
+
+def read_seconds(value: JsonValue) -> float:
+    """`500ms`, `30s`, `5m`, `2h`, or a number of seconds."""
+    if isinstance(value, str) and (found := _AMOUNT.fullmatch(reveal(value))):
+        return float(found[1]) * _SECONDS[found[2]]
+    return float(make_decimal(value))
+
+
+def read_size(value: JsonValue) -> int:
+    """`512KiB`, `1MiB`, or a number of bytes."""
+    if isinstance(value, str) and (found := _AMOUNT.fullmatch(reveal(value))):
+        return int(found[1]) * _BYTES[found[2]]
+    return int(make_decimal(value))
+
+
+def read_switch(value: JsonValue) -> bool:
+    """`on` and true, `off` and false."""
+    return value is True or value == "on"
+
+
+def read_address(value: JsonValue, port: int) -> Address:
+    """`host:port`, `unix:/path`, or a mapping; `port` stands where the mapping names none."""
+    if isinstance(value, dict):
+        return Address(
+            host=reveal(value.get("host", Address().host)),
+            port=value.get("port", port),
+            unix=reveal(value.get("unix", "")),
+        )
+    text = reveal(value)
+    if text.startswith("unix:"):
+        return Address(unix=text.removeprefix("unix:"))
+    host, _, number = text.rpartition(":")
+    return Address(host=host.strip("[]"), port=int(number))

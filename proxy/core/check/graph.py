@@ -1,0 +1,205 @@
+"""Facts about a schema that are needed before its code is written: which nodes meet again, and how often.
+
+Validation walks a graph: a node leads to others for the same value (`$ref`, `allOf`, `anyOf` ...) or for a part of it
+(`properties`, `items` ...). From that graph this file decides
+
+* which nodes become functions because a reference leads back to them (`recursive`), and which are small enough to be
+  written in place wherever they are referred to (`small`);
+* which functions remember their verdict for each value (`remembers`). A walk becomes exponential only if it reaches one
+  node with one value along several paths, and paths only meet at targets of references. So where two paths may lead
+  to the same part of a value inside a cycle, or where a schema without cycles unfolds beyond `UNFOLDED`, every target
+  of a reference remembers; the work is then at most nodes times values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Final
+
+from proxy.core.schema.nodes import Node, SchemaError, Schemas
+
+# The largest size of a referred node that is written in place instead of called.
+SMALL: Final = 12
+# From this size of the unfolded schema on, shared nodes remember their verdicts.
+UNFOLDED: Final = 2000
+_INFINITE: Final = 10**9
+
+# How an edge divides a value, the keyword's key or index, and the target. Two edges of one node overlap unless
+# `_apart` says otherwise.
+Edge = tuple[str, object, Node]
+
+
+def list_in_place(node: Node) -> Iterator[Node]:
+    """The nodes that judge the same value as `node`."""
+    yield from (*node.references, *node.all_of, *node.any_of, *node.one_of, *node.dependent.values())
+    for keyword in ("not", "if", "then", "else"):
+        if (inner := node.inner(keyword)) is not None:
+            yield inner
+
+
+def list_edges(node: Node) -> Iterator[Edge]:
+    """Every node that validation visits from `node`, with the part of the value that it visits."""
+    yield from (("same", None, inner) for inner in list_in_place(node))
+    yield from (("key", key, inner) for key, inner in node.properties.items())
+    yield from (("pattern", None, inner) for inner in node.pattern_properties.values())
+    yield from (("index", index, inner) for index, inner in enumerate(node.prefix_items))
+    if node.additional is not None:
+        yield "rest", None, node.additional
+    if node.items is not None:
+        yield "tail", None, node.items
+    for keyword in ("contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties"):
+        if (inner := node.inner(keyword)) is not None:
+            yield "any", None, inner
+
+
+def _apart(left: Edge, right: Edge) -> bool:
+    kinds = {left[0], right[0]}
+    if kinds == {"key"} or kinds == {"index"}:
+        return left[1] != right[1]
+    return kinds in ({"key", "rest"}, {"index", "tail"}, {"key", "tail"}, {"key", "index"}, {"rest", "tail"})
+
+
+class Graph:
+    """The facts about every node that can be reached in `schemas`, each computed once."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self._sizes: dict[Node, int] = {}
+
+    def check_cycles(self) -> None:
+        """Raises SchemaError where validation would reach a node again with the same value, forever."""
+        if not self._schemas.has_references:
+            return
+        for group in _components(list(self._schemas.nodes()), lambda node: list(list_in_place(node))):
+            if len(group) > 1 or group[0] in list_in_place(group[0]):
+                raise SchemaError(
+                    "the schema refers to itself without going down into the value, so it never ends: "
+                    "put the reference below `properties` or `items`",
+                    group[0].path,
+                )
+
+    @cached_property
+    def _cycles(self) -> dict[Node, int]:
+        """The number of the cycle of every node that lies on one."""
+        found: dict[Node, int] = {}
+        if not self._schemas.has_references:
+            return found
+        nodes = list(self._schemas.nodes())
+        for number, group in enumerate(_components(nodes, lambda node: [edge[2] for edge in list_edges(node)])):
+            if len(group) > 1 or any(edge[2] is group[0] for edge in list_edges(group[0])):
+                found.update(dict.fromkeys(group, number))
+        return found
+
+    @cached_property
+    def _targets(self) -> frozenset[Node]:
+        nodes = self._schemas.nodes() if self._schemas.has_references else ()
+        return frozenset(target for node in nodes for target in node.references)
+
+    def recursive(self, node: Node) -> bool:
+        """Whether a reference leads back to this node, so that it must be a function."""
+        return node in self._cycles and node in self._targets
+
+    @cached_property
+    def _ways(self) -> Counter[Node]:
+        return Counter(edge[2] for node in self._schemas.nodes() for edge in list_edges(node))
+
+    def once(self, node: Node) -> bool:
+        """Whether only one place leads to this node."""
+        return self._ways[node] == 1 and node is not self._schemas.root
+
+    def small(self, node: Node) -> bool:
+        """Whether the node may be written out wherever it is needed."""
+        return self.size(node) <= SMALL
+
+    def size(self, node: Node) -> int:
+        """The number of nodes that validation may visit from here, references unfolded."""
+        stack = [node]
+        while stack:
+            current = stack[-1]
+            if current in self._sizes:
+                stack.pop()
+            elif current in self._cycles:
+                self._sizes[current] = SMALL + 1  # it is a call; `_forking` considers its cost
+            else:
+                below = [edge[2] for edge in list_edges(current)]
+                missing = [inner for inner in below if inner not in self._sizes]
+                stack.extend(missing)
+                if not missing:
+                    self._sizes[current] = min(_INFINITE, 1 + sum(self._sizes[inner] for inner in below))
+        return self._sizes[node]
+
+    @cached_property
+    def _forking(self) -> frozenset[int]:
+        """The cycles in which two paths may lead to the same part of a value."""
+        forks: set[int] = set()
+        for node, cycle in self._cycles.items():
+            inside = [edge for edge in list_edges(node) if self._cycles.get(edge[2]) == cycle]
+            overlap = any(not _apart(left, right) for index, left in enumerate(inside) for right in inside[index + 1 :])
+            if overlap or {"unevaluatedItems", "unevaluatedProperties"} & node.keywords.keys():
+                forks.add(cycle)
+        return frozenset(forks)
+
+    @cached_property
+    def _unfolds(self) -> bool:
+        finite = (self.size(node) for node in self._targets if node not in self._cycles)
+        return any(size > UNFOLDED for size in (*finite, *(self._outside(node) for node in self._cycles)))
+
+    def _outside(self, node: Node) -> int:
+        """The unfolded size of a node on a cycle, without the cycle itself."""
+        return sum(self.size(edge[2]) for edge in list_edges(node) if edge[2] not in self._cycles)
+
+    @cached_property
+    def any_remembers(self) -> bool:
+        """Whether any function of this schema remembers its verdicts."""
+        return bool(self._forking) or self._unfolds
+
+    def remembers(self, node: Node) -> bool:
+        """Whether the function of this node keeps its verdict for each value it has seen."""
+        if node not in self._targets:
+            return False
+        return self._cycles.get(node) in self._forking or (self._unfolds and not self.small(node))
+
+
+def _components(nodes: list[Node], successors: Callable[[Node], list[Node]]) -> Iterator[list[Node]]:
+    """Strongly connected components (Tarjan 1972), without recursion."""
+    order: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    path: list[Node] = []
+    on_path: set[Node] = set()
+    for start in nodes:
+        if start in order:
+            continue
+        work: list[tuple[Node, Iterator[Node]]] = []
+        _open(start, order, low, path, on_path)
+        work.append((start, iter(successors(start))))
+        while work:
+            node, rest = work[-1]
+            following = next((inner for inner in rest if inner not in order or _lower(node, inner, low, on_path)), None)
+            if following is not None:
+                _open(following, order, low, path, on_path)
+                work.append((following, iter(successors(following))))
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[node])
+            if low[node] == order[node]:
+                group = [path.pop()]
+                while group[-1] is not node:
+                    group.append(path.pop())
+                on_path.difference_update(group)
+                yield group
+
+
+def _open(node: Node, order: dict[Node, int], low: dict[Node, int], path: list[Node], on_path: set[Node]) -> None:
+    order[node] = low[node] = len(order)
+    path.append(node)
+    on_path.add(node)
+
+
+def _lower(node: Node, inner: Node, low: dict[Node, int], on_path: set[Node]) -> bool:
+    """Follows an edge to a node that was seen before; gives False, so that the search continues."""
+    if inner in on_path:
+        low[node] = min(low[node], low[inner])
+    return False

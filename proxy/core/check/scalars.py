@@ -1,0 +1,176 @@
+"""Keywords that one Python expression can judge: types, fixed values, limits of texts and numbers.
+
+`CONDITIONS` names, for each keyword, the type it applies to ("" for every type) and the function that writes its
+condition. A condition is true where the keyword is satisfied, and may assume a value of that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.check.equality import PLAIN_INT, make_equality_key
+from proxy.core.check.numbers import Bound, Step, read_digits
+from proxy.core.check.program import Program
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.nodes import Draft, Node
+
+# Writes the condition of a keyword: (program, node, keyword's value, variable, expression of its type) -> expression.
+# "" means that the keyword asserts nothing here.
+Condition = Callable[[Program, Node, JsonValue, str, str], str]
+
+# The Python type that a value must have for a group of keywords to apply to it. {t} is the expression of its type.
+GUARDS: Final = {
+    "object": "{t} is dict",
+    "array": "{t} is list",
+    "string": "{t} is str",
+    "number": "{t} in NUMBERS",
+}
+
+_TYPE_TESTS: Final = {
+    **GUARDS,
+    "null": "{v} is None",
+    "boolean": "{t} is bool",
+    "integer": "({t} is int or {t} in INEXACT and integral({v}))",
+}
+
+
+def type_condition(program: Program, node: Node, named: JsonValue, v: str, t: str) -> str:
+    """`type`: one of the named types. Draft 4 goes by the spelling of a number, later drafts by its value."""
+    del program
+    names = [named] if isinstance(named, str) else list(dict.fromkeys(named))
+    if "number" in names:
+        names = [name for name in names if name != "integer"]
+    tests = dict(_TYPE_TESTS)
+    if node.draft is Draft.D4:
+        tests["integer"] = "({t} is int or {t} in INEXACT and integer_spelling({v}))"
+    names.sort(key=lambda name: name in ("integer", "number"))  # the expensive tests come last
+    return " or ".join(tests[name].format(t=t, v=v) for name in names)
+
+
+def _fixed(program: Program, node: Node, values: list[JsonValue], v: str, t: str) -> str:
+    """`enum` and `const`: strings by set, everything else by its equality key."""
+    del node
+    strings = frozenset(item for item in values if type(item) is str)
+    others = [item for item in values if type(item) is not str]
+    tests = []
+    if len(strings) == 1:
+        tests.append(f"{v} == {next(iter(strings))!r}")
+    elif strings:
+        tests.append(f"{t} is str and {v} in {program.constant('among', strings)}")
+    singles = {"None": None, "True": True, "False": False}
+    tests.extend(f"{v} is {name}" for name, item in singles.items() if any(item is other for other in others))
+    rest = [item for item in others if item is not None and type(item) is not bool]
+    if rest and all(type(item) is int and abs(item) < PLAIN_INT for item in rest):
+        ints = program.constant("among", frozenset(rest))
+        tests.append(f"({v} in {ints} if {t} is int else {t} in INEXACT and key({v}) in {ints})")
+    elif rest:
+        tests.append(
+            f"{t} is not str and key({v}) in {program.constant('among', frozenset(map(make_equality_key, rest)))}"
+        )
+    return " or ".join(tests) if tests else "False"
+
+
+def enum_condition(program: Program, node: Node, listed: JsonValue, v: str, t: str) -> str:
+    """`enum`."""
+    return _fixed(program, node, listed, v, t)
+
+
+def const_condition(program: Program, node: Node, value: JsonValue, v: str, t: str) -> str:
+    """`const`."""
+    return _fixed(program, node, [value], v, t)
+
+
+def _length(comparison: str) -> Condition:
+    def write(program: Program, node: Node, limit: JsonValue, v: str, t: str) -> str:
+        del program, node, t
+        return f"len({v}) {comparison} {read_digits(limit).whole}"
+
+    return write
+
+
+def _limit(comparison: str, edge: str) -> Condition:
+    def write(program: Program, node: Node, limit: JsonValue, v: str, t: str) -> str:
+        operator = comparison
+        if type(limit) is bool:  # draft 4: it modifies the keyword beside it, which is written there
+            return ""
+        if node.draft is Draft.D4 and node.get("exclusiveM" + edge) is True:
+            operator = comparison.rstrip("=")
+        bound = Bound(limit)
+        near = program.constant("near", bound.near)
+        exact = f"{program.constant('bound', bound)}.compare({v}) {operator} 0"
+        # Compares a float other than the limit itself as `compare` would, without calling it.
+        apart = f"{v} > {near}" if operator in (">=", ">") else f"not {v} > {near}"
+        exact = f"({apart} if {t} is float and {v} != {near} else {exact})"
+        # For an int, b <= v is ceil(b) <= v, and b < v is floor(b) < v; the same holds the other way round.
+        upward = operator in (">=", "<")
+        whole = bound.ceiling if upward else bound.floor
+        return exact if whole is None else f"({v} {operator} {whole} if {t} is int else {exact})"
+
+    return write
+
+
+def _multiple(program: Program, node: Node, step: JsonValue, v: str, t: str) -> str:
+    del node
+    made = Step(step)
+    exact = f"{program.constant('step', made)}.divides({v})"
+    return exact if made.whole is None else f"({v} % {made.whole} == 0 if {t} is int else {exact})"
+
+
+def _pattern(program: Program, node: Node, pattern: JsonValue, v: str, t: str) -> str:
+    del node, t
+    search, linear = program.pattern(pattern)
+    return f"{search}({v})" if linear else f"{{bounded}}{search}({v})"
+
+
+def _format(program: Program, node: Node, name: JsonValue, v: str, t: str) -> str:
+    del t
+    check = program.format(name, node)
+    return "" if check is None else f"{check}({v})"
+
+
+def _unique(program: Program, node: Node, wanted: JsonValue, v: str, t: str) -> str:
+    del program, node, t
+    return f"unique({v})" if wanted is True else ""
+
+
+CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
+    "type": ("", type_condition),
+    "enum": ("", enum_condition),
+    "const": ("", const_condition),
+    "minLength": ("string", _length(">=")),
+    "maxLength": ("string", _length("<=")),
+    "pattern": ("string", _pattern),
+    "format": ("string", _format),
+    "minimum": ("number", _limit(">=", "inimum")),
+    "maximum": ("number", _limit("<=", "aximum")),
+    "exclusiveMinimum": ("number", _limit(">", "-")),
+    "exclusiveMaximum": ("number", _limit("<", "-")),
+    "multipleOf": ("number", _multiple),
+    "minItems": ("array", _length(">=")),
+    "maxItems": ("array", _length("<=")),
+    "uniqueItems": ("array", _unique),
+    "minProperties": ("object", _length(">=")),
+    "maxProperties": ("object", _length("<=")),
+}
+
+
+def condition(program: Program, node: Node, keyword: str, v: str, t: str, *, report: bool = False) -> str:
+    """The condition of one keyword of `CONDITIONS`, for a value of the type it applies to.
+
+    A pattern that runs into its limit ends a verdict at once; in a report it only counts as broken.
+    """
+    text = CONDITIONS[keyword][1](program, node, node.keywords[keyword], v, t)
+    if text.startswith("{bounded}"):
+        search, _, argument = text.removeprefix("{bounded}").partition("(")
+        return f"bounded({search}, {argument}" if report else f"{search}({argument}"
+    return text
+
+
+def sole_group(node: Node) -> str | None:
+    """The group of `GUARDS` for a node's `type`, where exactly one allowed type has a group."""
+    named = node.types
+    if named is None or len(named) != 1:
+        return None
+    (name,) = named
+    return {"integer": "number"}.get(name, name) if name in _TYPE_TESTS else None

@@ -1,0 +1,100 @@
+"""`unevaluatedProperties` and `unevaluatedItems`: they judge what no other keyword of the node has judged in place.
+
+The other keywords are judged first; then a collector adds up the keys or indexes that they evaluated. Only subschemas
+that accept the value count (2020-12 core 7.7.1.1), so the collector asks the branches again. Those answers are
+remembered where asking again could add up to much work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.schema.nodes import Draft, Node
+
+if TYPE_CHECKING:
+    from proxy.core.check.writer import Spot, Writer
+
+KEYWORDS: Final = ("unevaluatedProperties", "unevaluatedItems")
+
+# The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`.
+COLLECTORS: Final = "ki"
+
+
+def write(writer: Writer, node: Node, spot: Spot) -> None:
+    """Writes the two keywords of a node, after all other keywords."""
+    for keyword, kind, guard in zip(KEYWORDS, COLLECTORS, ("dict", "list"), strict=True):
+        inner = node.inner(keyword)
+        if inner is None or not (inner.never or inner.keywords):
+            continue
+        if spot.known in (None, {"dict": "object", "list": "array"}[guard]):
+            with writer.block(f"if {spot.type} is {guard}:"):
+                _left_over(writer, node, spot, keyword, kind, inner)
+
+
+def _left_over(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str, inner: Node) -> None:
+    s, step, x = writer.name("s"), writer.name("k"), writer.name("x")
+    writer.line(f"{s} = set()")
+    writer.line(f"{writer.program.call(kind, node)}({spot.v}, m, {s})")
+    pairs = f"{spot.v}.items()" if kind == "k" else f"enumerate({spot.v})"
+    broken = writer.name("e")
+    refused = "" if inner.never else f" and not ({writer.truth(inner, x)})"
+    writer.line(f"{broken} = [{step} for {step}, {x} in {pairs} if {step} not in {s}{refused}]")
+    with writer.block(f"if {broken}:"):
+        writer.fail(node, keyword, spot, broken)
+
+
+def collect(writer: Writer, node: Node, kind: str) -> None:
+    """The body of a collector: adds the parts of `v` that `node` evaluates to `s`, without its own `unevaluated*`."""
+    _own(writer, node, kind)
+    for test, inner in _in_place(writer, node):
+        if inner.keywords:
+            with writer.block(f"if {test}:"):
+                _into(writer, inner, kind)
+
+
+def _into(writer: Writer, inner: Node, kind: str) -> None:
+    """Collects what an in-place subschema evaluates: everything, where it has an `unevaluated*` keyword itself."""
+    if inner.inner(KEYWORDS[COLLECTORS.index(kind)]) is not None:
+        writer.line("s.update(v)" if kind == "k" else "s.update(range(len(v)))")
+    else:
+        writer.line(f"{writer.program.call(kind, inner)}(v, m, s)")
+
+
+def _own(writer: Writer, node: Node, kind: str) -> None:
+    if kind == "i":
+        _own_indexes(writer, node)
+        return
+    if node.additional is not None:
+        writer.line("s.update(v)")
+        return
+    if node.properties:
+        writer.line(f"s.update({writer.program.constant('keys', frozenset(node.properties))})")
+    for pattern in node.pattern_properties:
+        writer.line(f"s.update(filter({writer.program.pattern(pattern)[0]}, v))")
+
+
+def _own_indexes(writer: Writer, node: Node) -> None:
+    if node.items is not None:
+        writer.line("s.update(range(len(v)))")
+        return
+    if node.prefix_items:
+        writer.line(f"s.update(range({len(node.prefix_items)}))")
+    contains = node.inner("contains")
+    if contains is not None and node.draft >= Draft.D2020:  # in 2019-09, `contains` produces no annotation
+        writer.line(f"s.update(i for i, x in enumerate(v) if {writer.truth(contains, 'x')})")
+
+
+def _in_place(writer: Writer, node: Node) -> Iterator[tuple[str, Node]]:
+    """The in-place subschemas, each with the expression that says whether it counts. `not` never counts."""
+    yield from (("True", inner) for inner in (*node.references, *node.all_of))
+    yield from ((writer.truth(inner, "v"), inner) for inner in (*node.any_of, *node.one_of))
+    yield from ((f"{key!r} in v", inner) for key, inner in node.dependent.items())
+    test = node.inner("if")
+    if test is None:
+        return
+    holds = writer.truth(test, "v")
+    yield holds, test
+    for keyword, condition in (("then", holds), ("else", f"not ({holds})")):
+        if (inner := node.inner(keyword)) is not None:
+            yield condition, inner

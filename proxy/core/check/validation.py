@@ -1,0 +1,230 @@
+"""The entrance to the validation engine: `compile_check(schema) -> Check`. No other room names an engine.
+
+The judge is generated Python code, one function per schema (core/check). It passes every required case of the
+JSON-Schema-Test-Suite for drafts 4, 6, 7, 2019-09 and 2020-12, takes parsed values as they are (exact numbers), and
+does bounded work on any value. No other engine stands behind it: it supports every keyword, and a schema beyond a bound
+is refused at compilation. Nothing is ever fetched: a `$ref` resolves within the schema, to the given documents or to a
+published meta-schema.
+
+Compilation finds every mistake of the schema at once, but writes no code. Each function is written on first use, or by
+`Check.prepare`, off the request path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from threading import RLock
+from typing import Any, Final, TypeVar
+
+from proxy.core.check.graph import Graph
+from proxy.core.check.metaschema import check_schema
+from proxy.core.check.program import Program
+from proxy.core.check.runtime import BrokenKeyword
+from proxy.core.check.writer import write
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.drafts import META_SCHEMAS
+from proxy.core.schema.formats import NONE, STRICT, Formats
+from proxy.core.schema.matching import make_matcher, share_search_budget, start_search_budget
+from proxy.core.schema.nodes import ROOT_URI, Node, SchemaError, Schemas
+
+__all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check"]
+
+T = TypeVar("T")
+
+
+# Bounds on all patterns together of a schema from an untrusted author: characters, and instructions of 16 bytes.
+MAX_STRANGE_CHARACTERS: Final = 20_000
+MAX_STRANGE_PROGRAMS: Final = 250_000
+
+
+class Check:
+    """A compiled schema. Immutable for its users; safe to use from several threads.
+
+    `schemas.root` is its graph. `formats` says whether `format` is asserted; `linear`, whether every pattern matches in
+    linear time (else a pattern that runs into its limit refuses the value).
+
+    `accepts(value) -> bool` says whether a parsed value is valid. It is an attribute that holds the generated function
+    itself once that is written: this is the hot path, and a method around it would add a third to a small verdict.
+    """
+
+    __slots__ = (
+        "_at",
+        "_engine",
+        "_made",
+        "_report",
+        "_writing",
+        "accepts",
+        "formats",
+        "linear",
+        "schemas",
+    )
+
+    accepts: Callable[[JsonValue], bool]
+
+    def __init__(self, schemas: Schemas, engine: Program, *, formats: Formats, linear: bool) -> None:
+        self.schemas: Final = schemas
+        self.formats: Final = formats
+        self.linear: Final = linear
+        self._engine = engine
+        # Only one thread writes code: what another call uses must not change meanwhile.
+        self._writing = RLock()
+        self._at: dict[Node, Callable[[JsonValue], bool]] = {}
+        self._report: Callable[[JsonValue], list[BrokenKeyword]] | None = None
+        self._made: dict[Hashable, Any] = {}
+        self.accepts = self._first_accepts
+
+    def __repr__(self) -> str:
+        return f"Check({self.root.uri})"
+
+    @property
+    def root(self) -> Node:
+        """The root of the schema's graph."""
+        return self.schemas.root
+
+    def accepts_at(self, node: Node, value: JsonValue) -> bool:
+        """Whether a parsed value is valid against one node of the schema."""
+        judge = self._at.get(node)
+        return judge(value) if judge is not None else self._judge_at(node)(value)
+
+    def _judge(self, node: Node) -> Callable[[JsonValue], bool]:
+        """The judge of a node. Its backtracking searches share the budget of one call."""
+        judge: Callable[[JsonValue], bool] = self._engine.entry("A", node)
+        if self.linear:
+            return judge
+
+        def within_budget(value: JsonValue) -> bool:
+            with share_search_budget():
+                return judge(value)
+
+        return within_budget
+
+    def _judge_at(self, node: Node) -> Callable[[JsonValue], bool]:
+        with self._writing:
+            judge = self._at.get(node)
+            if judge is None:
+                judge = self._at[node] = self._judge(node)
+            return judge
+
+    def broken(self, value: JsonValue) -> list[BrokenKeyword]:
+        """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
+        report = self._report
+        if report is None:
+            with self._writing:
+                report = self._report = self._engine.entry("R", self.root)
+        if self.linear:
+            return report(value)
+        with start_search_budget():
+            return report(value)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """A result about this schema that another file computes, under a key of its own; one thread makes it, once."""
+        try:
+            made: T = self._made[key]
+        except KeyError:
+            with self._writing:
+                made = self._made[key] if key in self._made else self._made.setdefault(key, make())
+        return made
+
+    def has(self, key: Hashable) -> bool:
+        """Whether the result under a key has been made."""
+        return key in self._made
+
+    @property
+    def ready(self) -> bool:
+        """Whether the code that judges and reports is written."""
+        return self._report is not None
+
+    def prepare(self, *, everywhere: bool) -> None:
+        """Writes and compiles the code now (2 to 10 ms; a second for thousands of properties). Run it in a thread.
+
+        `everywhere`: also writes the code that judges at each node, which the repair engine uses.
+        """
+        with self._writing:
+            if everywhere:
+                for node in self.schemas.nodes():
+                    self._judge_at(node)
+            self._write()
+
+    def _write(self) -> None:
+        with self._writing:
+            if self.accepts == self._first_accepts:
+                self.accepts = self._judge(self.root)
+            if self._report is None:
+                self._report = self._engine.entry("R", self.root)
+
+    def source(self) -> str:
+        """The generated code, with comments that name the place in the schema of each part."""
+        self._write()
+        return self._engine.source()
+
+    def _first_accepts(self, value: JsonValue) -> bool:
+        with self._writing:
+            self.accepts = self._judge(self.root)
+        return bool(self.accepts(value))
+
+
+def compile_check(
+    schema: JsonValue,
+    *,
+    documents: Mapping[str, JsonValue] | None = None,
+    base: str = ROOT_URI,
+    formats: bool | Formats = True,
+    is_trusted: bool = True,
+) -> Check:
+    """Compiles a schema document.
+
+    `documents` maps absolute URIs to further documents a `$ref` may lead to, `base` is this document's own URI;
+    `formats` says whether `format` is asserted, and how strictly. `is_trusted` False: a stranger wrote the schema, so
+    its patterns together are bounded (`MAX_STRANGE_CHARACTERS`, `MAX_STRANGE_PROGRAMS`). Raises SchemaError, with the
+    place in the schema, for one that fails its meta-schema, names an unsupported draft, refers to what is not there,
+    never ends, or is beyond a bound.
+    """
+    schemas = Schemas(schema, documents, base)
+    check_schema(_undialected(schema) if schemas.own_dialect else schema, schemas.draft)
+    schemas.check_references()
+    _check_targets(schemas)
+    linear = _check_patterns(schemas, is_trusted=is_trusted)
+    graph = Graph(schemas)
+    graph.check_cycles()
+    wanted = formats if isinstance(formats, Formats) else STRICT if formats else NONE
+    return Check(schemas, Program(graph, write, formats=wanted), formats=wanted, linear=linear)
+
+
+def _undialected(schema: JsonValue) -> JsonValue:
+    """A schema without the meta-schema of its own that it names; it is checked against its draft's meta-schema."""
+    return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+
+
+def _check_targets(schemas: Schemas) -> None:
+    """Checks the targets of references outside of the checked document against their meta-schema."""
+    for node in schemas.nodes() if schemas.has_references else ():
+        for target in node.references:
+            is_checked = target.place.document == schemas.base and target.declared
+            if not is_checked and not target.place.document.startswith(META_SCHEMAS):
+                check_schema(target.raw, target.draft, target.path)
+
+
+def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:
+    """Compiles every regular expression; gives whether all of them match in linear time. Raises SchemaError for an
+    invalid one, or one beyond the bounds."""
+    characters = programs = 0
+    for node in schemas.nodes() if schemas.has_patterns or schemas.has_references else ():
+        found = [(("patternProperties",), pattern) for pattern in node.pattern_properties]
+        if isinstance(pattern := node.get("pattern"), str):
+            found.append((("pattern",), pattern))
+        for steps, pattern in found:
+            if pattern in schemas.matchers:
+                continue
+            characters += len(pattern)
+            if not is_trusted and characters > MAX_STRANGE_CHARACTERS:
+                raise SchemaError(f"its patterns have more than {MAX_STRANGE_CHARACTERS:,} characters", node.path)
+            try:
+                matcher = schemas.matchers[pattern] = make_matcher(pattern)
+            except SchemaError as error:
+                raise SchemaError(error.message, (*node.path, *steps)) from error
+            programs += matcher.size
+            if not is_trusted and programs > MAX_STRANGE_PROGRAMS:
+                raise SchemaError(
+                    f"its patterns make programs of more than {MAX_STRANGE_PROGRAMS:,} instructions", node.path
+                )
+    return all(matcher.linear for matcher in schemas.matchers.values())

@@ -1,0 +1,362 @@
+"""Writes the functions of a node: the judge `a` (true or false) and the report `r` (every broken keyword).
+
+Both come from the same text, so they cannot disagree: a keyword becomes a condition and a failure, and only the failure
+differs: `return False`, or one more `BrokenKeyword`. Nodes for parts of a value are written in place, with the path as
+an expression that is only evaluated on a failure. A node becomes a call where a reference leads back to it, where its
+verdict is remembered, or where the text would nest too deep.
+
+A judge may test in any order, so cheap keywords come first; a report keeps the order of the schema.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.check import shapes, unevaluated
+from proxy.core.check.program import Program
+from proxy.core.check.runtime import BrokenKeyword
+from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
+from proxy.core.check.unions import follow_reference
+from proxy.core.schema.nodes import Node
+
+# Beyond this indentation, or this many nested nodes, a node becomes a function: CPython allows 20 nested loops.
+MAX_LEVEL: Final = 14
+# A longer function calls functions for its remaining nodes: compiling it would block the calls served meanwhile.
+LONG: Final = 500
+
+_JUDGE_ENTRY: Final = """\
+def {name}(v):
+    m = {memory}
+    try:
+{body}
+        return True
+    except (Refused, KeyError):
+        return False
+    except RecursionError:
+        return deeper({name}, v, False)
+"""
+
+_REPORT_ENTRY: Final = """\
+def {name}(v):
+    m = {memory}
+    out = []
+    add = out.append
+    try:
+{body}
+    except Refused as error:
+        add(refusal(error, v, {node}))
+    except RecursionError:
+        return deeper({name}, v, [new(B, ("$ref", (), {node}, None, ()))])
+    return out
+"""
+
+_REMEMBERING: Final = """\
+def a{number}(v, m):
+    mark = ({number}, id(v))
+    known = m.get(mark)
+    if known is None:
+        known = m[mark] = w{number}(v, m)
+    return known
+
+
+"""
+
+_REPORTING_ONCE: Final = """\
+    if a{number}(v, m):
+        return
+    mark = ({number}, p)
+    if mark in m.seen:
+        return
+    m.seen.add(mark)
+"""
+
+
+# Variables with this prefix hold the index of an item.
+INDEX: Final = "i"
+
+# The variable `m` wherever a text uses it.
+_MEMORY: Final = re.compile(r"\bm\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """The position in the value that is being written: the variable, the steps of its path (as source), its type if
+    known, the variable that holds its Python type, and (`settled`) a node with the key about which it needs no further
+    test."""
+
+    v: str
+    steps: tuple[str, ...] = ()
+    known: str | None = None
+    t: str | None = None
+    settled: tuple[Node, str] | None = None
+
+    @property
+    def type(self) -> str:
+        """The expression of the value's Python type."""
+        return self.t or f"type({self.v})"
+
+    def part(self, v: str, *steps: str) -> Spot:
+        """The spot of a part of this value."""
+        return Spot(v, (*self.steps, *steps))
+
+
+class Writer:
+    """The text of one function. `report` is True for a report, False for a judge."""
+
+    def __init__(self, program: Program, *, report: bool, base: str, level: int, entry: bool = False) -> None:
+        self.program = program
+        self.report = report
+        # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
+        self.misses = entry and not report
+        self.lines: list[str] = []
+        self._base = base
+        self._level = level
+        self._depth = 0
+        self._variables = 0
+
+    # --- text -------------------------------------------------------------------------------------------------------
+    def line(self, text: str) -> None:
+        """Adds one line at the present indentation."""
+        self.lines.append("    " * self._level + text)
+
+    def written(self, *texts: str) -> list[str]:
+        """The lines that `line` would add."""
+        return ["    " * self._level + text for text in texts]
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """An indented block. A block without content is removed again."""
+        start = len(self.lines)
+        self.line(header)
+        self._level += 1
+        yield
+        self._level -= 1
+        if all(line.lstrip().startswith("#") for line in self.lines[start + 1 :]):
+            del self.lines[start:]
+
+    def name(self, prefix: str) -> str:
+        """A variable that no other code in this function uses, and that differs from the names of functions (`k1`)."""
+        self._variables += 1
+        return f"{prefix}_{self._variables}"
+
+    def constant(self, node: Node) -> str:
+        """The global name of a node."""
+        return self.program.constant("node", node)
+
+    def path(self, spot: Spot) -> str:
+        """The expression of a spot's path."""
+        steps = f"({', '.join(spot.steps)},)" if spot.steps else ""
+        if not self._base:
+            return steps or "()"
+        return f"{self._base} + {steps}" if steps else self._base
+
+    def countable(self, spot: Spot) -> bool:
+        """Whether a spot's path consists only of the schema's own keys and of indexes (variables `i...`)."""
+        return not self._base and all(_literal(step) or step.startswith(INDEX) for step in spot.steps)
+
+    def fail(self, node: Node, keyword: str, spot: Spot, detail: str = "None", branches: str = "()") -> None:
+        """Writes the failure of a keyword."""
+        if not self.report:
+            self.line("return False")
+        elif not self._base and branches == "()" and _literal(detail, *spot.steps):
+            # The result is the same each time, so it is made once.
+            steps, told = ([ast.literal_eval(text) for text in texts] for texts in (spot.steps, [detail]))
+            made = BrokenKeyword(keyword, tuple(steps), node, *told)
+            self.line(f"add({self.program.constant('broken', made, (node, keyword, spot.steps, detail))})")
+        else:
+            parts = f"{keyword!r}, {self.path(spot)}, {self.constant(node)}, {detail}, {branches}"
+            self.line(f"add(new(B, ({parts})))")
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+    def node(self, node: Node, spot: Spot) -> None:
+        """Writes a node at a spot: in place, or as a call."""
+        if node.never or not node.keywords:
+            self.body(node, spot)
+        elif self._is_call(node):
+            self.call(node, spot)
+        else:
+            self._depth += 1
+            self.body(node, spot)
+            self._depth -= 1
+
+    def _is_call(self, node: Node) -> bool:
+        """Whether a node is called here: because of the graph, or because the text nests too deep or is too long."""
+        graph = self.program.graph
+        if max(self._level, self._depth) > MAX_LEVEL or graph.recursive(node) or graph.remembers(node):
+            return True
+        return len(self.lines) > LONG and not graph.small(node)
+
+    def refer(self, node: Node, spot: Spot) -> None:
+        """Writes the target of a reference."""
+        if self.program.graph.small(node) or self.program.graph.once(node):
+            self.node(node, spot)
+        else:
+            self.call(node, spot)
+
+    def call(self, node: Node, spot: Spot) -> None:
+        """Writes a call of the node's own function."""
+        if self.report:
+            self.line(f"{self.program.call('r', node)}({spot.v}, {self.path(spot)}, out, m)")
+        else:
+            with self.block(f"if not {self.program.call('a', node)}({spot.v}, m):"):
+                self.line("return False")
+
+    def body(self, node: Node, spot: Spot) -> None:
+        """Writes a node in place."""
+        if node.never:
+            self.fail(node, "false", spot)
+            return
+        if not node.keywords:
+            return
+        self.line(f"# {node.uri}")
+        tasks = self._tasks(node)
+        if not self.report and "type" in node.keywords:
+            spot = self._type_first(node, spot, tasks)
+        if spot.known is None and spot.t is None and _needs_type(tasks):
+            spot = replace(spot, t=self.name("t"))
+            self.line(f"{spot.t} = type({spot.v})")
+        while tasks:
+            group = tasks[0].group
+            if group in ("", spot.known):
+                self._run(tasks.pop(0), node, spot)
+            elif spot.known is not None:
+                tasks.pop(0)
+            else:
+                together = []
+                while tasks and tasks[0].group == group:
+                    together.append(tasks.pop(0))
+                with self.block(f"if {GUARDS[group].format(t=spot.type)}:"):
+                    for task in together:
+                        self._run(task, node, replace(spot, known=group))
+        unevaluated.write(self, node, spot)
+
+    def _type_first(self, node: Node, spot: Spot, tasks: list[_Task]) -> Spot:
+        """In a judge, the type is tested first; a passed test makes the later guards unnecessary."""
+        tasks.remove(next(task for task in tasks if task.keyword == "type"))
+        group = sole_group(node)
+        if spot.known is not None and group == spot.known and node.types != frozenset(("integer",)):
+            return spot
+        if spot.t is None and (group is None or group == "number") and (_needs_type(tasks) or group is None):
+            spot = replace(spot, t=self.name("t"))
+            self.line(f"{spot.t} = type({spot.v})")
+        test = condition(self.program, node, "type", spot.v, spot.type)
+        with self.block(f"if {_negated(test)}:"):
+            self.line("return False")
+        return replace(spot, known=group) if group is not None else spot
+
+    def _run(self, task: _Task, node: Node, spot: Spot) -> None:
+        if task.shape is not None:
+            task.shape(self, node, spot)
+            return
+        test = condition(self.program, node, task.keyword, spot.v, spot.type, report=self.report)
+        if test:
+            with self.block(f"if {_negated(test)}:"):
+                self.fail(node, task.keyword, spot)
+
+    def _tasks(self, node: Node) -> list[_Task]:
+        tasks: dict[object, _Task] = {}
+        for keyword in node.keywords:
+            if keyword in CONDITIONS:
+                tasks[keyword] = _Task(keyword, CONDITIONS[keyword][0], _RANKS.get(keyword, 1))
+            elif keyword in shapes.SHAPES:
+                group, rank, judge, report = shapes.SHAPES[keyword]
+                shape = report if self.report else judge
+                tasks.setdefault(shape, _Task(keyword, group, rank, shape))
+        ordered = list(tasks.values())
+        return ordered if self.report else sorted(ordered, key=lambda task: (task.rank, task.group))
+
+    # --- expressions ------------------------------------------------------------------------------------------------
+    def truth(self, node: Node, v: str) -> str:
+        """An expression that says whether a node accepts the value of a variable."""
+        node = follow_reference(node)
+        if node.never:
+            return "False"
+        text = self.simple(node, v)
+        return text if text is not None else f"{self.program.call('a', node)}({v}, m)"
+
+    def simple(self, node: Node, v: str) -> str | None:
+        """The same without a call, for a node whose keywords are all single expressions; else None."""
+        node = follow_reference(node)
+        if any(keyword in shapes.SHAPES or keyword in unevaluated.KEYWORDS for keyword in node.keywords):
+            return None
+        group = sole_group(node)
+        tests = []
+        for keyword in sorted(node.keywords.keys() & CONDITIONS.keys(), key=lambda name: _RANKS.get(name, 1)):
+            test = condition(self.program, node, keyword, v, f"type({v})")
+            about = CONDITIONS[keyword][0]
+            if test and about and about != group:
+                test = f"not ({GUARDS[about].format(t=f'type({v})')}) or ({test})"
+            tests.append(test)
+        return " and ".join(f"({test})" for test in tests if test) or "True"
+
+    def gate(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """An `if` with both sides, either of which may be empty."""
+        start = len(self.lines)
+        with self.block(f"if {test}:"):
+            then()
+        with self.block("else:" if len(self.lines) > start else f"if not ({test}):"):
+            otherwise()
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    keyword: str
+    group: str
+    rank: int
+    shape: Callable[[Writer, Node, Spot], None] | None = None
+
+
+# The order in a judge: type first, then comparisons, then (rank 1) sets and limits; shapes bring their own rank.
+_RANKS: Final = {"type": 0, "const": 1, "enum": 1, "pattern": 2, "format": 2, "uniqueItems": 5}
+
+
+def _needs_type(tasks: list[_Task]) -> bool:
+    return any(task.group or task.keyword in ("enum", "const", "type") for task in tasks)
+
+
+def _literal(*texts: str) -> bool:
+    """Whether expressions are literals (texts, numbers or None), not variables."""
+    return all(text == "None" or text[0] in "'\"" or text.isdecimal() for text in texts)
+
+
+def _negated(test: str) -> str:
+    return f"not ({test})" if not test.endswith(" is str") or " " in test[:-7] else f"{test[:-7]} is not str"
+
+
+# --- whole functions ------------------------------------------------------------------------------------------------
+def write(program: Program, kind: str, node: Node) -> str:
+    """The source of one function (see program.py for the kinds)."""
+    name = program.call(kind, node)
+    number = name[1:]
+    if kind in unevaluated.COLLECTORS:
+        writer = Writer(program, report=False, base="", level=1)
+        unevaluated.collect(writer, node, kind)
+        return f"def {name}(v, m, s):\n" + "\n".join(writer.lines or ["    pass"]) + "\n"
+    report = kind in "rR"
+    writer = Writer(
+        program, report=report, base="p" if kind == "r" else "", level=2 if kind in "AR" else 1, entry=kind == "A"
+    )
+    if kind in "AR" and (program.graph.recursive(node) or program.graph.remembers(node)):
+        writer.call(node, Spot("v"))
+    else:
+        writer.body(node, Spot("v"))
+    if all(line.lstrip().startswith("#") for line in writer.lines):
+        writer.line("pass")
+    body = "\n".join(writer.lines)
+    if kind == "A":
+        memory = "{}" if program.graph.any_remembers else "None"
+        return _JUDGE_ENTRY.format(name=name, memory=memory, body=body)
+    if kind == "R":
+        memory = "State()" if _MEMORY.search(body) else "None"
+        return _REPORT_ENTRY.format(name=name, memory=memory, body=body, node=writer.constant(node))
+    remembers = program.graph.remembers(node)
+    if kind == "a":
+        head = _REMEMBERING.format(number=number) if remembers else ""
+        return f"{head}def {'w' if remembers else 'a'}{number}(v, m):\n{body}\n    return True\n"
+    once = _REPORTING_ONCE.format(number=program.call("a", node)[1:]) if remembers else ""
+    return f"def {name}(v, p, out, m):\n{once}    add = out.append\n{body}\n"

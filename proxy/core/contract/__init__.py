@@ -1,0 +1,1 @@
+"""The retry contract: policy, attempts, escalation, call caps, containers, tool names."""

@@ -1,0 +1,335 @@
+"""The retry contract: what a wrong call costs, what the model is told, when it is told to stop (contract section 4).
+
+Attempts belong to a conversation and a tool. Only failures the model can mend by calling differently raise the attempt
+(`raises_attempt`); service, auth, rate and cap failures neither raise nor reset it. What counts as one attempt:
+
+- A failed call is an attempt, also when it repeats an earlier one byte for byte.
+- A call with the tool_call_id and the bytes of one before it is a client's resend: the same attempt, told once more.
+  An id of JSON-RPC means so within its session alone: clients that open a session for each call use it every time.
+- Calls that arrived before the first of them was answered (parallel calls of one turn) are one attempt.
+- A delivered call ends the attempts of its tool. How often each of the refused arguments failed is remembered on, so
+  that the same bytes escalate at their third failure whatever good calls came in between.
+
+Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
+counted: the failures of the very same arguments (`hash_arguments`), all as with an id (`count`), or none (`off`).
+
+How a call uses it (`call/run.py`); all of this is pure, the store is only told what to remember:
+
+    key = make_attempt_key(conversation, tool, policy, hash_call(call, policy))  # the digest counts by address alone
+    episode = await store.look(key, if_known=not asks_first(policy))
+    answer = look_up_attempt(call, episode, digest, policy)      # a ToolResult needs no work
+    ... decide; send ...
+    delivered:  episode = await store.clear(key)      # episode.count failed attempts came before
+    failed:     attempt = make_failed_attempt(failure, digest, find_resend_id(call), episode.count)
+                recorded = await store.fail(key, attempt, ttl) if raises_attempt(failure) else None
+                result = grant_attempt(call, failure, recorded, policy)
+
+The answer to the last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Final
+
+from proxy.core.contract.history import LONGEST_LINE, write_history, write_history_lines
+from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolPolicy
+from proxy.core.display.graphemes import cut
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    Attempt,
+    Conversation,
+    Document,
+    Episode,
+    FailedAttempt,
+    Failure,
+    FailureRecorded,
+    FeedbackLimits,
+    Rung,
+    ToolCall,
+    ToolResult,
+)
+
+# The failures a differently written call can mend; each raises the attempt.
+RAISES_ATTEMPT: Final = frozenset(
+    {
+        codes.INVALID_ARGUMENTS.name,
+        codes.CONTAINER_INVOCATION.name,
+        codes.CONTAINER_NOT_EXPANDED.name,
+        codes.UNKNOWN_TOOL.name,
+        codes.UPSTREAM_REJECTED_ARGUMENTS.name,
+    }
+)
+
+# Bounds of one history, so that it stays under 10 KB whatever is sent (Acode NFR-004; tests/contract measures it).
+KEPT_ATTEMPTS: Final = 10
+KEPT_DIGESTS: Final = 16
+# The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
+SAME_CALL: Final = 3
+SAME_CALL_TTL: Final = 60.0
+# Errors are counted without a bound of their own.
+MOST_ERRORS: Final = 2**31 - 1
+
+_DEFAULT_ATTEMPTS: Final = AttemptsPolicy()
+_NOTHING: Final = Episode(0, (), ())
+# CPython 3.11 takes longer to look up a member of an enum than to call a function.
+_HARD: Final = Block.HARD
+_ADDRESS: Final = Rung.ADDRESS
+_OFF: Final = ByAddress.OFF
+_DIGEST: Final = ByAddress.DIGEST
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+def hash_conversation(conversation: Conversation) -> str:
+    """A conversation's name in the store: 32 hexadecimal digits, whatever the client sent. The same key found on two
+    rungs is two conversations."""
+    named = f"{conversation.rung}\n{conversation.key}".encode("utf-8", "surrogatepass")
+    return blake2b(named, digest_size=16).hexdigest()
+
+
+def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | None, digest: str = "") -> str:
+    """The store's key of an episode: `<conversation hash>/<tool>`, by address followed by the arguments' digest.
+
+    Without a policy the tool is unknown: all unknown names of a conversation share one key, else a model could invent
+    names for ever.
+    """
+    key = f"{hash_conversation(conversation)}/{tool if policy is not None else ''}"
+    if conversation.rung is _ADDRESS and _attempts(policy).address is _DIGEST:
+        return f"{key}\ndigest\n{digest}"
+    return key
+
+
+def read_tool(key: str) -> str:
+    """The tool of an episode, '' for unknown names."""
+    return key.partition("/")[2].partition("\n")[0]
+
+
+def is_attempts(key: str) -> bool:
+    """Whether an episode is one of attempts, and not of a tool's own errors."""
+    return "\n" not in key or "\ndigest\n" in key
+
+
+def hash_arguments(arguments: bytes, fingerprint: str) -> str:
+    """A hash of arguments as sent, under one policy: after a reload the same bytes are judged anew."""
+    return blake2b(fingerprint.encode("utf-8", "surrogatepass") + b"\n" + arguments, digest_size=16).hexdigest()
+
+
+def hash_call(call: ToolCall, policy: ToolPolicy | None) -> str:
+    """The digest of a call; for an unknown tool its name counts as well, because all of them share one key."""
+    sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
+    if policy is not None and (policy.channels or policy.operation) is not None:
+        # the same body at another path is another call
+        sent = f"{sorted(call.params.items())}?{call.query}\n".encode("utf-8", "surrogatepass") + sent
+    return hash_arguments(sent, policy.fingerprint if policy is not None else f"unknown {call.tool}")
+
+
+def find_ttl(conversation: Conversation, policy: ToolPolicy | None) -> float:
+    """How many seconds an episode is remembered after its last failure."""
+    attempts = _attempts(policy)
+    return attempts.address_ttl if conversation.rung is _ADDRESS else attempts.ttl
+
+
+def is_counted(conversation: Conversation, policy: ToolPolicy | None) -> bool:
+    """Whether failures are counted in this conversation at all."""
+    return conversation.rung is not _ADDRESS or _attempts(policy).address is not _OFF
+
+
+def may_be_parallel(conversation: Conversation, policy: ToolPolicy | None) -> bool:
+    """Whether a turn may have made several calls that count as one: the first failure then waits for the others."""
+    return conversation.rung is not _ADDRESS or _attempts(policy).address is ByAddress.COUNT
+
+
+def _attempts(policy: ToolPolicy | None) -> AttemptsPolicy:
+    return _DEFAULT_ATTEMPTS if policy is None else policy.attempts
+
+
+def _limits(policy: ToolPolicy | None) -> FeedbackLimits:
+    return FeedbackLimits() if policy is None else policy.feedback
+
+
+def _finalising(policy: ToolPolicy | None) -> bool:
+    return policy is not None and policy.finalising
+
+
+# --- before the work ------------------------------------------------------------------------------------------------
+def asks_first(policy: ToolPolicy | None) -> bool:
+    """Whether a call has to wait for the store before it is judged, also where this process knows of no failure.
+
+    Only `block: hard` refuses what is right; otherwise a call that no failure of this process preceded is judged at
+    once: a wrong one is refused again, which the store then counts as the repetition it is.
+    """
+    return policy is not None and policy.attempts.block is _HARD
+
+
+def look_up_attempt(call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy | None) -> ToolResult | None:
+    """The answer that needs no work, or None where the call has to be judged. `sent` is the digest of the arguments.
+
+    After the last attempt: under `block: hard` every further call; else the very bytes that were refused before.
+    """
+    attempts = _attempts(policy)
+    if episode is None:
+        return None
+    times = episode.times(sent)
+    number = max(episode.count, times)
+    if number < attempts.max_attempts or (attempts.block is not _HARD and not times):
+        return None
+    return ToolResult(
+        call,
+        Failure(
+            codes.ATTEMPTS_EXHAUSTED,
+            f"Tool '{call.tool}' is blocked in this conversation.",
+            details={"blocked": "every call" if attempts.block is _HARD else "these arguments"},
+            sent=call.arguments.value if isinstance(call.arguments, Document) else None,
+        ),
+        attempt=Attempt(number, attempts.max_attempts),
+        escalated=True,
+        repeated=times > 0,
+        history=write_history(episode),
+        limits=_limits(policy),
+        finalising=_finalising(policy),
+    )
+
+
+# --- after a failure ------------------------------------------------------------------------------------------------
+def raises_attempt(failure: Failure) -> bool:
+    """Whether a failure counts against the model: by its code, or because its tool says which arguments are wrong."""
+    return failure.code.name in RAISES_ATTEMPT or bool(failure.violations)
+
+
+def hash_call_id(call_id: str) -> str:
+    """A tool_call_id as it is remembered: 16 hexadecimal digits, whatever its length."""
+    return blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: int | None = None) -> FailedAttempt:
+    """What is kept of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
+
+    `sent` is the digest of its arguments, `resend_id` what its resend would have in common with it, `seen` how many
+    attempts had been counted when it arrived.
+    """
+    return FailedAttempt(sent, write_history_lines(failure), hash_call_id(resend_id) if resend_id else "", seen)
+
+
+def find_resend_id(call: ToolCall) -> str:
+    """What a client's resend of a call has in common with it, and no other call of its conversation; '' for nothing."""
+    return call.call_id if call.resend_id is None else call.resend_id
+
+
+def add(episode: Episode | None, attempt: FailedAttempt) -> FailureRecorded:
+    """The episode after one more failed call: what every store does, so that all count alike."""
+    before = episode or _NOTHING
+    times = before.times(attempt.digest)
+    joins = attempt.seen is not None and before.count > attempt.seen
+    known = [kept for kept in before.attempts if kept.digest == attempt.digest]
+    for kept in known:
+        if attempt.call and kept.call == attempt.call:  # a client's resend
+            return FailureRecorded(before, times > 1, max(kept.number, times))
+    # The same arguments twice in one turn: the model has not read yet that they are wrong.
+    twin = joins and any(kept.number == before.count for kept in known)
+    count, now = before.count + (not joins), max(1, times + (not twin))
+    digests = (*(one for one in before.digests if one[0] != attempt.digest), (attempt.digest, now))
+    grown = Episode(
+        count,
+        (*before.attempts, replace(attempt, seen=None, number=count))[-KEPT_ATTEMPTS:],
+        digests[-KEPT_DIGESTS:],
+        before.failed + 1,
+    )
+    return FailureRecorded(grown, times > 0 and not twin, max(count, now))
+
+
+def clear_episode(episode: Episode) -> Episode:
+    """What stays of an episode when a call was delivered: how often which arguments failed."""
+    return Episode(0, (), episode.digests)
+
+
+def grant_attempt(
+    call: ToolCall, failure: Failure, recorded: FailureRecorded | None, policy: ToolPolicy | None
+) -> ToolResult:
+    """The answer to a failed call: with attempt n of max, or the escalation at the last one.
+
+    `recorded` is what the store made of the failure, None for one that does not raise the attempt.
+    """
+    limits = _limits(policy)
+    if recorded is None:
+        return ToolResult(call, failure, limits=limits, finalising=_finalising(policy))
+    attempts = _attempts(policy)
+    escalated = recorded.number >= attempts.max_attempts
+    return ToolResult(
+        call,
+        _exhausted_failure(failure) if escalated else failure,
+        attempt=Attempt(recorded.number, attempts.max_attempts),
+        escalated=escalated,
+        repeated=recorded.repeated,
+        history=write_history(recorded.episode) if escalated else (),
+        limits=limits,
+        finalising=_finalising(policy),
+    )
+
+
+def _exhausted_failure(failure: Failure) -> Failure:
+    details = {**failure.details, "failed_with": failure.code.name}
+    return replace(failure, code=codes.ATTEMPTS_EXHAUSTED, status=None, retryable=None, details=details)
+
+
+# --- what the tool itself refuses -----------------------------------------------------------------------------------
+def make_same_call_key(key: str, digest: str) -> str:
+    """The store's key of the tool's refusals of one and the same call, from the key of its attempts."""
+    return f"{key}\nsame\n{digest}"
+
+
+def make_tool_errors_key(key: str) -> str:
+    """The store's key of a tool's errors in one conversation, and of how many there were."""
+    return f"{key}\nerrors"
+
+
+def is_refusal(failure: Failure) -> bool:
+    """Whether the tool refused what it was sent, so that the same again would be refused again: 400 and 422 alone, and
+    not where it says when to come back."""
+    return failure.status in (400, 422) and "retry_after" not in failure.details
+
+
+def write_tool_error(failure: Failure) -> str:
+    """What one error of the tool was, for the history of a budget: its code, and what it says of each argument."""
+    said = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
+    return cut(f"{failure.code.name}: {said}", LONGEST_LINE)
+
+
+def refuse_repeated_call(call: ToolCall, episode: Episode | None, policy: ToolPolicy | None) -> ToolResult | None:
+    """The answer in place of a call that the tool has refused twice within a minute, byte for byte; None: send it."""
+    if episode is None or episode.failed < SAME_CALL - 1:
+        return None
+    failure = Failure(
+        codes.ATTEMPTS_EXHAUSTED,
+        f"Tool '{call.tool}' refused exactly these arguments {episode.failed} times within the last minute.",
+        details={"blocked": "refused by the tool"},
+        sent=call.arguments.value if isinstance(call.arguments, Document) else None,
+    )
+    return ToolResult(
+        call,
+        failure,
+        attempt=Attempt(episode.failed, episode.failed),
+        escalated=True,
+        repeated=True,
+        history=write_history(episode),
+        limits=_limits(policy),
+        finalising=_finalising(policy),
+    )
+
+
+def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPolicy | None) -> ToolResult | None:
+    """The answer where the conversation has had as many errors of this tool as it may have; None: go on."""
+    budget = _attempts(policy).tool_errors
+    if episode is None or budget.limit is None or episode.failed < budget.limit:
+        return None
+    failure = Failure(
+        codes.TOOL_ERROR_BUDGET,
+        f"Tool '{call.tool}' answered {episode.failed} calls of this conversation with an error, and no more than "
+        f"{budget.limit} are allowed within {budget.window:g} seconds of one another.",
+        details={
+            "used": str(episode.failed),
+            "limit": str(budget.limit),
+            "errors": " | ".join(write_history(episode, "Error")),
+        },
+    )
+    return ToolResult(call, failure, limits=_limits(policy), finalising=_finalising(policy))

@@ -1,0 +1,55 @@
+"""What else of a request carries arguments: its path and its query, and the schemas they are judged by.
+
+A route made from an OpenAPI operation has them from there, a written one from its key `parameters`. The values are
+judged by `explain/channels.py`; the bytes of the request stay as they came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from proxy.core.check.validation import Check
+from proxy.core.schema.http.parameters import Parameter
+
+
+class QueryPolicy(StrEnum):
+    """What becomes of a query string: `judge` holds declared parameters to their schemas, `strict` refuses undeclared
+    ones as well, `forward` lets everything go on unjudged, `refuse` takes no query."""
+
+    JUDGE = "judge"
+    STRICT = "strict"
+    FORWARD = "forward"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedParameter:
+    """A declared parameter with its compiled schema. `key`: the name the route's path has for it."""
+
+    declared: Parameter
+    check: Check
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The judged parameters of one route's requests. `free`: names of the query that nothing judges, such as those of
+    credentials. `judges_query` False: the query is not looked at. `strict`: undeclared names are refused."""
+
+    path: tuple[JudgedParameter, ...] = ()
+    query: tuple[JudgedParameter, ...] = ()
+    free: frozenset[str] = frozenset()
+    judges_query: bool = True
+    strict: bool = False
+
+    @property
+    def matrix(self) -> frozenset[str]:
+        """The path parameters in whose text `;` has a meaning."""
+        return frozenset(each.key for each in self.path if each.declared.style == "matrix")
+
+    @property
+    def described(self) -> str:
+        """All that decides what is judged, as text for a hash."""
+        declared = [each.declared for each in (*self.path, *self.query)]
+        return repr((declared, sorted(self.free), self.judges_query, self.strict))

@@ -1,0 +1,299 @@
+"""A container takes no parameters: it only groups functions, which are called by their own names (contract section 6).
+
+No body, `{}` or `null` expands a container; anything else is HPD's `container_invocation_error`. What a misuse leads
+to is the operator's choice (`container: {auto_expand: off | expand | dispatch}`):
+
+    failure = check_container(call, policy)            # None: no container, or called as it should be
+    match instead(call, failure, seen_before):         # seen_before: the episode has failed attempts already
+        None                refuse with `failure`; it raises the attempt
+        Expand(call)        the call without its parameters: run it in place of this one
+        Dispatch(call)      the call of the function it names: run it if its own policy forwards it, else refuse
+
+A call made of `Expand` or `Dispatch` goes through `decide` like any other. `expansion(container)` is the answer where
+the proxy itself expands (`expand: proxy`). `explain_dotted_name` explains `Math.Add` sent as a tool name,
+`check_expanded` holds back functions whose container has to be expanded first (`require_expansion: true`).
+
+Telemetry: `CallRecord.container` is the container's name and `CallRecord.container_event` one of `EVENTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.contract.attempts import hash_conversation
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.tool_search import SEARCH, SEARCHED, cut_pages, show_function
+from proxy.core.display.preview import write_preview
+from proxy.core.display.suggestions import find_nearest, fold_name, quote_name
+from proxy.core.json.jsontext import dumps
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    Container,
+    ContainerMisuse,
+    Conversation,
+    Document,
+    Failure,
+    JsonValue,
+    Pointer,
+    ToolCall,
+    Violation,
+)
+
+# What can happen around containers, for metrics: a closed set.
+EVENTS: Final = ("expanded", "refused", "auto_expanded", "dispatched", "dotted", "not_expanded")
+
+# Where models put the name of the function they want (HPD shows `function`).
+FUNCTION_KEYS: Final = ("function", "function_name", "name", "tool")
+# Where they put its arguments when not beside the name.
+ARGUMENT_KEYS: Final = ("arguments", "args", "parameters", "params", "input")
+# `Math.Add`, `Math/Add`, `Math::Add`, `Math__Add`: how models join a container and its function.
+# `Math_Add` and `Math-Add` are how vendors that allow no dot in a name write it.
+SEPARATORS: Final = ("::", "__", ".", "/", ":", "#", "_", "-")
+
+# Told with an expansion in place of a call with parameters.
+LEFT_OUT: Final = Violation(
+    codes.UNKNOWN_FIELD,
+    (),
+    "The parameters were left out: a container takes none. Now call the function you need.",
+    severity=codes.Severity.WARNING,
+)
+
+# A limit for the store's count of expansions that no conversation reaches: what matters is whether there was one.
+MOST_EXPANSIONS: Final = 2**31 - 1
+
+# Names that a refusal holds at most; a catalogue may have hundreds.
+_NAMED: Final = 40
+# HPD: "Show first 5 functions + '...'".
+_SHOWN_FUNCTIONS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Expand the container in place of the call that was made."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Call the function that the container's parameters name; `below` is where its arguments stand among them."""
+
+    call: ToolCall
+    below: Pointer = ()
+
+
+# --- the check ------------------------------------------------------------------------------------------------------
+def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
+    """Why a container call is refused; None if the tool is no container or the call expands it."""
+    container = policy.container
+    if container is None:
+        return None
+    sent = call.arguments.value if isinstance(call.arguments, Document) else None
+    if isinstance(call.arguments, Document) and (sent is None or sent == {} or _page_of(container, sent) > 1):
+        return None
+    return make_misuse_failure(container, sent)
+
+
+def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
+    """HPD's `container_invocation_error` for a container called with `sent`."""
+    function, arguments = _meant(container, sent)
+    found = ContainerMisuse(container, sent, function, arguments)
+    message = (
+        f"'{container.name}' is a container function that groups related functions. "
+        "It cannot be called with parameters."
+    )
+    if container.auto_expand == "dispatch":
+        message = f"'{container.name}' groups functions, and this call names none of them."
+    return Failure(codes.CONTAINER_INVOCATION, message, hint=_hint(found), sent=sent, container=found)
+
+
+def write_guidance(container: Container) -> str:
+    """HPD's `retry_guidance`, word for word; the list of names ends in `...` after five."""
+    if container.auto_expand == "dispatch":
+        names = [function.name for function in container.functions]
+        every = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+        return (
+            f'Send {{"function": "<name>", "arguments": {{...}}}}, where <name> is exactly one of: {every}. '
+            f"Called with no arguments, '{container.name}' shows what each of them takes."
+        )
+    text = (
+        f"This requires TWO separate tool calls: (1) First call '{container.name}' with NO arguments to expand it. "
+        "(2) After expansion succeeds, call the individual function you need."
+    )
+    if not container.functions:
+        return text
+    names = [function.name for function in container.functions[:_SHOWN_FUNCTIONS]]
+    if len(container.functions) > _SHOWN_FUNCTIONS:
+        names.append("...")
+    return f"{text} Available functions: {', '.join(names)}"
+
+
+def _meant(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
+    """Which function parameters name ('' for none) and what they hold for it."""
+    if not isinstance(sent, dict):
+        return "", {}
+    known = [function.name for function in container.functions]
+    for key in FUNCTION_KEYS:
+        named = sent.get(key)
+        if isinstance(named, str) and (function := _function(container.name, named, known)):
+            return function, _arguments({other: item for other, item in sent.items() if other != key})
+    lone = next(iter(sent)) if len(sent) == 1 else ""
+    if lone in known:
+        return lone, sent[lone] if isinstance(sent[lone], dict) else sent
+    return "", sent
+
+
+def _arguments(rest: dict[str, JsonValue]) -> JsonValue:
+    """The arguments beside a function's name: the rest, or what a lone wrapper key holds."""
+    if len(rest) == 1:
+        key, inner = next(iter(rest.items()))
+        if key in ARGUMENT_KEYS and isinstance(inner, dict):
+            return inner
+    return rest
+
+
+def _function(container: str, named: str, known: list[str]) -> str:
+    """The known function that a text names, exactly or nearly; '' for none."""
+    for separator in SEPARATORS:
+        if fold_name(named.partition(separator)[0]) == fold_name(container) and separator in named:
+            named = named.partition(separator)[2]
+    return named if named in known else find_nearest(named, known) or ""
+
+
+def _hint(found: ContainerMisuse) -> str:
+    if not found.function:
+        return ""
+    if found.container.auto_expand == "dispatch":
+        arguments = write_preview(found.arguments)
+        return f'You probably want {{"function": "{found.function}", "arguments": {arguments}}}.'
+    return (
+        f"You probably want '{found.function}': after expanding '{found.container.name}', "
+        f"call '{found.function}' with {write_preview(found.arguments)}."
+    )
+
+
+# --- what to do instead ---------------------------------------------------------------------------------------------
+def expand_or_dispatch(call: ToolCall, failure: Failure, seen_before: bool) -> Expand | Dispatch | None:
+    """What happens in place of refusing a misused container; None: refuse.
+
+    `expand` helps once: only the first invalid attempt of an episode expands the container (`seen_before` False).
+    `dispatch` wants one function named exactly, by exactly one key; a near name is only suggested.
+    """
+    found = failure.container
+    if found is None or failure.code is not codes.CONTAINER_INVOCATION:
+        return None
+    match found.container.auto_expand:
+        case "off":
+            return None
+        case "expand":
+            return None if seen_before else Expand(_with(call, call.tool, {}))
+        case "dispatch":
+            if not _named_exactly(found):
+                return None
+            return Dispatch(_with(call, found.function, found.arguments), _below(found))
+
+
+def make_inner_failure(failure: Failure, dispatch: Dispatch, sent: JsonValue) -> Failure:
+    """What is wrong with the arguments of a function that was called through its container, with the places where they
+    stand in the container's call."""
+    moved = tuple(replace(violation, path=(*dispatch.below, *violation.path)) for violation in failure.violations)
+    whose = f"These are the arguments of the function '{dispatch.call.tool}'."
+    return replace(failure, violations=moved, hint=f"{whose} {failure.hint}".strip(), sent=sent)
+
+
+def _below(found: ContainerMisuse) -> Pointer:
+    """Where the function's arguments stand: in a wrapper key, or beside its name."""
+    sent = found.attempted
+    keys = [key for key in ARGUMENT_KEYS if isinstance(sent, dict) and sent.get(key) is found.arguments]
+    return (keys[0],) if keys else ()
+
+
+def _named_exactly(found: ContainerMisuse) -> bool:
+    if not isinstance(found.attempted, dict):
+        return False
+    known = {function.name for function in found.container.functions}
+    named = [item for key in FUNCTION_KEYS if isinstance(item := found.attempted.get(key), str) and item in known]
+    return len(named) == 1 and named[0] == found.function
+
+
+def _with(call: ToolCall, tool: str, arguments: JsonValue) -> ToolCall:
+    return replace(call, tool=tool, arguments=Document(dumps(arguments), arguments), raw=b"")
+
+
+def make_expansion(container: Container, ignored_parameters: bool = False, sent: JsonValue = None) -> JsonValue:
+    """The answer to an expanded container where the proxy gives it: the functions with descriptions and schemas. Those
+    of a server's whole catalogue come page by page; `sent` names the page."""
+    pages = cut_pages(container.functions) if container.source == "mcp" else [container.functions]
+    number = min(max(_page_of(container, sent), 1), len(pages))
+    functions = pages[number - 1]
+    names = ", ".join(function.name for function in functions)
+    message = f"{container.name} expanded. Functions: {names}"
+    if len(pages) > 1:
+        message = f"{container.name} expanded, page {number} of {len(pages)}. Functions: {names}"
+        if number < len(pages):
+            message += f'. The next page: {container.name} with {{"page": {number + 1}}}'
+        if len(container.functions) >= SEARCHED:
+            message += f". Quicker: `{SEARCH}` finds tools by what they do"
+    if ignored_parameters:
+        message += ". Your parameters were ignored: now call the function you need by its own name."
+    return {
+        "success": True,
+        "container": container.name,
+        "source": container.source,
+        "message": message,
+        "functions": [show_function(function) for function in functions],
+    }
+
+
+def _page_of(container: Container, sent: JsonValue) -> int:
+    """The page that a call of a server's catalogue asks for; 0 where it asks for none."""
+    page = sent.get("page") if isinstance(sent, dict) and sent.keys() == {"page"} else None
+    is_number = isinstance(page, int) and not isinstance(page, bool)
+    return page if container.source == "mcp" and is_number and isinstance(page, int) else 0
+
+
+# --- names and order ------------------------------------------------------------------------------------------------
+def explain_dotted_name(tool: str, containers: Mapping[str, Container]) -> Failure | None:
+    """Why `Math.Add` is no tool, where `Math` is one of the containers, in any case; None for other unknown names."""
+    for head, container in containers.items():
+        rest = tool[len(head) :]
+        for separator in SEPARATORS:
+            if (
+                fold_name(tool[: len(head)]) == fold_name(head)
+                and rest.startswith(separator)
+                and len(rest) > len(separator)
+            ):
+                return _dotted(container, tool, rest[len(separator) :])
+    return None
+
+
+def _dotted(container: Container, tool: str, tail: str) -> Failure:
+    known = [function.name for function in container.functions]
+    function = _function(container.name, tail, known)
+    hint = f"Call '{function}' by its own name." if function else ""
+    message = (
+        f"{quote_name(tool)} is not a tool: '{container.name}' is a container function that groups related functions, "
+        "and functions are called by their own name, without the container in front."
+    )
+    return Failure(
+        codes.CONTAINER_INVOCATION, message, hint=hint, container=ContainerMisuse(container, {}, function, {})
+    )
+
+
+def make_expansion_key(conversation: Conversation, container: str) -> str:
+    """The store's key of how often this conversation has expanded this container."""
+    return f"{hash_conversation(conversation)}/expanded/{container}"
+
+
+def check_expanded(policy: ToolPolicy, expanded: bool) -> Failure | None:
+    """Why a function may not be called yet; None if its container was expanded or need not be."""
+    container = policy.member_of
+    if container is None or not container.require_expansion or expanded:
+        return None
+    message = f"'{policy.tool}' belongs to the container '{container.name}', which has not been expanded yet."
+    hint = f"First call '{container.name}' with NO arguments, then call '{policy.tool}' again."
+    return Failure(
+        codes.CONTAINER_NOT_EXPANDED, message, hint=hint, container=ContainerMisuse(container, {}, policy.tool, {})
+    )

@@ -1,0 +1,110 @@
+"""What is remembered of failed calls, in words: one bounded line for each error, made of codes, paths, expectations and
+JSON types, never of a value (Acode FR-037, FR-042)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.display.graphemes import cut, escape
+from proxy.core.display.secrets import mask_credentials
+from proxy.core.json.jsontext import format_pointer, name_json_type
+from proxy.core.model import codes
+from proxy.core.model.values import Absent, Episode, Failure, Violation
+
+# One attempt's lines together, in bytes of memory: three to ten errors of usual length.
+LONGEST_HISTORY: Final = 480
+LONGEST_LINE: Final = 110
+_LINES_OF_ONE: Final = 10
+_LONGEST_NAME: Final = 48
+
+
+def write_history(episode: Episode, what: str = "Attempt") -> tuple[str, ...]:
+    """One line for each attempt still remembered, such as "Attempt 2: Type mismatch on 'path' (got: integer)".
+
+    The calls of one attempt share its line. What is no longer kept is counted.
+    """
+    lines: dict[int, dict[str, None]] = {}
+    for kept in episode.attempts:
+        lines.setdefault(kept.number, {}).update(dict.fromkeys(kept.lines))
+    told = [f"{what} {number}: {'; '.join(said)}" for number, said in lines.items()]
+    dropped = episode.failed - len(episode.attempts)
+    if dropped > 0:
+        told.insert(0, f"({dropped} earlier failed call{'' if dropped == 1 else 's'} no longer kept)")
+    return tuple(told)
+
+
+def write_history_lines(failure: Failure) -> tuple[str, ...]:
+    """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value. What
+    does not fit is counted."""
+    if not failure.violations:
+        return (_CALL_LINES.get(failure.code.name, failure.code.meaning.rstrip(".")),)
+    lines: list[str] = []
+    room = LONGEST_HISTORY - len("(+100 more)")
+    for violation in failure.violations[:_LINES_OF_ONE]:
+        line = cut(_line(violation), LONGEST_LINE)
+        room -= _bytes(line)
+        if room < 0 and lines:
+            break
+        lines.append(line)
+    left = len(failure.violations) - len(lines)
+    return (*lines, f"(+{left} more)") if left else tuple(lines)
+
+
+def _bytes(text: str) -> int:
+    widest = ord(max(text, default=" "))
+    return len(text) * (1 if widest < 256 else 2 if widest < 65536 else 4)
+
+
+# What an attempt did wrong as a whole, where no single value is to blame.
+_CALL_LINES: Final = {
+    codes.CONTAINER_INVOCATION.name: "Container called with parameters",
+    codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",
+    codes.UNKNOWN_TOOL.name: "Unknown tool",
+    codes.UPSTREAM_REJECTED_ARGUMENTS.name: "The tool refused the arguments",
+}
+
+# The seed's wording of one history line (Acode, "Escalation Message"), by violation code.
+_LINES: Final = {
+    codes.REQUIRED_MISSING.name: "Missing required field {name}",
+    codes.TYPE_MISMATCH.name: "Type mismatch on {name} (got: {type})",
+    codes.CONSTRAINT.name: "Value out of range for {name}{expected}",
+    codes.INVALID_JSON.name: "Invalid JSON",
+    codes.UNKNOWN_FIELD.name: "Unknown field {name}",
+    codes.ARRAY_LENGTH.name: "Wrong items in {name}{expected}",
+    codes.PATTERN_MISMATCH.name: "Pattern mismatch on {name}",
+    codes.ENUM_MISMATCH.name: "Invalid enum value for {name}{expected}",
+    codes.STRING_LENGTH.name: "{length} for {name}{limit}",
+    codes.FORMAT_MISMATCH.name: "Invalid format for {name}{expected}",
+    codes.NO_BRANCH.name: "No alternative fits {name}",
+    codes.AMBIGUOUS.name: "Ambiguous value for {name}",
+    codes.LEAKED_MARKUP.name: "Markup of the call in {name}",
+    codes.DEPRECATED_FIELD.name: "Deprecated field {name}",
+}
+
+
+def _line(violation: Violation) -> str:
+    template = _LINES.get(violation.code.name, violation.code.meaning + " on {name}")
+    length, limit = _length_words(violation) if violation.code is codes.STRING_LENGTH else ("", "")
+    return template.format(
+        name=_name(violation),
+        type="nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value),
+        expected=f" (expected: {cut(escape(violation.expected), _LONGEST_NAME)})" if violation.expected else "",
+        length=length,
+        limit=limit,
+    )
+
+
+def _name(violation: Violation) -> str:
+    text = format_pointer(violation.path).removeprefix("/")
+    return f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
+
+
+def _length_words(violation: Violation) -> tuple[str, str]:
+    """("String too long", " (max: 4096)"), by the keyword that was broken."""
+    match violation.keyword:
+        case "maxLength":
+            return "String too long", f" (max: {violation.limit})"
+        case "minLength":
+            return "String too short", f" (min: {violation.limit})"
+        case _:
+            return "Wrong string length", ""

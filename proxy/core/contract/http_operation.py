@@ -1,0 +1,111 @@
+"""An HTTP operation with its compiled schema: which part of a request is which argument, and what each may be. Pure.
+
+Made once per route from a `RequestTemplate`; `adapters/http_operation.py` reads requests by it and writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.contract.channels import QueryPolicy
+from proxy.core.json.jsontext import JSON_TYPES
+from proxy.core.model.values import JsonValue
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.schema.http.operations import RequestTemplate
+from proxy.core.schema.http.parameters import Parameter
+from proxy.core.schema.nodes import Node
+
+_ALL: Final = frozenset(JSON_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpArgument:
+    """One parameter among the arguments of a tool: its name there, and the schemas that judge it there."""
+
+    name: str
+    declared: Parameter
+    nodes: tuple[Node, ...] = field(default=(), repr=False)
+
+    def choose(self, readings: list[JsonValue], check: Check | None) -> JsonValue:
+        """The reading that the schema takes, else the likeliest one."""
+        if check is not None and len(readings) > 1:
+            for reading in readings:
+                if all(check.accepts_at(node, reading) for node in self.nodes):
+                    return reading
+        return readings[0]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOperation:
+    """How the calls of one tool stand in HTTP requests.
+
+    `by_name`: its clients send the arguments as JSON, so each request has to be written from them; else they send the
+    request itself. `closed`: the schema takes no members that it does not name. `query`: what becomes of the names of a
+    query that nothing declares.
+    """
+
+    template: RequestTemplate
+    check: Check | None = None
+    arguments: tuple[HttpArgument, ...] = ()
+    closed: bool = False
+    by_name: bool = False
+    query: QueryPolicy = QueryPolicy.JUDGE
+
+    def in_place(self, *places: str) -> Iterator[HttpArgument]:
+        """The arguments that stand in some places of a request."""
+        return (each for each in self.arguments if each.declared.place in places)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The arguments that are no members of a JSON body."""
+        return frozenset(each.name for each in self.arguments)
+
+    @property
+    def argument_names(self) -> dict[tuple[str, str], str]:
+        """Place and name of each parameter outside of the body -> the argument that it is."""
+        outside = self.in_place("path", "query", "header", "cookie")
+        return {(each.declared.place, each.declared.name): each.name for each in outside}
+
+
+def bind_operation(
+    template: RequestTemplate, check: Check | None, *, by_name: bool = False, query: QueryPolicy = QueryPolicy.JUDGE
+) -> HttpOperation:
+    """Looks up every argument of a template in the schema of its tool."""
+    parts = [] if check is None else list(applies_always(check.root))
+    arguments = tuple(_bound(each, parts) for each in template.parameters)
+    closed = any(part.additional is not None and part.additional.never for part in parts)
+    return HttpOperation(template, check, arguments, closed, by_name, query)
+
+
+def _bound(declared: Parameter, parts: list[Node]) -> HttpArgument:
+    name = declared.argument or declared.name
+    nodes = tuple(part.properties[name] for part in parts if name in part.properties)
+    if not nodes:
+        return HttpArgument(name, declared)
+    inner = [part for node in nodes for part in _alternatives(node)]
+    items = [part.items for part in inner if part.items is not None]
+    members = {key: _kinds([child]) for part in inner for key, child in part.properties.items()}
+    return HttpArgument(
+        name,
+        replace(declared, kinds=_kinds(list(nodes)), properties=tuple(members), items=_kinds(items), members=members),
+        nodes,
+    )
+
+
+def _alternatives(node: Node) -> Iterator[Node]:
+    """The node, what applies beside it, and the branches of its unions."""
+    for part in applies_always(node):
+        yield part
+        for branch in (*part.any_of, *part.one_of):
+            yield from applies_always(branch)
+
+
+def _kinds(nodes: list[Node]) -> frozenset[str]:
+    """The JSON types that all nodes allow; empty where they allow any."""
+    found = _ALL
+    for node in nodes:
+        found &= read_facts(node).site.types
+    return frozenset() if found == _ALL else found

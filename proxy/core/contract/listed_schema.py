@@ -1,0 +1,121 @@
+"""A schema that a server lists: bounded, read, brought to the drafts of today, and compiled. Pure.
+
+What a server lists is not trusted. A schema leads nowhere outside of itself, holds so many values and no more, and one
+that could cost much to compile is told apart (`may_be_dear`) before anything is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.json.frames import TRUSTED
+from proxy.core.json.jsontext import LosslessFloat, format_pointer, parse, walk
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.dialects import normalise
+from proxy.core.schema.formats import Formats
+
+# Values in one schema: the largest in tests/data/mcp-tools has 422, and 5,000 take most of a second to compile.
+MAX_NODES: Final = 5_000
+# What a schema may hold to be compiled without being examined: values, and characters of patterns. A pattern must not
+# unfold: no count over 99, none of a class of Unicode letters, no look around, no reference to a group.
+_FEW: Final = 1_000
+_SHORT_PATTERNS: Final = 1_000
+_COUNTED: Final = re.compile(r"\{[0-9,]*[0-9]{3}|\\[pPk1-9]|\\[wW].*\{|\(\?|\}.*\{.*\}.*\{")
+_LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+# Keywords that hold values and no schemas.
+_DATA: Final = frozenset({"enum", "const", "default", "examples"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unparsed:
+    """A schema of a long list: its JSON text, read when its tool is called. `reason`: why it is of no use."""
+
+    text: bytes = field(repr=False)
+    reason: str = ""
+
+
+class BadSchemaError(Exception):
+    """A tool's schema cannot be used; the message says why."""
+
+
+def parse_schema(schema: JsonValue) -> JsonValue:
+    """A listed schema as a value. Raises BadSchemaError for one that was not kept."""
+    if not isinstance(schema, Unparsed):
+        return schema
+    if schema.reason:
+        raise BadSchemaError(schema.reason)
+    return parse(schema.text, TRUSTED)
+
+
+def may_be_dear(schema: JsonValue) -> bool:
+    """Whether a schema has many values, patterns that could be of any cost, or references that generated code cannot
+    follow."""
+    values = list(islice(walk(schema), _FEW + 1))
+    patterns = [text for value in values if isinstance(value, dict) for text in _patterns(value)]
+    long = len(values) > _FEW or sum(map(len, patterns)) > _SHORT_PATTERNS
+    return long or any(map(_COUNTED.search, patterns)) or any(isinstance(v, dict) and _leads_far(v) for v in values)
+
+
+def _leads_far(schema: dict[str, JsonValue]) -> bool:
+    reference = schema.get("$ref", "#")
+    dynamic = "$dynamicRef" in schema or "$recursiveRef" in schema
+    return dynamic or not isinstance(reference, str) or not reference.startswith("#")
+
+
+def _patterns(schema: dict[str, JsonValue]) -> list[str]:
+    named = schema.get("patternProperties")
+    return [
+        text for text in (schema.get("pattern"), *(named if isinstance(named, dict) else ())) if isinstance(text, str)
+    ]
+
+
+def check_size(schema: JsonValue) -> None:
+    """Raises BadSchemaError where a schema is not a JSON object, or exceeds the bounds."""
+    if not isinstance(schema, dict):
+        raise BadSchemaError("it is missing, or no JSON object")
+    if sum(1 for _ in walk(schema)) > MAX_NODES:
+        raise BadSchemaError(f"it holds more than {MAX_NODES} values")
+
+
+def compile_listed(schema: JsonValue, formats: bool | Formats) -> Check:
+    """A listed schema, compiled. Raises BadSchemaError."""
+    check_size(schema)
+    if isinstance(schema, dict) and "$schema" not in schema:
+        schema = _without_old_limits(schema)
+    try:
+        return compile_check(normalise(schema)[0], formats=formats, is_trusted=False)
+    except SchemaError as error:
+        raise BadSchemaError(f"{format_pointer(error.path)}: {error.message}"[:300]) from None
+
+
+def _without_old_limits(schema: JsonValue) -> JsonValue:
+    """A schema in which limits are spelled as since draft 6: `exclusiveMinimum: true` beside a `minimum` comes out of
+    real servers that name no draft, and means one thing only."""
+    if isinstance(schema, list):
+        return [_without_old_limits(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: item if key in _DATA else _without_old_limits(item) for key, item in schema.items()}
+    for limit, exclusive in _LIMITS:
+        number = made.get(limit)
+        if isinstance(made.get(exclusive), bool) and isinstance(number, int | float | LosslessFloat):
+            holds = made.pop(exclusive)
+            made |= {exclusive: made.pop(limit)} if holds else {}
+    return made
+
+
+def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
+    """A value with a JSON Merge Patch laid over it (RFC 7396 section 2)."""
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = apply_merge_patch(made.get(key), value)
+    return made

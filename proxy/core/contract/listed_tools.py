@@ -1,0 +1,385 @@
+"""Tools that a server lists by itself: from what it and the operator say of a tool to the tool's policy. Pure.
+
+What a server lists is not trusted: a schema is bounded, leads nowhere outside of itself, and one that does not compile
+costs its own tool alone. The operator's word goes first: a schema of his own, or a patch laid over the listed one.
+Policies are made when a tool is first called, so that a server with a thousand tools costs no more than those in use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+from proxy.core.check.validation import Check
+from proxy.core.contract.listed_schema import (
+    BadSchemaError,
+    apply_merge_patch,
+    check_size,
+    compile_listed,
+    may_be_dear,
+    parse_schema,
+)
+from proxy.core.contract.policy import CallCap, ListedSchema, ToolPolicy
+from proxy.core.contract.tool_search import list_own_tools, make_own_policy
+from proxy.core.display.secrets import find_sensitive_names
+from proxy.core.json.jsontext import JSON_TYPES, dumps
+from proxy.core.model.values import ABSENT, Container, ContainerFunction, JsonValue
+from proxy.core.schema.formats import USUAL, Formats
+
+# Policies of one route with the code that judges their calls: 80 KB each for real tools.
+MAX_POLICIES: Final = 2_000
+DEAR: Final = "dear"
+Unjudged = Literal["refuse", "forward"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
+    is none; `digest` tells two tools of one name apart. `destructive`: its server says so (`destructiveHint: true`)."""
+
+    name: str
+    description: str = ""
+    schema: JsonValue = field(default=ABSENT, repr=False)
+    output: JsonValue = field(default=ABSENT, repr=False)
+    idempotent: bool = False
+    digest: str = ""
+    destructive: bool = False
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Listing:
+    """All tools of a server, by name and in its order. `digest` tells two listings apart, `size` is in bytes."""
+
+    tools: Mapping[str, ListedTool] = field(repr=False)
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """What the operator says of one listed tool. A `policy` with a check brings its own schema; else `patch` (RFC 7396)
+    is laid over the listed one. `judged` False: its calls go on unjudged."""
+
+    policy: ToolPolicy
+    patch: JsonValue = field(default=ABSENT, repr=False)
+    judged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTools:
+    """Which of the listed tools are served, by patterns of names (`fnmatch`, in exact case)."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every tool is served."""
+        return self.allow == ("*",) and not self.deny
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name is served."""
+        return any(fnmatchcase(name, one) for one in self.allow) and not any(
+            fnmatchcase(name, one) for one in self.deny
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LearnPolicy:
+    """How a route treats the tools it learns of. `template` is the policy of a tool without an overlay.
+
+    `unknown_schema`: what becomes of calls while nothing is known of the tools, `on_bad_schema`: of calls of a tool
+    whose schema is of no use. `trust_annotations`: the server's word that a tool is idempotent counts. `collapse`: one
+    container that stands for all tools in the list that clients get; its functions are filled in. Times in seconds:
+    a list is asked for anew after `ttl`, and waited for at most `wait`. `allow` and `deny` are patterns of names.
+    `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
+    which of the route's tools such clients are served.
+    """
+
+    template: ToolPolicy
+    overlays: Mapping[str, Overlay] = field(default_factory=dict)
+    caps: Mapping[str, CallCap] = field(default_factory=dict)
+    formats: Formats = USUAL
+    unknown_schema: Unjudged = "refuse"
+    on_bad_schema: Unjudged = "refuse"
+    trust_annotations: bool = False
+    output_check: bool = False
+    collapse: Container | None = None
+    collapse_description: str = ""
+    credentials: frozenset[str] = frozenset()
+    ttl: float = 300.0
+    wait: float = 5.0
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    scope: str = ""
+    client: ServedTools | None = None
+    by_token: Mapping[str, LearnPolicy] = field(default_factory=dict)
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether every listed tool is served."""
+        return self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
+
+    def serves(self, name: str) -> bool:
+        """Whether a tool of this name is listed and may be called: by the route, and by the client that asks."""
+        return ServedTools(self.allow, self.deny).has(name) and (self.client is None or self.client.has(name))
+
+    def with_tokens(self, tokens: Mapping[str, ServedTools]) -> LearnPolicy:
+        """The same, with what the clients with each token are served."""
+        by_token = {token: replace(self, scope=token, client=served) for token, served in tokens.items()}
+        return replace(self, by_token=by_token)
+
+    def of_token(self, token: str) -> LearnPolicy:
+        """The same for the client with this token (its name in the config; '' for none)."""
+        return self.by_token.get(token, self)
+
+    def whole(self) -> dict[str, ToolPolicy]:
+        """The policies of the tools of which the config alone says what they take."""
+        own = {name: overlay.policy for name, overlay in self.overlays.items()}
+        return {
+            name: policy for name, policy in own.items() if policy.check is not None or policy.container is not None
+        }
+
+
+class Policies:
+    """The policies of one route's listed tools, at most `MAX_POLICIES` of them: the least recently used go first. Lists
+    that say the same of a tool share its policy."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[str, str], ToolPolicy] = OrderedDict()
+        # What examining a schema has shown: '' for cheap, `DEAR`, else why it is of no use.
+        self._shown: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def shown(self, key: tuple[str, str]) -> str | None:
+        """What examining a tool's schema has shown; None where nobody did."""
+        return self._shown.get(key)
+
+    def settle(self, key: tuple[str, str], shown: str) -> None:
+        """Remembers what examining has shown; a policy made before that is made anew."""
+        self._shown[key] = shown
+        self._made.pop(key, None)
+        if len(self._shown) > MAX_POLICIES:
+            self._shown.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._made
+
+    def get(self, key: tuple[str, str]) -> ToolPolicy | None:
+        """The policy of a tool, by its name and digest."""
+        found = self._made.get(key)
+        if found is not None:
+            self._made.move_to_end(key)
+        return found
+
+    def keep(self, key: tuple[str, str], policy: ToolPolicy) -> None:
+        """Remembers a policy."""
+        self._made[key] = policy
+        if len(self._made) > MAX_POLICIES:
+            self._made.popitem(last=False)
+
+
+class LearnedTools(Mapping[str, ToolPolicy]):
+    """The policies of listed tools by name, each made when it is first asked for. A tool with a bad schema is not in it
+    (unless the operator lets such tools through); `bad` tells why.
+
+    `careful`: a schema is compiled here only once it was examined (`unexamined`, `settle`) and is not dear; until then,
+    and if it is, calls of its tool are judged in a child process.
+    """
+
+    def __init__(
+        self, listing: Listing, rules: LearnPolicy, policies: Policies | None = None, *, careful: bool = False
+    ) -> None:
+        self.listing: Final = listing
+        self._careful = careful
+        self._rules = rules
+        self._policies = Policies() if policies is None else policies
+        self._outputs: dict[str, Check | None] = {}
+        self.bad: dict[str, str] = {}
+        self.container = _container(listing, rules)
+        self.own = list_own_tools(self.container, listing.tools)
+        """The tools of ours that are listed beside the container."""
+        self._member_of = self.container if self.container is not None and self.container.require_expansion else None
+
+    def __getitem__(self, name: str) -> ToolPolicy:
+        key = self._key(name)
+        found = self._policies.get(key)
+        if found is None:
+            if name in self.bad and self._rules.on_bad_schema == "refuse":
+                raise KeyError(name)
+            found = self._make(name)
+            self._policies.keep(key, found)
+        return found
+
+    def _key(self, name: str) -> tuple[str, str]:
+        """What tells a policy from others of the route: with a container, all the tools that it holds count."""
+        listed = self.listing.tools.get(name)
+        return name, self.listing.digest if listed is None or self.container is not None else listed.digest
+
+    def __iter__(self) -> Iterator[str]:
+        if self.container is not None and self.container.name not in self.listing.tools:
+            yield self.container.name
+        yield from self.own
+        yield from self.listing.tools
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def is_made(self, name: str, is_ready: Callable[[ToolPolicy], bool]) -> bool:
+        """Whether a tool's policy and code cost no more than looking them up; also of names that nobody knows.
+
+        `is_ready` and `prepare` are those of `core/decide.py`, which stands above this file.
+        """
+        if name in self.bad or name not in self.listing.tools:
+            return True
+        policy = self._policies.get(self._key(name))
+        return policy is not None and is_ready(policy)
+
+    def prepare(self, name: str, prepare: Callable[[ToolPolicy], None]) -> None:
+        """Makes a tool's policy, with all code that its calls need. For a thread: a large schema takes a second."""
+        policy = self.get(name)
+        if policy is not None:
+            prepare(policy)
+
+    # --- what a schema costs ------------------------------------------------------------------------------------------
+    @property
+    def wait(self) -> float:
+        """How long a call waits for what has to be found out about its tool, in seconds."""
+        return self._rules.wait
+
+    def rules_of(self, name: str) -> frozenset[str]:
+        """The repair rules of a tool."""
+        overlay = self._rules.overlays.get(name)
+        return (overlay.policy if overlay is not None else self._rules.template).repair.rules
+
+    def unexamined(self, name: str) -> ListedSchema | None:
+        """The schema of a tool of which nobody knows yet what it costs; None where there is none."""
+        listed = self.listing.tools.get(name)
+        if not self._careful or listed is None or name in self.bad:
+            return None
+        if (shown := self._policies.shown(self._key(name))) is not None:
+            if shown not in ("", DEAR):
+                self.bad[name] = shown
+            return None
+        try:
+            found = _schema_of(listed, self._rules)
+        except BadSchemaError as bad:
+            self.bad[name] = str(bad)
+            return None
+        if found is None or not may_be_dear(found.schema):
+            self.settle(name)
+            return None
+        return found
+
+    def settle(self, name: str, *, bad: str = "", dear: bool = False) -> None:
+        """Says what examining a schema has shown: it is of no use, too dear to be compiled here, or neither."""
+        self._policies.settle(self._key(name), bad or (DEAR if dear else ""))
+        if bad:
+            self.bad[name] = bad
+
+    def output_check(self, name: str) -> Check | None:
+        """What the tool's structured results are held against; None where it promises nothing that can be read."""
+        if name not in self._outputs:
+            listed = self.listing.tools.get(name)
+            try:
+                self._outputs[name] = None if listed is None else self._output(parse_schema(listed.output))
+            except BadSchemaError:
+                self._outputs[name] = None
+        return self._outputs[name]
+
+    def _output(self, schema: JsonValue) -> Check:
+        if self._careful and may_be_dear(schema):
+            raise BadSchemaError("it may cost too much to be compiled here")
+        return compile_listed(schema, USUAL)
+
+    def _make(self, name: str) -> ToolPolicy:
+        container = self.container
+        if container is not None and name == container.name:
+            return replace(self._rules.template, tool=name, check=None, container=container)
+        if container is not None and name in self.own:
+            return make_own_policy(name, self._rules.template, container)
+        listed = self.listing.tools[name]
+        try:
+            if name in self.bad:
+                raise BadSchemaError(self.bad[name])
+            far = self._careful and self._policies.shown(self._key(name)) != ""
+            return replace(_policy(listed, self._rules, far=far), member_of=self._member_of)
+        except BadSchemaError as bad:
+            self.bad[name] = str(bad)
+            if self._rules.on_bad_schema == "refuse":
+                raise KeyError(name) from None
+            return make_unjudged_policy(name, self._rules)
+
+
+def make_unjudged_policy(name: str, rules: LearnPolicy) -> ToolPolicy:
+    """The policy of a tool of which nothing is known: its calls go on as they are."""
+    overlay = rules.overlays.get(name)
+    return overlay.policy if overlay is not None else replace(rules.template, tool=name)
+
+
+def _container(listing: Listing, rules: LearnPolicy) -> Container | None:
+    if rules.collapse is None:
+        return None
+    functions = tuple(
+        ContainerFunction(tool.name, tool.description, _shown(tool.schema)) for tool in listing.tools.values()
+    )
+    return replace(rules.collapse, functions=functions)
+
+
+def _shown(schema: JsonValue) -> dict[str, JsonValue] | None:
+    try:
+        value = parse_schema(schema)
+    except BadSchemaError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _schema_of(listed: ListedTool, rules: LearnPolicy) -> ListedSchema | None:
+    """The schema that a listed tool's calls are held against; None where the operator has his own, or wants none.
+    Raises BadSchemaError for one that is of no use to anybody."""
+    overlay = rules.overlays.get(listed.name)
+    base = overlay.policy if overlay is not None else rules.template
+    if base.check is not None or base.container is not None or (overlay is not None and not overlay.judged):
+        return None
+    schema = parse_schema(listed.schema)
+    if overlay is not None and not isinstance(overlay.patch, type(ABSENT)):
+        schema = apply_merge_patch(schema, overlay.patch)
+    if isinstance(schema, dict):  # MCP's arguments are an object whether or not the schema says so
+        schema = {"type": "object", **schema}
+        kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if "object" not in kinds and kinds and all(kind in JSON_TYPES for kind in kinds if isinstance(kind, str)):
+            raise BadSchemaError("its root is no object, and arguments always are one")
+    check_size(schema)
+    return ListedSchema(schema, rules.formats)
+
+
+def _policy(listed: ListedTool, rules: LearnPolicy, *, far: bool = False) -> ToolPolicy:
+    """One tool's policy; `far`: its schema is not compiled here. Raises BadSchemaError."""
+    overlay = rules.overlays.get(listed.name)
+    base = overlay.policy if overlay is not None else rules.template
+    resend = base.resend
+    if rules.trust_annotations and listed.idempotent:
+        resend = replace(resend, idempotent=True)
+    made = replace(
+        base,
+        tool=listed.name,
+        description=base.description or listed.description,
+        cap=rules.caps.get(listed.name, base.cap),
+        resend=resend,
+        repair=base.repair.for_destructive() if listed.destructive else base.repair,
+    )
+    found = _schema_of(listed, rules)
+    if found is None:
+        return made
+    schema_id = hashlib.sha256(dumps(found.schema)).hexdigest()[:12]
+    made = replace(made, schema_id=schema_id, fingerprint=f"{base.fingerprint}/{schema_id}")
+    if far:
+        return replace(made, listed=found)
+    check = compile_listed(found.schema, found.formats)
+    return replace(made, check=check, feedback=replace(base.feedback, secret_names=find_sensitive_names(check.schemas)))

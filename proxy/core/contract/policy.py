@@ -1,0 +1,222 @@
+"""What the operator decided for one tool, compiled and immutable: how its calls are judged, repaired and answered.
+
+`config/` writes these values, `decide`, the retry contract and the envelope read them. Every default stands here,
+once; `config/model.py` takes its defaults from these classes and the docs page of defaults is generated from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from proxy.core.check.validation import Check
+from proxy.core.contract.channels import Channels
+from proxy.core.contract.correction import CorrectionPolicy
+from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.values import Container, JsonValue
+from proxy.core.model.values import FeedbackLimits as FeedbackLimits
+from proxy.core.rules.intent import changes_something
+from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
+from proxy.core.schema.formats import Formats
+
+
+class Mode(StrEnum):
+    """`enforce` refuses what is invalid; `report` forwards the client's bytes and counts what it would have done."""
+
+    ENFORCE = "enforce"
+    REPORT = "report"
+
+
+class UnknownKeys(StrEnum):
+    """What happens to keys the schema does not name: as the schema says, reported, refused (Acode strict mode), or
+    forwarded for the tool to judge, also where the schema forbids them."""
+
+    SCHEMA = "schema"
+    WARN = "warn"
+    REFUSE = "refuse"
+    FORWARD = "forward"
+
+
+class LeakedMarkup(StrEnum):
+    """What happens to a text that holds markup of the call itself: refused where it is sure, a warning where it may
+    be, or nothing at all."""
+
+    REFUSE = "refuse"
+    WARN = "warn"
+    OFF = "off"
+
+
+class Block(StrEnum):
+    """After the last attempt: `soft` still forwards a valid call, `hard` refuses every further one."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPolicy:
+    """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
+    that the operator switched on by name, whatever the tool's name tells of it."""
+
+    rules: frozenset[str] = frozenset()
+    drop_keys: frozenset[str] = frozenset()
+    by_hand: frozenset[str] = frozenset()
+
+    def for_changes(self) -> RepairPolicy:
+        """The policy of a call that changes or removes something: null and nothing are not taken as not sent, and what
+        is missing stays missing."""
+        return self._without(LEAVING_OUT | ASSUMING)
+
+    def for_destructive(self) -> RepairPolicy:
+        """The policy of a tool that its server calls destructive: what is missing stays missing."""
+        return self._without(ASSUMING)
+
+    def _without(self, rules: frozenset[str]) -> RepairPolicy:
+        kept = self.rules - (rules - self.by_hand)
+        return self if kept == self.rules else replace(self, rules=kept)
+
+
+class ByAddress(StrEnum):
+    """What is counted where a conversation is known by its address alone, which several users may share: `digest` links
+    the very same arguments and nothing else, `count` counts as with an id, `off` counts nothing."""
+
+    DIGEST = "digest"
+    COUNT = "count"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolErrors:
+    """How many errors of one tool a conversation may have (Compozy: error budgets). `limit` None: any number.
+
+    `window` in seconds: the count is over when so long no error came.
+    """
+
+    limit: int | None = None
+    window: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsPolicy:
+    """The retry contract of one tool (Acode FR-036..FR-045). Times in seconds."""
+
+    max_attempts: int = 3
+    ttl: float = 1800.0
+    address_ttl: float = 300.0
+    address: ByAddress = ByAddress.DIGEST
+    block: Block = Block.SOFT
+    tool_errors: ToolErrors = field(default_factory=ToolErrors)
+
+
+@dataclass(frozen=True, slots=True)
+class CallCap:
+    """How often a conversation may call one tool successfully (Compozy gap 2). `limit` None: as often as it likes.
+
+    `ttl` in seconds: how long a conversation's count is remembered after its last call. `by_address`: the cap holds
+    also where a conversation is known by its address alone, which several users may share.
+    """
+
+    limit: int | None = None
+    ttl: float = 86_400.0
+    by_address: bool = False
+
+
+class UpstreamErrors(StrEnum):
+    """A tool's own error: explained to the model as ours are, or handed on untouched (contract section 7).
+
+    `outages` explains only that the service is overloaded or broken: where the client's protocol gives statuses a
+    meaning (credentials, sessions), all others have to arrive.
+    """
+
+    EXPLAIN = "explain"
+    PASSTHROUGH = "passthrough"
+    OUTAGES = "outages"
+
+    def hands_on(self, status: int) -> bool:
+        """Whether an error of this HTTP status goes to the client as it is."""
+        return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
+
+
+@dataclass(frozen=True, slots=True)
+class ResendPolicy:
+    """When the same payload may be sent to the upstream again (contract section 7). Times in seconds.
+
+    `deadline` is for all sends of one call together, None: the time one may take. `backoff` bounds the wait before the
+    first resend, doubled each time up to `max_backoff`. `idempotent`: calling the tool twice does what calling it once
+    does. `key_header`: the header (lower case) by which the upstream recognises a call it has seen, '' for none;
+    `mint_key` sets it where the client does not. `on_retry_after`: 429 and 503 are waited for where they say how long.
+    """
+
+    max_resends: int = 2
+    backoff: float = 0.025
+    max_backoff: float = 0.25
+    deadline: float | None = None
+    on_retry_after: bool = False
+    idempotent: bool = False
+    key_header: str = ""
+    mint_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPolicy:
+    """What a tool may answer. `enforce`: another answer is refused, else it is counted and handed on."""
+
+    check: Check
+    enforce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSchema:
+    """A schema that somebody else wrote and that costs too much to be compiled here: child processes judge by it."""
+
+    schema: JsonValue = field(repr=False)
+    formats: Formats
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    """Everything that decides one tool's calls. `check` is None where the operator wrote `validation: off`.
+
+    `fingerprint` is a hash of the whole policy: what was refused under one policy is judged anew under another.
+    `schema_id` is a hash of the schema alone, for logs. `container` is set for a tool that is a container, `member_of`
+    for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON answer goes to
+    the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `correction`: whether a model may correct its
+    calls. `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests. `answer`: what
+    the tool may answer, None for anything. `finalising`: nothing is called, a model's final output is checked (Compozy
+    gap 5). `listed`: the schema is not compiled here, `check` is None, and a child process judges. `answers_here`: the
+    proxy answers such calls itself, from their checked arguments.
+    """
+
+    tool: str
+    check: Check | None
+    fingerprint: str
+    schema_id: str = ""
+    description: str = ""
+    mode: Mode = Mode.ENFORCE
+    unknown_keys: UnknownKeys = UnknownKeys.SCHEMA
+    repair: RepairPolicy = field(default_factory=RepairPolicy)
+    text: TextLimits = field(default_factory=TextLimits)
+    feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
+    attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
+    cap: CallCap = field(default_factory=CallCap)
+    container: Container | None = None
+    member_of: Container | None = None
+    resend: ResendPolicy = field(default_factory=ResendPolicy)
+    upstream_errors: UpstreamErrors = UpstreamErrors.EXPLAIN
+    wrap_success: bool = False
+    correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
+    answer: AnswerPolicy | None = None
+    finalising: bool = False
+    channels: Channels | None = None
+    operation: HttpOperation | None = field(default=None, repr=False)
+    listed: ListedSchema | None = field(default=None, repr=False)
+    changes: bool = False
+    max_body: int = 1024 * 1024
+    leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
+    answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.changes or changes_something(self.tool):
+            object.__setattr__(self, "repair", self.repair.for_changes())

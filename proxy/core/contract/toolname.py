@@ -1,0 +1,63 @@
+"""Tool names that are not known as they stand, and the two repairs that find the tool they mean.
+
+`trim` takes off what a model's template left around a known name (repair.md section 3): template tokens such as
+`<|channel|>` that leaked into it, quotes, a counter (`:0`), and a namespace that some client or model puts in front.
+`unfold`, where the operator asks for it, takes `getWeather` for `get_weather`. Nothing is matched by likeness. What
+remains unknown is explained in `explain/unknown_tool.py`, with a did-you-mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from collections.abc import Container as Names
+from typing import Final
+
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.suggestions import fold_name
+
+RULE: Final = "tool_name_trim"
+FOLD_RULE: Final = "tool_name_fold"
+
+_TEMPLATE_TOKEN: Final = re.compile(r"<\|[A-Za-z0-9_]{0,40}\|>")
+_PREFIX: Final = re.compile(r"functions\.|tools\.|default_api\.|mcp__[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*__")
+_COUNTER: Final = re.compile(r":[0-9]{1,4}\Z", re.ASCII)
+# White space and quotes around a name.
+_AROUND: Final = " \t\n\r\"'`“”"
+# Longer names are no names; the bound keeps the search small.
+_LONGEST: Final = 400
+
+
+def trim(name: str, known: Names[str]) -> str | None:
+    """The one known name that `name` wraps, or None. A known name is never changed."""
+    if name in known or len(name) > _LONGEST:
+        return None
+    found = {part for piece in _TEMPLATE_TOKEN.split(name) if (part := _bare(piece.strip(_AROUND), known)) is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def find_known_name(name: str, tools: Mapping[str, ToolPolicy]) -> tuple[str, str] | None:
+    """The one known tool that an unknown name stands for and the repair that finds it, if its policy allows that."""
+    trimmed = trim(name, tools)
+    if trimmed is not None:
+        return (trimmed, RULE) if RULE in tools[trimmed].repair.rules else None
+    folded = unfold(name, tools)
+    return (folded, FOLD_RULE) if folded is not None and FOLD_RULE in tools[folded].repair.rules else None
+
+
+def unfold(name: str, known: Collection[str]) -> str | None:
+    """The one known name that differs from `name` in case and word separators alone, or None. A known name is never
+    changed, and names without a letter or digit fold to nothing."""
+    wanted = fold_name(name) if len(name) <= _LONGEST else ""
+    found = [candidate for candidate in known if fold_name(candidate) == wanted] if wanted else []
+    return found[0] if len(found) == 1 and found[0] != name and found[0] in known else None
+
+
+def _bare(piece: str, known: Names[str]) -> str | None:
+    if piece in known:
+        return piece
+    prefix = _PREFIX.match(piece)
+    bare = piece[prefix.end() :] if prefix is not None else ""
+    if bare not in known:  # a template that counts the calls: `functions.get_weather:0`
+        bare = _COUNTER.sub("", bare or piece)
+    return bare if bare in known else None

@@ -1,0 +1,129 @@
+"""The Unicode rules of our answers: where a text may be cut, and how it is shown on one line.
+
+A cut never falls inside what a reader sees as one character (Acode NFR-007). The rules are those of UAX #29
+(extended grapheme clusters) as far as `unicodedata` supports them: GB3 (CR LF), GB6-8 (Hangul syllables), GB9 and GB9a
+(no break before marks, joiners, emoji modifiers, tags), GB9c (no break after a virama), GB11 (no break after a zero
+width joiner), GB12-13 (flags are pairs of regional indicators). GB9b (prepended marks, 27 rare characters) is left out.
+
+`escape` writes every character that could control a terminal, a log or a model's reading as `\\uXXXX`: C0 and C1
+controls, line and paragraph separators, bidirectional controls, invisible characters, lone surrogates.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+ELLIPSIS: Final = "..."
+
+_SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+# The flag of a region (black flag and tags) is an emoji and is kept; tags anywhere else are invisible text.
+_UNSAFE: Final = re.compile(
+    "(?P<flag>\U0001f3f4[\U000e0020-\U000e007f]{1,16})"
+    "|[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "|[\U000e0000-\U000e0fff]"
+)
+_UNSAFE_OR_QUOTE: Final = re.compile(_UNSAFE.pattern + r'|["\\]')
+# Joiners, halfwidth voiced marks, and two vowels that extend a character without being marks (Thai, Lao AM).
+_MORE_EXTENDING: Final = "\u200c\u200d\uff9e\uff9f\u0e33\u0eb3"
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+
+
+def cut(text: str, limit: int, mark: str = ELLIPSIS) -> str:
+    """At most `limit` code points of `text`. A shortened text ends with `mark`, and the cut never splits a
+    character."""
+    if len(text) <= limit:
+        return text
+    if limit <= len(mark):
+        return mark[: max(limit, 0)]
+    return text[: find_boundary(text, limit - len(mark))] + mark
+
+
+def find_boundary(text: str, index: int) -> int:
+    """The greatest place at or before `index` where `text` may be cut."""
+    while 0 < index < len(text) and _joined(text, index):
+        index -= 1
+    return index
+
+
+def _joined(text: str, index: int) -> bool:
+    """Whether the characters before and at `index` belong to one grapheme cluster."""
+    before, after = text[index - 1], text[index]
+    if before.isascii() and after.isascii():
+        return before == "\r" and after == "\n"
+    if _extends(after) or before == "\u200d":
+        return True
+    if _is_regional(before) and _is_regional(after):
+        return _regional_run(text, index) % 2 == 1
+    if unicodedata.combining(before) == 9:
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+        return True
+    return _joined_hangul(before, after)
+
+
+def _extends(character: str) -> bool:
+    return (
+        unicodedata.category(character) in ("Mn", "Me", "Mc")
+        or character in _MORE_EXTENDING
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or "\U000e0020" <= character <= "\U000e007f"
+    )
+
+
+def _is_regional(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _regional_run(text: str, index: int) -> int:
+    """How many regional indicators end right before `index`."""
+    start = index
+    while start > 0 and _is_regional(text[start - 1]):
+        start -= 1
+    return index - start
+
+
+def _joined_hangul(before: str, after: str) -> bool:
+    left, right = _hangul(before), _hangul(after)
+    return (
+        (left == "L" and right in ("L", "V", "LV", "LVT"))
+        or (left in ("LV", "V") and right in ("V", "T"))
+        or (left in ("LVT", "T") and right == "T")
+    )
+
+
+def _hangul(character: str) -> str:
+    """The Hangul syllable type of a character (Unicode 3.12), '' for all others."""
+    code = ord(character)
+    if 0x1100 <= code <= 0x115F or 0xA960 <= code <= 0xA97C:
+        return "L"
+    if 0x1160 <= code <= 0x11A7 or 0xD7B0 <= code <= 0xD7C6:
+        return "V"
+    if 0x11A8 <= code <= 0x11FF or 0xD7CB <= code <= 0xD7FB:
+        return "T"
+    if 0xAC00 <= code <= 0xD7A3:
+        return "LV" if (code - 0xAC00) % 28 == 0 else "LVT"
+    return ""
+
+
+def escape(text: str, *, quotes: bool = False) -> str:
+    """`text` on one line, without anything invisible; with `quotes`, as the inside of a JSON string."""
+    if text.isascii() and text.isprintable() and not (quotes and ('"' in text or "\\" in text)):
+        return text
+    return (_UNSAFE_OR_QUOTE if quotes else _UNSAFE).sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if found["flag"]:
+        return character
+    if character in ('"', "\\"):
+        return "\\" + character
+    code = ord(character)
+    return _SHORT_ESCAPES.get(character) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def replace_surrogates(text: str) -> str:
+    """`text` as valid Unicode: a lone surrogate becomes U+FFFD."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)

@@ -1,0 +1,345 @@
+"""Shows a value to a model or an operator: short, on one line, and without secrets. Every answer of ours that quotes an
+argument uses this file.
+
+`write_preview` gives JSON-like text of at most `limits.max_preview` code points: long strings end in `...` (Acode
+FR-051), long arrays show their first and last items (FR-053), objects stop at a depth (FR-054). `sanitise_value` gives
+a JSON value for machine-readable parts, reduced by the same rules. The order matters, because a cut credential would no
+longer be recognised: mask secrets, shorten file paths, cut, escape. Neither function raises, whatever it is given
+(NFR-005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from math import isfinite
+from typing import Final
+
+from proxy.core.display.filepaths import shorten_paths
+from proxy.core.display.graphemes import cut, escape, replace_surrogates
+from proxy.core.display.secrets import MASK, is_secret_name, mask_credentials, may_hold_secret
+from proxy.core.json.jsontext import LosslessFloat, write_number
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
+
+__all__ = [
+    "MASK",
+    "Hider",
+    "clean_text",
+    "hide",
+    "is_secret_name",
+    "is_secret_path",
+    "make_hider",
+    "sanitise_value",
+    "write_preview",
+]
+
+# The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
+_SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
+# The sizes of a value in machine-readable parts, which may be larger: (depth, entries of one container). About 200
+# values fit; strings have a bound of their own.
+_MACHINE_SHAPES: Final = ((5, 20), (4, 12), (3, 8), (2, 8))
+_MACHINE_LAST: Final = (1, 8)
+_MACHINE_SIZE: Final = 800
+# No reader compares longer integers digit by digit; their length says more.
+_LONGEST_NUMBER: Final = 64
+# How many entries are searched for texts that a message may quote: messages quote scalars and short containers.
+_HIDDEN_ENTRIES: Final = 8
+_HIDDEN_VALUES: Final = 32
+# A secret that is not found whole is looked for by its beginning of this length. Shorter secrets are not hidden,
+# because they also stand in ordinary words.
+_SHOWN_BEGINNING: Final = 8
+_TOO_SHORT: Final = 3
+
+_DEFAULT: Final = FeedbackLimits()
+
+
+def is_secret_path(path: Pointer, limits: FeedbackLimits) -> bool:
+    """Whether any step of a path names a secret, by its own name or because the schema marks it."""
+    for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every value shown
+        if isinstance(step, str) and _secret(step, limits):
+            return True
+    return False
+
+
+def _secret(name: str, limits: FeedbackLimits) -> bool:
+    return name in limits.secret_names or is_secret_name(name)
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+def write_preview(
+    value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> str:
+    """`value` as JSON-like text of at most `limits.max_preview` code points.
+
+    `path` is where the value was sent; a secret name in it, or `sensitive`, masks the whole value. '' for `ABSENT`.
+    """
+    budget = max(limits.max_preview, 0)
+    if isinstance(value, Absent):
+        return ""
+    if value is not None and (sensitive or is_secret_path(path, limits)):
+        return cut(f'"{MASK}"', budget)
+    if not isinstance(value, dict | list | tuple):
+        return _scalar(value, budget, limits)
+    for depth, entries, width in _SHAPES:
+        if _fits(value, depth, entries, width, budget):
+            text = _show(value, depth, entries, width, limits)
+            if len(text) <= budget:
+                return text
+    return cut("{...}" if isinstance(value, dict) else "[...]", budget)
+
+
+def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
+    """Whether a container of this size may fit into `most` code points: a quick estimate before the work of showing
+    it."""
+    length, stack = 0, [(value, depth)]
+    while stack:
+        item, left = stack.pop()
+        length += min(len(item), width) + 4 if isinstance(item, str) else 2
+        if length > most:
+            return False
+        if left and isinstance(item, dict):
+            for key, inner in _first(item, entries):
+                length += min(len(key), width) + 4
+                stack.append((inner, left - 1))
+        elif left and isinstance(item, list | tuple):
+            stack += [(inner, left - 1) for inner in item[:entries]]
+    return True
+
+
+def _show(value: JsonValue, depth: int, entries: int, width: int, limits: FeedbackLimits) -> str:
+    if isinstance(value, dict):
+        return _show_object(value, depth, entries, width, limits)
+    if isinstance(value, list | tuple):
+        return _show_array(value, depth, entries, width, limits)
+    return _scalar(value, width, limits)
+
+
+def _show_object(value: dict[str, JsonValue], depth: int, entries: int, width: int, limits: FeedbackLimits) -> str:
+    if not value:
+        return "{}"
+    if depth == 0:
+        return "{...}"
+    parts = []
+    for key, item in _first(value, entries):
+        shown = f'"{MASK}"' if item is not None and _secret(key, limits) else None
+        parts.append(_quoted(key, width, limits) + ": " + (shown or _show(item, depth - 1, entries, width, limits)))
+    if len(value) > entries:
+        parts.append(f"... (+{len(value) - entries} more)")
+    return "{" + ", ".join(parts) + "}"
+
+
+def _show_array(
+    value: list[JsonValue] | tuple[JsonValue, ...], depth: int, entries: int, width: int, limits: FeedbackLimits
+) -> str:
+    if not value:
+        return "[]"
+    if depth == 0:
+        return "[...]"
+    head, left_out, tail = _ends(value, entries)
+    parts = [_show(item, depth - 1, entries, width, limits) for item in head]
+    if left_out:
+        parts.append(f"... (+{left_out} more)")
+    parts += [_show(item, depth - 1, entries, width, limits) for item in tail]
+    return "[" + ", ".join(parts) + "]"
+
+
+def _ends(value: list[JsonValue] | tuple[JsonValue, ...], entries: int) -> tuple[list[JsonValue], int, list[JsonValue]]:
+    """The first and last items of a long array and how many lie between (Acode FR-053)."""
+    if len(value) <= max(entries, 2):
+        return list(value), 0, []
+    first = max(entries - 1, 1)
+    return list(value[:first]), len(value) - first - 1, [value[-1]]
+
+
+def _first(value: dict[JsonValue, JsonValue], entries: int) -> Iterator[tuple[str, JsonValue]]:
+    for index, (key, item) in enumerate(value.items()):
+        if index == entries:
+            return
+        yield key if isinstance(key, str) else type(key).__name__, item
+
+
+def _scalar(value: JsonValue, width: int, limits: FeedbackLimits) -> str:
+    if value is None:
+        return cut("null", width)
+    if isinstance(value, bool):
+        return cut("true" if value else "false", width)
+    if isinstance(value, str):
+        return _quoted(value, width, limits)
+    return cut(_number(value), width)
+
+
+def _number(value: JsonValue) -> str:
+    if isinstance(value, int):
+        # About 3.32 bits make a digit. str() of a huge integer is slow, and refused beyond 4,300 digits.
+        if value.bit_length() > _LONGEST_NUMBER * 3.32:
+            return f"(an integer of about {round(value.bit_length() / 3.32193)} digits)"
+        return str(value)
+    if isinstance(value, LosslessFloat):
+        return bytes(value)[: _LONGEST_NUMBER + 1].decode("ascii", "replace")
+    if isinstance(value, float) and isfinite(value):
+        return write_number(value)
+    if isinstance(value, float | Decimal):
+        return str(value)
+    return f"({type(value).__name__})"
+
+
+def _quoted(text: str, width: int, limits: FeedbackLimits) -> str:
+    """A JSON string of at most `width` code points, including quotes. Escapes count, and are never split."""
+    room = width - 2
+    if room < 4:
+        return cut('""' if not text else '"..."', width)
+    clean = clean_text(text, room, limits)
+    escaped = escape(clean, quotes=True)
+    kept = len(clean)
+    while len(escaped) > room:
+        kept = min(kept - 1, max(kept - (len(escaped) - room) // 6, 0))
+        clean = cut(clean, kept)
+        escaped = escape(clean, quotes=True)
+    return f'"{escaped}"'
+
+
+def clean_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
+    """At most `limit` code points of `text`, credentials masked and file paths shortened; not escaped."""
+    if len(text) <= limit and text.isascii() and "/" not in text and "\\" not in text:  # most texts are short and plain
+        return cut(mask_credentials(text, limit), limit) if may_hold_secret(text) else text
+    start = replace_surrogates(text[: limit + 2 * _PATH_ROOM])
+    if "/" not in start and "\\" not in start:
+        return cut(mask_credentials(start, limit), limit)
+    return cut(shorten_paths(mask_credentials(start, limit + _PATH_ROOM), limits.path_roots), limit)
+
+
+# The longest path that is read whole: a path is shortened before the text is cut (PATH_MAX of Linux).
+_PATH_ROOM: Final = 4096
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+def sanitise_value(
+    value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> JsonValue:
+    """`value` as a small JSON value that may be shown: secrets masked, strings cut to `limits.max_preview`, at most 20
+    entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
+    if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
+        return MASK
+    shapes = (shape for shape in _MACHINE_SHAPES if _fits(value, *shape, 0, _MACHINE_SIZE))
+    depth, entries = next(shapes, _MACHINE_LAST)
+    return _sanitised(value, depth, entries, limits)
+
+
+def _sanitised(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    if value is None or isinstance(value, bool | Absent):
+        return None if isinstance(value, Absent) else value
+    if isinstance(value, str):
+        return clean_text(value, max(limits.max_preview, 0), limits)
+    if isinstance(value, dict):
+        return _sanitised_object(value, depth, entries, limits)
+    if isinstance(value, list | tuple):
+        return _sanitised_array(value, depth, entries, limits)
+    return _sanitised_number(value)
+
+
+def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+    if value and depth == 0:
+        return "{...}"
+    shown: dict[str, JsonValue] = {}
+    for key, item in _first(value, entries):
+        name = clean_text(key, max(limits.max_preview, 8), limits)
+        hidden = item is not None and _secret(key, limits)
+        shown[name] = MASK if hidden else _sanitised(item, depth - 1, entries, limits)
+    if len(value) > entries:
+        shown["..."] = f"(+{len(value) - entries} more)"
+    return shown
+
+
+def _sanitised_array(
+    value: list[JsonValue] | tuple[JsonValue, ...], depth: int, entries: int, limits: FeedbackLimits
+) -> JsonValue:
+    if value and depth == 0:
+        return "[...]"
+    head, left_out, tail = _ends(value, entries)
+    shown = [_sanitised(item, depth - 1, entries, limits) for item in head]
+    if left_out:
+        shown.append(f"... (+{left_out} more)")
+    return shown + [_sanitised(item, depth - 1, entries, limits) for item in tail]
+
+
+def _sanitised_number(value: JsonValue) -> JsonValue:
+    text = _number(value)
+    if isinstance(value, float) and not isfinite(value):
+        return text
+    return value if isinstance(value, int | float | LosslessFloat) and len(text) <= _LONGEST_NUMBER else text
+
+
+# --- words about a value ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Hider:
+    """Removes from texts that may quote one value whatever must not be shown of it."""
+
+    leaves: tuple[tuple[str, bool], ...] = field(repr=False)
+    roots: tuple[str, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Whether it leaves every text without a credential unchanged."""
+        return not any(secret or "/" in raw or "\\" in raw for raw, secret in self.leaves)
+
+    def hide(self, text: str) -> str:
+        """`text` with secrets masked and file paths shortened as in the value's own preview."""
+        for raw, secret in self.leaves:
+            if secret:
+                text = _without_beginning(text.replace(raw, MASK), raw)
+            elif raw in text:
+                text = text.replace(raw, shorten_paths(mask_credentials(raw), self.roots))
+        return mask_credentials(text)
+
+
+_NOTHING: Final = Hider((), ())
+
+
+def make_hider(
+    value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> Hider:
+    """The `Hider` of one value, sent at `path`; `sensitive` says that all of it is a secret."""
+    secret = sensitive or is_secret_path(path, limits)
+    if not secret and not isinstance(value, str | dict | list | tuple):
+        return _NOTHING  # a message may quote any number
+    return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
+
+
+def hide(
+    text: str, value: JsonValue, limits: FeedbackLimits = _DEFAULT, *, path: Pointer = (), sensitive: bool = False
+) -> str:
+    """`text`, which may quote `value`, without the parts of the value that must not be shown."""
+    return make_hider(value, limits, path=path, sensitive=sensitive).hide(text)
+
+
+def _without_beginning(text: str, raw: str) -> str:
+    """`text` without the beginning of a secret that a message has cut short."""
+    at = text.find(raw[:_SHOWN_BEGINNING]) if len(raw) > _SHOWN_BEGINNING else -1
+    if at < 0:
+        return text
+    end = at
+    while end < len(text) and end - at < len(raw) and text[end] == raw[end - at]:
+        end += 1
+    return text[:at] + MASK + text[end:]
+
+
+def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tuple[str, bool]]:
+    """Texts inside a value and whether each is a secret. The longest come first, so that no part of one survives."""
+    if isinstance(value, Absent):
+        return []
+    found: list[tuple[str, bool]] = []
+    stack: list[tuple[JsonValue, bool]] = [(value, secret)]
+    looked_at = 0
+    while stack and looked_at < _HIDDEN_VALUES:
+        item, hidden = stack.pop()
+        looked_at += 1
+        if isinstance(item, dict):
+            stack += [(inner, hidden or _secret(key, limits)) for key, inner in _first(item, _HIDDEN_ENTRIES)]
+        elif isinstance(item, list | tuple):
+            stack += [(inner, hidden) for inner in item[:_HIDDEN_ENTRIES]]
+        elif isinstance(item, str):
+            found.append((item, hidden))
+        elif hidden and item is not None and not isinstance(item, bool):
+            found.append((_number(item), True))
+    return sorted((leaf for leaf in found if len(leaf[0]) >= _TOO_SHORT), key=lambda leaf: -len(leaf[0]))

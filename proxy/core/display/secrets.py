@@ -1,0 +1,176 @@
+"""Recognises what must never be shown: secret names, and texts that look like a credential (Acode NFR-010).
+
+In doubt, a value is hidden: a model knows what it sent, so a masked value costs it little, while a shown secret stays
+in a transcript for ever. Both tables are closed lists; nothing is guessed from entropy. Every expression starts with a
+fixed text, so the time to mask grows only with the text's length.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+from proxy.core.schema.nodes import Node, Schemas
+
+MASK: Final = "***"
+
+# Words that make a name secret anywhere in it: `dbPassword`, `password_hash`, `x-api-key`.
+_SECRET_PARTS: Final = (
+    "password", "passwd", "passphrase", "passcode", "secret", "credential", "authorization",
+    "apikey", "accesskey", "privatekey", "secretkey", "signingkey", "encryptionkey", "connectionstring",
+    "authtoken", "accesstoken", "refreshtoken", "sessiontoken", "bearertoken", "idtoken", "apitoken",
+)  # fmt: skip
+# Words that make a name secret only as a whole word: `pwd`, `auth_pwd`. `token` counts only at the end, because
+# `token_count` and `max_tokens` are numbers.
+_SECRET_WORDS: Final = frozenset({"pwd", "pass", "cookie", "cookies", "otp", "cvv", "cvc", "jwt", "ssn", "bearer"})
+_SECRET_ENDS: Final = ("token",)
+_SECRET_NAMES: Final = frozenset({"tokens", "auth"})
+
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_NOT_LETTERS: Final = re.compile(r"[\W_]+")
+
+# Only the beginning of a longer name is examined.
+_LONGEST_NAME: Final = 128
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a property of this name holds a secret: password, token, api_key, authorization and their like, in any
+    case, spelling style or Unicode compatibility form."""
+    return _is_secret(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME])
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(name: str) -> bool:
+    name = unicodedata.normalize("NFKC", name)
+    joined = _NOT_LETTERS.sub("", name).casefold()
+    if any(part in joined for part in _SECRET_PARTS) or joined in _SECRET_NAMES:
+        return True
+    words = [word.casefold() for word in _WORDS.findall(name)]
+    return joined.endswith(_SECRET_ENDS) or not _SECRET_WORDS.isdisjoint(words)
+
+
+# The most references followed from a property to the mark; schemas name a secret type once and refer to it.
+_REFERENCES: Final = 8
+
+
+def find_sensitive_names(schemas: Schemas) -> frozenset[str]:
+    """The property names a schema marks as secret anywhere: `writeOnly`, `format: password` or `x-sensitive`.
+
+    For `FeedbackLimits.secret_names`. A name counts wherever it is sent, not only where the schema has it.
+    """
+    return frozenset(
+        name for node in schemas.nodes() for name, place in node.properties.items() if _marked_secret(place)
+    )
+
+
+def _marked_secret(node: Node) -> bool:
+    for _ in range(_REFERENCES):
+        if node.get("writeOnly") is True or node.get("x-sensitive") is True or node.get("format") == "password":
+            return True
+        if node.reference is None:
+            return False
+        node = node.reference
+    return False
+
+
+# Shapes of well-known credentials. The prefixes are those that their issuers document. The lengths are lower bounds,
+# because a sample in a test or a document is often shorter than a real credential.
+_SHAPES: Final = {
+    "private key": r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,32}PRIVATE KEY-----|\Z)",
+    "openai, anthropic": r"sk-(?:[\w-]{20,}|(?=[A-Za-z_-]{0,20}\d)[\w-]{8,})",
+    "github": r"gh[pousr]_\w{8,}|github_pat_\w{8,}",
+    "gitlab": r"gl(?:pat|ptt|dt|rt|soat)-[\w-]{8,}",
+    "aws": r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}",
+    "google": r"AIza[\w-]{20,}|ya29\.[\w-]{8,}",
+    "slack": r"xox[a-z]-[\w-]{6,}|xapp-[\w-]{8,}",
+    "stripe": r"[spr]k_(?:live|test)_\w{6,}|whsec_\w{8,}",
+    "hugging face, npm, pypi": r"hf_[A-Za-z0-9]{12,}|npm_[A-Za-z0-9]{12,}|pypi-[\w-]{16,}",
+    "sendgrid": r"SG\.[\w-]{8,}\.[\w-]{8,}",
+    "json web token": r"eyJ[\w-]{6,}\.[\w.=-]{2,}|eyJ[\w-]{16,}",
+    "authorization value": r"(?i:bearer|basic)\s{1,4}(?:(?=[A-Za-z._~-]{0,40}[0-9+/=])[\w.~+/=-]{8,}|[\w.~+/=-]{20,})",
+}
+_USERINFO: Final = r"(?<=://)[^/\s:@\"']{1,256}:[^/\s@\"']{1,256}(?=@)"
+# `password=...`, `"api_key": "..."`, also inside JSON within a JSON string.
+_KEY: Final = (
+    r"(?i:(?:password|passwd|passphrase|pwd|secret)[\w-]{0,24}|(?:api|access|private|secret)[_-]?key"
+    r"|(?:access|auth|refresh|bearer|session|api|id)[_-]?token|(?<![\w-])token|authorization|credentials?)"
+)
+_ASSIGNED: Final = (
+    r"(?P<key>" + _KEY + r"[\"'\\]{0,4}\s{0,4}(?:[:=]|=>)\s{0,4})"
+    r"(?:\\{1,3}\"[^\"]*\"?|\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|(?i:bearer|basic|token)\s{1,4}[^\s\"',;&}]+|[^\s\"',;&}\])]+)"
+)
+_SECRET: Final = re.compile(rf"{_ASSIGNED}|{_USERINFO}|(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES.values())})")
+
+# What stands behind a name in a signature or an example, in the place of a value.
+_TYPES: Final = frozenset(
+    ["string", "number", "integer", "boolean", "array", "object", "null", "any", "value", "password", "string[]",
+     "date", "date-time", "time", "uuid", "email", "uri"]
+)  # fmt: skip
+
+_QUOTE: Final = re.compile(r"\\{0,3}[\"']")
+
+# Each credential holds one of these texts; looking for them is many times quicker than the expression. They are grouped
+# by a character that they contain, as most texts lack most of those characters.
+_TELLTALES: Final = {
+    "-": ("sk-", "glpat-", "glptt-", "gldt-", "glrt-", "glsoat-", "xox", "xapp-", "pypi-", "-----begin"),
+    "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "k_live_", "k_test_", "whsec_", "hf_", "npm_"),
+    ".": ("ya29.", "sg."),
+    ":": ("://",),
+    "": ("akia", "asia", "aroa", "aida", "aiza", "eyj", "bearer", "basic"),
+}
+_ASSIGNED_TELLTALES: Final = ("pass", "pwd", "secret", "key", "token", "authorization", "credential")
+# No credential is shorter, unless it follows the name it is assigned to, or stands in an address.
+_SHORTEST: Final = 11
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether `mask_credentials` has to examine a text: False says that neither the text nor any part of it holds a
+    credential."""
+    assigned = ":" in text or "=" in text
+    if len(text) < _SHORTEST and not assigned:
+        return False
+    lowered = text.lower()
+    for sign, telltales in _TELLTALES.items():
+        if sign in text:
+            for telltale in telltales:  # any() takes twice as long, and this runs for every text shown
+                if telltale in lowered:
+                    return True
+    return assigned and any(telltale in lowered for telltale in _ASSIGNED_TELLTALES)
+
+
+# How much of a long text is examined beyond the wanted part: no shape needs more to be recognised.
+_LOOKAHEAD: Final = 512
+
+
+def mask_credentials(text: str, limit: int | None = None) -> str:
+    """`text` with every credential in it replaced by `***`; with `limit`, at least its first `limit` code points.
+
+    Only a bounded part of a long text is examined. What lies too near the end of that part to be recognised is left
+    out, so a credential is never shown in part.
+    """
+    if limit is None or len(text) <= limit + _LOOKAHEAD:
+        return _SECRET.sub(_masked, text) if may_hold_secret(text) else text
+    window, safe = text[: limit + 2 * _LOOKAHEAD], limit + _LOOKAHEAD
+    if not may_hold_secret(window):
+        return window[:safe]
+    parts: list[str] = []
+    position = 0
+    for found in _SECRET.finditer(window):
+        if found.start() >= safe:
+            break
+        parts += [window[position : found.start()], _masked(found)]
+        position = found.end()
+    parts.append(window[position : max(safe, position)])
+    return "".join(parts)
+
+
+def _masked(found: re.Match[str]) -> str:
+    """The mask, with the quotes of the text that it replaces, so that masked JSON is still JSON."""
+    key = found["key"] or ""
+    if key and found[0][len(key) :].strip("\"'\\<>") in _TYPES:
+        return found[0]  # `token: string` tells a type and no value
+    quotes = _QUOTE.match(found[0], len(key)) if key else None
+    around = quotes[0] if quotes else ""
+    return f"{key}{around}{MASK}{around}"

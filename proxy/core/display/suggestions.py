@@ -1,0 +1,105 @@
+"""Suggestions for names that are almost right: the known name that was meant, and the answer for an unknown tool.
+
+Names are compared folded (case, `-`, `_`, `.` and spaces do not count) by difflib's ratio, which is the share of
+characters that two words have in common, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from proxy.core.display.preview import clean_text, write_preview
+from proxy.core.model import codes
+from proxy.core.model.values import Failure
+
+# Below this ratio, two names share too little to suggest one for the other. difflib's own `get_close_matches` uses 0.6,
+# which suggests `get_time` for `get_item`.
+_NEAR: Final = 0.7
+# Names compared and names listed: an answer has to stay small and quick with ten thousand tools.
+_LOOKED_AT: Final = 2000
+_LISTED: Final = 8
+_LONGEST_NAME: Final = 100
+# A shorter text is the beginning of too many words.
+_SHORTEST: Final = 3
+
+
+def fold_name(name: str) -> str:
+    """A name without case and word separators: `getWeather`, `get-weather` and `get_weather` fold to the same."""
+    folded = name.casefold()
+    return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one known name that `name` was most likely meant to be, or None. Equal candidates: the first known wins."""
+    wanted = fold_name(name[:_LONGEST_NAME])
+    best, best_ratio = None, _NEAR
+    for index, candidate in enumerate(known):
+        if index == _LOOKED_AT:
+            break
+        folded = fold_name(candidate)
+        if folded == wanted:
+            return candidate
+        if _most_alike(folded, wanted) > best_ratio:
+            from difflib import SequenceMatcher  # imported here, because most processes never need a suggestion
+
+            ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
+            if ratio > best_ratio:
+                best, best_ratio = candidate, ratio
+    return best or _contained(wanted, known)
+
+
+def _most_alike(left: str, right: str) -> float:
+    """A cheap upper bound of difflib's ratio: the characters that two words share, in any order. (difflib's own quick
+    bounds first build tables, which takes longer than everything else for a short word.)"""
+    length = len(left) + len(right)
+    shared = min(len(left), len(right))
+    if 2.0 * shared / length > _NEAR:
+        shared = sum([min(left.count(character), right.count(character)) for character in set(left)])
+    return 2.0 * shared / length
+
+
+def _contained(wanted: str, known: Iterable[str]) -> str | None:
+    """The only known name that holds `wanted` or is held by it (`weather` for `get_weather`)."""
+    if len(wanted) < 4:
+        return None
+    found = [name for _, name in zip(range(_LOOKED_AT), known, strict=False) if _holds(fold_name(name), wanted)]
+    return found[0] if len(found) == 1 else None
+
+
+def _holds(folded: str, wanted: str) -> bool:
+    return len(folded) >= 4 and (wanted in folded or folded in wanted)
+
+
+def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
+    """The only known name that `name` abbreviates, or that abbreviates it (`lat` for `latitude`): one begins with the
+    other, which has three letters or more. None where there are several."""
+    wanted = fold_name(name[:_LONGEST_NAME])
+    found = [known_name for _, known_name in zip(range(_LOOKED_AT), known, strict=False)
+             if _begins(fold_name(known_name), wanted)]  # fmt: skip
+    return found[0] if len(found) == 1 else None
+
+
+def _begins(folded: str, wanted: str) -> bool:
+    return min(len(folded), len(wanted)) >= _SHORTEST and (folded.startswith(wanted) or wanted.startswith(folded))
+
+
+def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
+    """The failure for a call of an unknown tool: names the nearest known tool, or lists some of them."""
+    names = list(known)
+    meant = find_nearest(name, names)
+    message = f"Unknown tool {quote_name(name)}."
+    if meant is not None:
+        hint = f"Did you mean '{meant}'? Call it by exactly this name."
+        details = {"did_you_mean": meant}
+    else:
+        more = f" (+{len(names) - _LISTED} more)" if len(names) > _LISTED else ""
+        listed = ", ".join(f"'{known_name}'" for known_name in sorted(names)[:_LISTED])
+        hint = f"Known tools: {listed}{more}." if names else ""
+        details = {}
+    return Failure(codes.UNKNOWN_TOOL, message, hint=hint, details=details)
+
+
+def quote_name(name: str) -> str:
+    """A name for use in a sentence: in single quotes, on one line, cut short, without credentials."""
+    return "'" + write_preview(clean_text(name, _LONGEST_NAME))[1:-1].replace('\\"', '"') + "'"

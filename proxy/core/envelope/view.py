@@ -1,0 +1,111 @@
+"""What one answer tells, worked out once: the sentence and every wire format take their words from here.
+
+A violation quotes what the caller sent, so each of its texts is masked, put on one line and cut before it is shown
+(`preview.py`). Most answers hold nothing that has to be hidden, which one look at all their texts together tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
+
+from proxy.core.display.graphemes import cut, escape, replace_surrogates
+from proxy.core.display.preview import make_hider, write_preview
+from proxy.core.display.secrets import mask_credentials, may_hold_secret
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import Absent, FeedbackLimits, Pointer, ToolResult, Violation
+
+_SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+# How much of a text about one violation is looked at, and how much of it is shown, in code points.
+_LOOKED_AT: Final = 4096
+SHOWN: Final = 320
+_PATH: Final = 120
+_STEPS: Final = 64
+
+
+# What the part for machines holds: the words of the sentence once more (`full`), or codes, places and figures alone.
+Detail = Literal["compact", "full"]
+
+
+class Shown(NamedTuple):
+    """One violation as it may be shown. `message`, `expected` and `hint` are on one line and not yet cut; `path` and
+    `actual` are; `actual` is what was sent there, None where nothing was."""
+
+    violation: Violation
+    path: str
+    message: str
+    expected: str
+    hint: str
+    actual: str | None
+
+
+class FailureView:
+    """What the answer to one failed call tells. `shown` are its violations in order, at most `max_errors` of them,
+    `left_out` says how many more there are. `full`: the part for machines repeats what the sentence says."""
+
+    def __init__(self, result: ToolResult, detail: Detail = "compact") -> None:
+        self.result: Final = result
+        self.full: Final = detail == "full"
+        violations, limits = result.failure.violations, result.limits
+        self.shown: tuple[Shown, ...] = ()
+        self.left_out = 0
+        if violations:
+            kept, self.left_out = select_violations(violations, limits.max_errors)
+            clean = _all_clean(kept)
+            self.shown = tuple([_shown(violation, limits, clean) for violation in kept])
+
+    @cached_property
+    def first_hint(self) -> str:
+        """The hint of the gravest violation, '' where there is none."""
+        if self.shown:
+            return cut(self.shown[0].hint, SHOWN)
+        kept, _ = select_violations(self.result.failure.violations, 1)  # `max_errors` may be 0
+        return cut(_shown(kept[0], self.result.limits, clean=False).hint, SHOWN) if kept else ""
+
+
+def show_warnings(warnings: Iterable[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:
+    """Warnings about a delivered call as they may be shown, at most `max_errors` of them, and how many are left out."""
+    kept, left_out = select_violations(warnings, limits.max_errors)
+    return tuple([_shown(warning, limits, clean=False) for warning in kept]), left_out
+
+
+def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
+    """The violations to show and how many are left out: each once, errors first, then by path (Acode FR-031..035)."""
+    seen = {(violation.code.name, violation.path, violation.message): violation for violation in violations}
+    ordered = sorted(seen.values(), key=_order)
+    shown = tuple(ordered[: max(max_errors, 0)])
+    return shown, len(ordered) - len(shown)
+
+
+def _order(violation: Violation) -> tuple[int, list[tuple[bool, int, str]], str, str]:
+    return (_SEVERITIES[violation.severity], _path_order(violation.path), violation.code.name, violation.message)
+
+
+def _path_order(path: Pointer) -> list[tuple[bool, int, str]]:
+    """Indexes compare as numbers: `/items/2` comes before `/items/10`."""
+    return [(False, step, "") if isinstance(step, int) else (True, 0, step) for step in path]
+
+
+def _all_clean(violations: tuple[Violation, ...]) -> bool:
+    """Whether no text of these violations has anything to be masked or escaped, one value's own parts left aside."""
+    texts = [text for each in violations for text in (each.message, each.expected, each.hint)]
+    joined = " ".join(texts)
+    return joined.isascii() and joined.isprintable() and not may_hold_secret(joined)
+
+
+def _shown(violation: Violation, limits: FeedbackLimits, clean: bool) -> Shown:
+    """`clean`: the violation's texts need neither mask nor escape of their own."""
+    value, path, sensitive = violation.value, violation.path, violation.sensitive
+    texts = (violation.message[:_LOOKED_AT], violation.expected[:_LOOKED_AT], violation.hint[:_LOOKED_AT])
+    hiding = make_hider(value, limits, path=path, sensitive=sensitive)
+    message, expected, hint = texts if clean and hiding.idle else [escape(hiding.hide(text)) for text in texts]
+    actual = None if isinstance(value, Absent) else write_preview(value, limits, path=path, sensitive=sensitive)
+    return Shown(violation, show_path(path), message, expected, hint, actual)
+
+
+def show_path(path: Pointer) -> str:
+    """A path as RFC 6901 text on one line, cut short; '' for the root."""
+    return cut(escape(mask_credentials(replace_surrogates(format_pointer(path[:_STEPS])), _PATH)), _PATH)

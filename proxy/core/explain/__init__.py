@@ -1,0 +1,1 @@
+"""Broken keywords become violations: code, expected, actual, hint."""

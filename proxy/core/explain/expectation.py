@@ -1,0 +1,208 @@
+"""A schema in words a model can use: the expectation of one place, a signature of the whole.
+
+`describe_expectation` makes the `Expected:` line of a violation, `write_signature` the `Accepts:` line (TypeScript-like
+shorthand, contract section 3). Deterministic and bounded. Examples are made in `examples.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.display.graphemes import cut
+from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.model.values import JsonValue
+from proxy.core.model.work import WRITING_SIGNATURE, Work
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.members import list_required
+from proxy.core.rules.proposals import Site
+from proxy.core.schema.nodes import Node
+
+_MAX_CHOICES: Final = 12
+_MAX_DEPTH: Final = 4
+_MAX_KEYS: Final = 24
+_MAX_LIMIT: Final = 60
+_MAX_ALTERNATIVE: Final = 400
+
+# keyword -> how its limit reads behind the type
+_LIMITS: Final = (
+    ("minimum", "at least {}"),
+    ("exclusiveMinimum", "greater than {}"),
+    ("maximum", "at most {}"),
+    ("exclusiveMaximum", "less than {}"),
+    ("multipleOf", "multiple of {}"),
+    ("minLength", "min length {}"),
+    ("maxLength", "max length {}"),
+    ("minItems", "at least {} items"),
+    ("maxItems", "at most {} items"),
+    ("minProperties", "at least {} fields"),
+    ("maxProperties", "at most {} fields"),
+    ("format", "format {}"),
+    ("pattern", "pattern {}"),
+)
+
+
+def write_literal(value: JsonValue) -> str:
+    """A JSON value as a model reads it in a sentence: text in single quotes, everything else as JSON."""
+    return f"'{value}'" if isinstance(value, str) else dumps(value).decode()
+
+
+def list_choices(choices: tuple[JsonValue, ...]) -> str:
+    """`one of 'a', 'b'`, cut after the first dozen."""
+    shown = ", ".join(cut(write_literal(choice), 60) for choice in choices[:_MAX_CHOICES])
+    more = f" (+{len(choices) - _MAX_CHOICES} more)" if len(choices) > _MAX_CHOICES else ""
+    return (shown if len(choices) == 1 else f"one of {shown}") + more
+
+
+def describe_types(site: Site) -> str:
+    """The types of a site in words: `integer or null`."""
+    named = [name for name in ("string", "number", "integer", "boolean", "array", "object", "null")
+             if name in site.types and not (name == "integer" and "number" in site.types)]  # fmt: skip
+    if len(named) in (0, 6):
+        return "any value" if named else "no value"
+    return " or ".join(named)
+
+
+# two limits that are equal say one thing
+_EXACTLY: Final = (
+    ("minimum", "maximum", "exactly {}"),
+    ("minLength", "maxLength", "length exactly {}"),
+    ("minItems", "maxItems", "exactly {} items"),
+)
+# The largest integer that JavaScript counts exactly: its libraries list it as the limit of every integer.
+_SAFE: Final = 2**53 - 1
+# limits that say nothing at zero
+_FROM_ZERO: Final = frozenset({"minLength", "minItems", "minProperties"})
+
+
+def list_limits(node: Node) -> list[str]:
+    """The limits a place sets beside its type, in words, each once."""
+    found: dict[str, None] = {}
+    for part in applies_always(node):
+        merged = {keyword for pair in _EXACTLY if _exact(part, *pair) for keyword in pair[:2]}
+        found.update((text, None) for pair in _EXACTLY if (text := _exact(part, *pair)))
+        for keyword, words in _LIMITS:
+            limit = _limit(part, keyword)
+            if limit is None or keyword in merged or (keyword in _FROM_ZERO and limit == 0) or _is_safe(keyword, limit):
+                continue
+            found[_fill_in(words, cut(limit if isinstance(limit, str) else write_bound(limit), _MAX_LIMIT))] = None
+    if any(text.startswith("greater than") for text in found):
+        found.pop("at least 0", None)
+    return list(found)
+
+
+def _is_safe(keyword: str, limit: JsonValue) -> bool:
+    """Whether a limit is only that of JavaScript's integers. A value beyond it is refused with the limit named."""
+    return (keyword == "minimum" and limit == -_SAFE) or (keyword == "maximum" and limit == _SAFE)
+
+
+def _exact(part: Node, low: str, high: str, words: str) -> str:
+    limit = _limit(part, low)
+    return _fill_in(words, write_bound(limit)) if limit is not None and limit == _limit(part, high) else ""
+
+
+def _fill_in(words: str, limit: str) -> str:
+    """A limit in its words, of a single item in the singular."""
+    is_single = limit == "1" and words.endswith(("{} items", "{} fields"))
+    return (words[:-1] if is_single else words).format(limit)
+
+
+def write_bound(limit: JsonValue) -> str:
+    """A limit as people write it: pydantic writes `ge=1` as 1.0."""
+    text = write_literal(limit)
+    return text.removesuffix(".0") if text.removesuffix(".0").removeprefix("-").isdecimal() else text
+
+
+def _limit(part: Node, keyword: str) -> JsonValue:
+    """A limit as it counts: draft 4's `exclusiveMinimum: true` turns `minimum` into an exclusive limit."""
+    limit = part.get(keyword)
+    if isinstance(limit, bool):
+        return part.get(keyword.replace("exclusiveM", "m")) if limit else None
+    switch = part.get(keyword.replace("m", "exclusiveM", 1)) if keyword in ("minimum", "maximum") else None
+    return None if switch is True else limit
+
+
+def describe_expectation(node: Node) -> str:
+    """What a place takes, in one phrase: `number (at least -90, at most 90)`, `one of 'utf-8', 'ascii'`."""
+    memo: dict[int, str] = node.schemas.memos.setdefault("expectation", {})
+    phrase = memo.get(id(node))
+    if phrase is None:
+        phrase = memo[id(node)] = _expectation(node)
+    return phrase
+
+
+def _expectation(node: Node) -> str:
+    site = read_facts(node).site
+    if site.choices is not None and not site.free_text:
+        rest = site.types - {name_json_type(choice) for choice in site.choices} - {"integer"}
+        return list_choices(site.choices) + (" or null" if "null" in rest else "")
+    words = describe_types(site)
+    item = next((part.items for part in applies_always(node) if part.items is not None), None)
+    if words == "array" and item is not None and describe_types(read_facts(item).site) != "any value":
+        words = f"array of {describe_types(read_facts(item).site)}"
+    limits = list_limits(node)
+    return f"{words} ({', '.join(limits)})" if limits else words
+
+
+# --- signatures -----------------------------------------------------------------------------------------------------
+def write_signature(node: Node, depth: int = _MAX_DEPTH) -> str:
+    """A schema in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
+
+    `depth` levels of it, at most 500 places; `...` stands for the rest.
+    """
+    memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
+    text = memo.get((id(node), depth))
+    if text is None:
+        text = memo[id(node), depth] = _signature(node, depth, Work(WRITING_SIGNATURE))
+    return text
+
+
+def _signature(node: Node, depth: int, work: Work) -> str:
+    work.left -= 1
+    if work.left < 0:
+        return "..."
+    parts = list(applies_always(node))
+    site = read_facts(node).site
+    keys = {key: member for part in parts for key, member in part.properties.items()}
+    if site.choices is not None and not site.free_text and not keys:
+        return _alternatives([write_literal(choice) for choice in site.choices], "null" in site.types)
+    if keys and "object" in site.types:
+        return _object(parts, keys, depth, work)
+    branches = next((part.any_of or part.one_of for part in parts if part.any_of or part.one_of), ())
+    if branches:
+        shown = (
+            [_signature(branch, depth - 1, work) for branch in branches[: 2 * _MAX_CHOICES]] if depth > 0 else ["..."]
+        )
+        return _alternatives(shown, False)
+    if site.types == {"array"}:
+        item = next((part.items for part in parts if part.items is not None), None)
+        inner = _signature(item, depth - 1, work) if item is not None and depth > 0 else "any"
+        inner = f"({inner})" if " | " in inner else inner
+        return inner + "[]" + _bracketed(list_limits(node))
+    return describe_types(site).replace(" or ", " | ").replace("any value", "any") + _bracketed(list_limits(node))
+
+
+def _alternatives(shown: list[str], null: bool) -> str:
+    kept = list(dict.fromkeys(cut(text, _MAX_ALTERNATIVE) for text in shown))
+    if null and "null" not in kept:
+        kept.append("null")
+    more = [f"... {len(kept) - _MAX_CHOICES} more"] if len(kept) > _MAX_CHOICES else []
+    return " | ".join(kept[:_MAX_CHOICES] + more)
+
+
+def _bracketed(limits: list[str]) -> str:
+    return f" ({', '.join(limits)})" if limits else ""
+
+
+def _object(parts: list[Node], keys: dict[str, Node], depth: int, work: Work) -> str:
+    if depth <= 0:
+        return "{...}"
+    wanted = list_required(parts)
+    shown = []
+    for key in sorted(keys, key=lambda name: name not in wanted)[:_MAX_KEYS]:
+        text = _signature(keys[key], depth - 1, work)
+        if key in wanted:
+            text = text[:-1] + ", required)" if text.endswith(")") and "(" in text else text + " (required)"
+        shown.append(f"{cut(key, _MAX_LIMIT)}{'' if key in wanted else '?'}: {text}")
+    if len(keys) > _MAX_KEYS:
+        shown.append(f"... {len(keys) - _MAX_KEYS} more")
+    return "{" + ", ".join(shown) + "}"

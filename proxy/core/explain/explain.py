@@ -1,0 +1,226 @@
+"""Broken keywords -> violations a model can act on: code, place, what was expected, and a hint (contract section 3).
+
+Single keywords are worded by the table of `wording.py`; unions are explained here, by their nearest branch; then a
+second pass (`misplaced.py`) looks at the whole: an unknown key that was meant for a missing one, a key in the wrong
+place, a wrapper around the arguments. Deterministic: the same value and schema give the same violations in the same
+order, at most 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from proxy.core.check.validation import BrokenKeyword, Check
+from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import clean_text, write_preview
+from proxy.core.explain.expectation import describe_expectation, list_choices, write_signature
+from proxy.core.explain.misplaced import find_value, relate_fields
+from proxy.core.explain.own_words import add_own_words, is_sensitive
+from proxy.core.explain.wording import (
+    OWN_WORDS,
+    WORDS,
+    make_choice_violation,
+    make_missing_violation,
+    make_other_violation,
+    make_type_violation,
+)
+from proxy.core.json.jsontext import format_pointer, name_json_type
+from proxy.core.model import codes
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import JsonProblem, JsonValue, Violation
+from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.members import list_declared
+from proxy.core.schema.nodes import Node
+
+MAX_VIOLATIONS: Final = 100
+_MAX_BRANCHES: Final = 6
+# A refused value is never left without a violation.
+_REFUSED: Final = Violation(codes.CONSTRAINT, (), "The arguments break the tool's schema")
+
+
+def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguity]) -> tuple[Violation, ...]:
+    """Everything that is wrong with a refused value, at most 100 findings.
+
+    `ambiguous` are the places the repair engine would not choose at; each gets VAL-012 in place of what the schema
+    says there.
+    """
+    found = list(islice(_all(check, value), MAX_VIOLATIONS))
+    if len(found) == MAX_VIOLATIONS or not found:  # what is not seen may be an error, whatever the seen ones are
+        found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
+    unclear = {entry.path: _ambiguous(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}
+    kept = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
+    return tuple(relate_fields(check, value, kept))
+
+
+def _all(check: Check, value: JsonValue) -> Iterator[Violation]:
+    for broken in check.broken(value):
+        yield from _worded(broken, value)
+
+
+# How the parser's reason begins -> what to do about it.
+_NO_VALUE: Final = "Values are numbers, true, false, null, lists, objects, or texts in double quotes."
+_JSON_HINTS: Final = {
+    "duplicate key": "Send each key once.",
+    "key must be a string": "Put keys and texts into double quotes.",
+    "expected value": _NO_VALUE,
+    "expected ident": _NO_VALUE,
+    "trailing comma": "Leave out the comma before the closing bracket.",
+    "trailing characters": "Send one JSON object alone, with nothing behind it.",
+    "control character": "Escape line breaks and tabs inside texts.",
+    "invalid escape": "Double each backslash inside a text, unless it begins an escape such as \\n or \\u00e9.",
+    "nested deeper": "Send fewer levels of lists and objects.",
+}
+
+
+def explain_invalid_json(problem: JsonProblem) -> Violation:
+    """VAL-004: the text is no strict JSON, with line and column."""
+    where = f"{clean_text(problem.reason, 120)} at line {problem.line} column {problem.column}"
+    told = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
+    hint = next(told, "Send one complete JSON object.")
+    if "surrogate" in problem.reason:
+        hint = "A \\u escape stands for half a character: write the character itself, or both halves."
+    elif problem.truncated:
+        hint = "The text ends in the middle: it looks truncated. Send the complete arguments again, shorter if need be."
+    return Violation(codes.INVALID_JSON, (), f"Invalid JSON: {where}", "one JSON object", hint)
+
+
+# --- one broken keyword ---------------------------------------------------------------------------------------------
+def _worded(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]:
+    """The violations of one broken keyword; `root` is the whole value."""
+    value = find_value(root, broken.path)
+    word = WORDS.get(broken.keyword, make_other_violation)
+    found = _never_none(_union(broken, value, root) if broken.branches else word(broken, value), broken, value)
+    if not broken.branches and broken.keyword in OWN_WORDS:
+        found = (add_own_words(violation, broken.node) for violation in found)
+    severity = _severity(broken)
+    sensitive = is_sensitive(broken.node)
+    if severity is Severity.ERROR and not sensitive:  # as nearly always: nothing to be added
+        yield from found
+        return
+    for violation in found:
+        graver = severity if severity is not Severity.ERROR else violation.severity
+        yield replace(violation, severity=graver, sensitive=sensitive or violation.sensitive)
+
+
+def _never_none(found: Iterator[Violation], broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    """The violations found, or a plain one: a broken keyword that nobody mentions would let the call pass."""
+    first = next(found, None)
+    if first is None:
+        yield from make_other_violation(broken, value)
+        return
+    yield first
+    yield from found
+
+
+def _severity(broken: BrokenKeyword) -> Severity:
+    """`x-severity: warning` beside a keyword, or `{keyword: severity}` for single keywords (contract section 2)."""
+    written = broken.node.get("x-severity")
+    if isinstance(written, dict):
+        written = written.get(broken.keyword)
+    return Severity(written) if written in ("warning", "info") else Severity.ERROR
+
+
+# --- unions ---------------------------------------------------------------------------------------------------------
+def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator[Violation]:
+    """What is wrong with a value that fits no branch: at the property that tells branches apart, inside the nearest
+    branch, or VAL-011 with what each branch lacks."""
+    branches = broken.node.any_of if broken.keyword == "anyOf" else broken.node.one_of
+    if broken.keyword == "oneOf" and any(not lacks for lacks in broken.branches):
+        fitting = [str(index + 1) for index, lacks in enumerate(broken.branches) if not lacks]
+        message = f"The value fits more than one alternative ({', '.join(fitting)}), exactly one is allowed"
+        yield Violation(codes.NO_BRANCH, broken.path, message, value=value)
+        return
+    if (undecided := _undecided(broken, branches, value)) is not None:
+        yield undecided
+    elif (near := _nearest_branch(branches, broken, value)) is not None:
+        for inner in broken.branches[near]:
+            yield from _worded(inner, root)
+    elif isinstance(value, dict | list):
+        yield _no_branch(broken, branches, value)
+    else:
+        yield _scalar(broken, value)
+
+
+def _scalar(broken: BrokenKeyword, value: JsonValue) -> Violation:
+    choices = read_facts(broken.node).site.choices or ()
+    if choices and name_json_type(value) in {name_json_type(choice) for choice in choices}:
+        return make_choice_violation(broken.path, value, broken.node, choices)
+    return make_type_violation(broken.path, value, broken.node)
+
+
+def _undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation | None:
+    """The property that tells all branches apart is missing, or names none of them."""
+    if not isinstance(value, dict):
+        return None
+    named = list_discriminators(branches, value)
+    if named and not any(value[key] in choices for key, listed in named for choices in listed):
+        key, found = named[0]
+        every = tuple(dict.fromkeys(choice for choices in found for choice in choices if isinstance(choice, str)))
+        return make_choice_violation((*broken.path, key), value[key], broken.node, every)
+    absent = next(((key, choices) for key, choices in list_shared_choices(branches) if key not in value), None)
+    if named or absent is None:
+        return None
+    key, choices = absent
+    return make_missing_violation((*broken.path, key), list_choices(choices))
+
+
+def _nearest_branch(branches: tuple[Node, ...], broken: BrokenKeyword, value: JsonValue) -> int | None:
+    """The branch a discriminator names, the only one that takes the value's type, or the only one of those that
+    declares every key that was sent."""
+    if len(broken.branches) != len(branches):
+        return None
+    named = select_branches(branches, value)
+    if len(named) == 1:
+        return branches.index(named[0])
+    kind = name_json_type(value)
+    fitting = [index for index, branch in enumerate(branches) if kind in read_facts(branch).site.types]
+    if len(fitting) > 1 and isinstance(value, dict) and value:
+        knowing = [index for index in fitting if value.keys() <= list_declared(applies_always(branches[index]))]
+        fitting = knowing if len(knowing) == 1 else fitting
+    return fitting[0] if len(fitting) == 1 and broken.branches[fitting[0]] else None
+
+
+def _no_branch(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation:
+    shown = [
+        f"({number}) {cut(write_signature(branch, 2), 160)}"
+        for number, branch in enumerate(branches[:_MAX_BRANCHES], 1)
+    ]
+    more = [f"... {len(branches) - _MAX_BRANCHES} more"] if len(branches) > _MAX_BRANCHES else []
+    lacks = [f"({number}) {_lack(there)}" for number, there in enumerate(broken.branches[:_MAX_BRANCHES], 1) if there]
+    return Violation(
+        codes.NO_BRANCH,
+        broken.path,
+        "The value fits none of the alternatives",
+        "; ".join(shown + more),
+        "What each lacks: " + "; ".join(lacks) if lacks else "",
+        value=value,
+    )
+
+
+def _lack(broken_there: tuple[BrokenKeyword, ...]) -> str:
+    """What one branch misses, in a few words."""
+    words = []
+    for broken in broken_there[:3]:
+        match broken.keyword:
+            case "required":
+                words.append(f"field '{cut(str(broken.detail), 60)}' missing")
+            case "additionalProperties" | "unevaluatedProperties":
+                names = [f"'{clean_text(str(name), 60)}'" for name in list(broken.detail or ())[:3]]
+                words.append("unknown field " + ", ".join(names))
+            case _:
+                where = cut(format_pointer(broken.path), 60) or "it"
+                words.append(f"{where} is not {cut(describe_expectation(broken.node), 60)}")
+    return ", ".join(words)
+
+
+def _ambiguous(entry: Ambiguity) -> Violation:
+    readings = " or ".join(
+        f"{cut(write_preview(value, path=entry.path), 40)} ({rule})" for rule, value in entry.options[:2]
+    )
+    message = "The value has more than one possible meaning"
+    hint = f"It could mean {readings}: send the one you mean in its proper type."
+    return Violation(codes.AMBIGUOUS, entry.path, message, hint=hint)

@@ -1,0 +1,136 @@
+"""Markup of a tool call that leaked into one of its values.
+
+Models write calls as text: `<invoke>`, `<parameter name="x">`, `<|channel|>`. Where a client's parser loses its place,
+the rest of the call lands in a string argument, passes every schema and corrupts data without anyone noticing. A text
+is refused where that is certain:
+
+* it ends in a closing tag of a call whose opening tag it does not hold: `...</payload>\\n</invoke>`;
+* its tags do not match, and they name a declared property that the call lacks:
+  `...</content>\\n<parameter name="tags">`.
+
+Any other loose tag or template token is a warning. Text about markup passes: tags that match, and what stands in
+Markdown code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.display.preview import clean_text
+from proxy.core.model import codes
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import JsonValue, Pointer, Violation
+from proxy.core.rules.facts import applies_always
+from proxy.core.rules.members import list_declared
+
+# Tags of tool calls, as the formats of Claude, Qwen, GLM, DeepSeek, MiniMax and others spell them.
+_CALL_TAGS: Final = frozenset(
+    ["invoke", "function_calls", "function_call", "function", "tool_call", "tool_calls", "tool_use", "parameter",
+     "arg_key", "arg_value"]
+)  # fmt: skip
+_NAMESPACE: Final = r"(?:antml:|minimax:|[|｜]DSML[|｜])?"
+_TAG: Final = re.compile(rf"<(?P<close>/?){_NAMESPACE}(?P<name>[A-Za-z_][\w-]*)(?P<rest>[^<>]*)>")
+# Which parameter a tag names: `<parameter name="x">`, `<parameter=x>`, `<arg_key>x</arg_key>`.
+_NAMED: Final = re.compile(r"""(?:\s+name\s*=\s*|=)["']?([\w.-]+)""")
+_ARG_KEY: Final = re.compile(rf"<{_NAMESPACE}arg_key>\s*([\w.-]+)\s*<")
+# Tokens of chat templates: `<|channel|>`, `<|im_end|>`, `<｜tool▁calls▁end｜>`.
+_TOKEN: Final = re.compile(r"<[|｜][A-Za-z_▁]{1,40}[|｜]>")
+_CLOSING_TOKEN: Final = re.compile(r"<[|｜](?:[\w▁]*[_▁])?(?:end|call|return|eot_id)[|｜]>\Z")
+_CODE: Final = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_MOST: Final = 20
+# A longer text is searched at its end alone, where a leak stands.
+_LONGEST: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Leak:
+    """What was found in one text: the markup shown, whether it is certain, and the property that it names."""
+
+    markup: str
+    certain: bool
+    names: str = ""
+
+
+def may_hold_markup(text: bytes) -> bool:
+    """Whether a JSON text can hold markup at all: a look at its bytes, which spares most calls the search."""
+    return text.find(b"<") >= 0 or text.find(b"\\u003") >= 0
+
+
+def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Iterator[Violation]:
+    """VAL-013 for every text that holds markup of the call itself, at most 20: an error where that is certain and
+    `refuse` says so, else a warning."""
+    known = list_declared(applies_always(check.root))
+    absent = frozenset(known - value.keys()) if isinstance(value, dict) else frozenset[str]()
+    found = 0
+    for path, text in _texts(value):
+        leak = _leak(text, known, absent) if "<" in text else None
+        if leak is not None and found < _MOST:
+            found += 1
+            yield _told(leak, path, Severity.ERROR if refuse and leak.certain else Severity.WARNING)
+
+
+def _told(leak: _Leak, path: Pointer, severity: Severity) -> Violation:
+    name = clean_text(str(path[-1]), 60) if path else ""
+    message = f"Field '{name}' holds markup of the tool call itself: {clean_text(leak.markup, 60)}"
+    hint = f"Send the text of '{name}' alone, without the tags of the call, and every parameter as one of its own."
+    if leak.names:
+        named = clean_text(leak.names, 60)
+        hint = f"Send '{named}' as a parameter of its own, and the text of '{name}' without the tags of the call."
+    return Violation(codes.LEAKED_MARKUP, path, message, "text without markup of the call", hint, severity)
+
+
+def _texts(value: JsonValue) -> Iterator[tuple[Pointer, str]]:
+    """Every text inside a value, with its place, in order."""
+    stack: list[tuple[Pointer, JsonValue]] = [((), value)]
+    while stack:
+        path, current = stack.pop()
+        if isinstance(current, str):
+            yield path, current
+        elif isinstance(current, dict):
+            stack.extend(((*path, key), item) for key, item in reversed(current.items()))
+        elif isinstance(current, list):
+            stack.extend(((*path, index), item) for index, item in reversed(list(enumerate(current))))
+
+
+def _leak(text: str, known: set[str], absent: frozenset[str]) -> _Leak | None:
+    """What of a call's markup stands in a text, None where it is plain or about markup."""
+    text = _CODE.sub(" ", text[-_LONGEST:]).rstrip()
+    opened: Counter[str] = Counter()
+    loose: list[str] = []
+    names: list[str] = []
+    last = ""
+    for tag in _TAG.finditer(text):
+        name = tag["name"].lower()
+        if (name not in _CALL_TAGS and tag["name"] not in known) or tag["rest"].endswith("/"):
+            continue
+        if name == "function" and not tag["close"] and not tag["rest"]:  # `std::vector<function>`
+            continue
+        if not tag["close"]:
+            opened[name] += 1
+            if name == "parameter" and (named := _NAMED.match(tag["rest"])) is not None:
+                names.append(named[1])
+        elif opened[name]:
+            opened[name] -= 1
+        else:
+            loose.append(tag[0])
+            last = tag[0] if name in _CALL_TAGS and tag.end() == len(text) else ""
+    names += _ARG_KEY.findall(text)
+    unclosed = [name for name, count in opened.items() if count > 0 and name in _CALL_TAGS]
+    token = _TOKEN.search(text)
+    if last:
+        return _Leak(last, certain=True)
+    missing = [name for name in names if name in absent]
+    if missing and (loose or unclosed):
+        return _Leak(loose[0] if loose else f"<{unclosed[0]}", certain=True, names=missing[0])
+    if token is not None:
+        certain = _CLOSING_TOKEN.search(text) is not None and len(_TOKEN.findall(text)) == 1
+        return _Leak(token[0], certain)
+    of_calls = [tag for tag in loose if tag[2:-1].rpartition(":")[2].strip("|｜") in _CALL_TAGS]
+    if of_calls or unclosed:
+        return _Leak(of_calls[0] if of_calls else f"<{unclosed[0]}", certain=False)
+    return None

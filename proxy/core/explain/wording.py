@@ -1,0 +1,325 @@
+"""What is said of one broken keyword: a table from the keyword to the function that words it.
+
+Messages follow the templates of Acode 007.b ("Error Codes"); hints are ours. A message never holds a long value or a
+secret one: what was sent is shown shortened and masked, or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from proxy.core.check.validation import BrokenKeyword
+from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import clean_text, is_secret_path, write_preview
+from proxy.core.display.suggestions import find_nearest
+from proxy.core.explain.expectation import describe_expectation, list_choices, write_bound, write_literal
+from proxy.core.explain.misplaced import LOOKED_AT, make_unknown_violation
+from proxy.core.explain.own_words import find_declared, is_sensitive, takes_nothing, write_default
+from proxy.core.json.jsontext import name_json_type
+from proxy.core.model import codes
+from proxy.core.model.codes import Severity, ViolationCode
+from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.schema.nodes import Node
+
+Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]
+
+
+# Code points of a value, a name or a limit that stands inside a message.
+_SHORT: Final = 60
+_LONG: Final = 120
+
+
+def name_last_step(path: Pointer) -> str:
+    """The last step of a path, for use inside a message."""
+    return clean_text(str(path[-1]), _SHORT) if path else ""
+
+
+def _shown(value: JsonValue, path: Pointer, node: Node) -> str:
+    """A short, masked form of a value for use inside a message."""
+    secret = is_sensitive(node) or is_secret_path(path, FeedbackLimits())
+    if isinstance(value, str) and not secret:
+        return f"'{clean_text(value, _SHORT)}'"
+    return write_preview(value, path=path, sensitive=secret)
+
+
+def _required(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    names = [broken.detail] if isinstance(broken.detail, str) else list(broken.node.required)
+    for name in names:
+        if isinstance(value, dict) and name in value:
+            continue
+        member = find_declared(broken.node, name)
+        expected = describe_expectation(member) if member is not None else ""
+        yield make_missing_violation(
+            (*broken.path, name), expected, write_default(member) if member is not None else ""
+        )
+
+
+def make_missing_violation(path: Pointer, expected: str = "", hint: str = "") -> Violation:
+    """VAL-001 for a key that must be there."""
+    return Violation(
+        codes.REQUIRED_MISSING, path, f"Required field '{name_last_step(path)}' is missing", expected, hint
+    )
+
+
+def _dependent(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    asked = broken.node.get(broken.keyword)
+    for key, names in asked.items() if isinstance(asked, dict) and isinstance(value, dict) else ():
+        for name in names if key in value and isinstance(names, list) else ():
+            if name not in value:
+                hint = f"It is needed because '{name_last_step((key,))}' is given."
+                yield make_missing_violation((*broken.path, name), hint=hint)
+
+
+# (sent, asked) -> what to do about it; "" stands for any type
+_TYPE_HINTS: Final = {
+    ("null", ""): "null is not allowed here: send a value, or leave an optional field out.",
+    ("string", "integer"): "Send a whole number without quotes or units.",
+    ("string", "number"): "Send the bare number, without quotes, units or separators.",
+    ("string", "boolean"): "Send true or false without quotes.",
+    ("string", "array"): "Send a JSON array, not text.",
+    ("string", "object"): "Send a JSON object, not text.",
+    ("number", "integer"): "Send a whole number; it is not rounded for you.",
+    ("array", "object"): "Send one object, not a list.",
+    ("array", ""): "Send one value, not a list.",
+    ("object", "string"): "Send text, not an object.",
+    ("object", "array"): "Send a JSON array.",
+    ("boolean", "string"): "Send text in quotes.",
+}
+
+# What is said instead where a list holds several values.
+_OF_SEVERAL: Final = {
+    "Send one object, not a list.": "One object goes into one call: make one call for each.",
+    "Send one value, not a list.": "One value goes into one call: make one call for each.",
+}
+
+
+def _type(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    yield make_type_violation(broken.path, value, broken.node)
+
+
+def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violation:
+    """VAL-002 for a value of a type the node does not take."""
+    actual = name_json_type(value)
+    memo: dict[tuple[int, str], tuple[str, str, str]] = node.schemas.memos.setdefault("type words", {})
+    words = memo.get((id(node), actual))
+    if words is None:
+        words = memo[id(node), actual] = _type_words(node, actual)
+    message, expected, hint = words
+    if isinstance(value, list) and len(value) > 1:
+        hint = _OF_SEVERAL.get(hint, hint)
+    return Violation(codes.TYPE_MISMATCH, path, message, expected, hint, value=value)
+
+
+def _type_words(node: Node, actual: str) -> tuple[str, str, str]:
+    """Message, expectation and hint, of which none depends on the value but for its type."""
+    expected, types = describe_expectation(node), read_facts(node).site.types
+    asked = "number" if "number" in types else next(iter(sorted(types)), "")
+    hint = _TYPE_HINTS.get((actual, asked)) or _TYPE_HINTS.get((actual, ""), "")
+    if takes_nothing(node):
+        hint = _IMPOSSIBLE
+    return f"Type mismatch: expected {expected.split(' (')[0]}, got {actual}", expected, hint
+
+
+_IMPOSSIBLE: Final = (
+    "The tool's schema takes no value at all here: leave an optional field out, else tell the user that this tool "
+    "cannot be called."
+)
+
+
+def _choice(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    yield make_choice_violation(broken.path, value, broken.node, read_facts(broken.node).site.choices or ())
+
+
+def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: tuple[JsonValue, ...]) -> Violation:
+    """VAL-008 for a value that is none of those listed; VAL-002 where it is not even of their kind."""
+    if isinstance(value, dict | list) or value is None:
+        return make_type_violation(path, value, node)
+    meant = (
+        find_nearest(value, [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)])
+        if isinstance(value, str)
+        else None
+    )
+    exactly = "Send it exactly so." if len(choices) == 1 else "Send one of these, exactly as written."
+    if meant is not None and _DIGITS.findall(meant) != _DIGITS.findall(str(value)):
+        meant = None  # another quantity is another meaning
+    hint = f"Did you mean {cut(write_literal(meant), _SHORT)}?" if meant is not None else exactly
+    if isinstance(value, str) and "," in value and all(part.strip() in choices for part in value.split(",")):
+        hint = _OF_SEVERAL["Send one value, not a list."]
+    if takes_nothing(node):
+        hint = _IMPOSSIBLE
+    message = f"Invalid enum value {_shown(value, path, node)}"
+    return Violation(codes.ENUM_MISMATCH, path, message, list_choices(choices), hint, value=value)
+
+
+_DIGITS: Final = re.compile(r"[0-9]+")
+
+# keyword -> (code, what the limit means); `{limit}` is the keyword's value, `{size}` how much was sent
+_BOUNDS: Final[dict[str, tuple[ViolationCode, str]]] = {
+    "minimum": (codes.CONSTRAINT, "Value out of range: must be at least {limit}"),
+    "maximum": (codes.CONSTRAINT, "Value out of range: must be at most {limit}"),
+    "exclusiveMinimum": (codes.CONSTRAINT, "Value out of range: must be greater than {limit}"),
+    "exclusiveMaximum": (codes.CONSTRAINT, "Value out of range: must be less than {limit}"),
+    "multipleOf": (codes.CONSTRAINT, "Value out of range: must be a multiple of {limit}"),
+    "minProperties": (codes.CONSTRAINT, "Number of fields {size} is below minimum {limit}"),
+    "maxProperties": (codes.CONSTRAINT, "Number of fields {size} exceeds maximum {limit}"),
+    "minLength": (codes.STRING_LENGTH, "String length {size} is below minimum {limit}"),
+    "maxLength": (codes.STRING_LENGTH, "String length {size} exceeds maximum {limit}"),
+    "minItems": (codes.ARRAY_LENGTH, "Array length {size} is below minimum {limit}"),
+    "maxItems": (codes.ARRAY_LENGTH, "Array length {size} exceeds maximum {limit}"),
+    "pattern": (codes.PATTERN_MISMATCH, "Value doesn't match pattern: {limit}"),
+    "format": (codes.FORMAT_MISMATCH, "Invalid format: {limit}"),
+}
+
+
+def _bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    code, template = _BOUNDS[broken.keyword]
+    limit = broken.node.get(broken.keyword)
+    if isinstance(limit, bool):  # draft 4 spells exclusiveMinimum as a switch beside minimum
+        limit = broken.node.get("minimum" if "Min" in broken.keyword else "maximum")
+    size = len(value) if isinstance(value, str | list | dict) else 0
+    shown = cut(limit if isinstance(limit, str) else write_bound(limit), _LONG)
+    message = template.format(limit=shown, size=size)
+    yield Violation(
+        code,
+        broken.path,
+        message,
+        describe_expectation(broken.node),
+        _bound_hint(broken.keyword, limit, value),
+        value=value,
+        keyword=broken.keyword,
+        limit=limit,
+    )
+
+
+def _repeated(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    message = "Array items are not unique"
+    yield Violation(
+        codes.ARRAY_LENGTH, broken.path, message, "an array without equal items", "Send each item once.", value=value
+    )
+
+
+def _contains(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    schema = broken.node.descend(("contains",)) if broken.node.has("contains") else None
+    expected = f"an array that contains {describe_expectation(schema)}" if schema is not None else ""
+    hint = "Leave some of them out." if broken.keyword == "maxContains" else "Add such an item."
+    yield Violation(codes.ARRAY_LENGTH, broken.path, "Array does not contain what it must", expected, hint, value=value)
+
+
+def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    known = sorted({key for part in applies_always(broken.node) for key in part.properties})
+    names = broken.detail if isinstance(broken.detail, list) else []
+    for name in names:
+        if isinstance(name, int):
+            message = f"Array has an item too many at position {name}"
+            yield Violation(codes.ARRAY_LENGTH, (*broken.path, name), message)
+            continue
+        sent = value.get(name, ABSENT) if isinstance(value, dict) else ABSENT
+        yield make_unknown_violation((*broken.path, name), sent, known, Severity.ERROR)
+
+
+def _names(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    path = (*broken.path, broken.detail) if isinstance(broken.detail, str) else broken.path
+    rule = broken.node.inner("propertyNames")
+    expected = f"field names: {describe_expectation(rule).removeprefix('any value ')}" if rule is not None else ""
+    yield Violation(codes.UNKNOWN_FIELD, path, f"Field name '{name_last_step(path)}' is not allowed", expected)
+    del value
+
+
+def _forbidden(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    yield Violation(codes.CONSTRAINT, broken.path, "Value is one of those that are not allowed", value=value)
+
+
+def make_other_violation(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+    """What is said of a keyword that the table does not know, and of the schema `false`."""
+    if broken.node.never and broken.path:
+        message = f"Field '{name_last_step(broken.path)}' is not allowed"
+        yield Violation(codes.UNKNOWN_FIELD, broken.path, message, hint="Leave it out.")
+        return
+    message = "No value is allowed here" if broken.node.never else f"Value breaks the schema's {broken.keyword!r} rule"
+    yield Violation(codes.CONSTRAINT, broken.path, message, describe_expectation(broken.node), value=value)
+
+
+# --- the schema's own words -----------------------------------------------------------------------------------------
+# Keywords that say something of one value, so that what the schema says of that value helps.
+OWN_WORDS: Final = frozenset({"required", "type", "enum", "const", *_BOUNDS})
+# format -> what a value of it looks like, and what is often missing
+_FORMATS: Final = {
+    "date-time": "For example 2026-12-01T09:00:00Z.",
+    "date": "For example 2026-12-01.",
+    "time": "For example 09:00:00Z.",
+    "duration": "For example PT1H30M.",
+    "email": "For example ann@example.org.",
+    "idn-email": "For example ann@example.org.",
+    "hostname": "For example www.example.org.",
+    "idn-hostname": "For example www.example.org.",
+    "ipv4": "For example 192.0.2.1.",
+    "ipv6": "For example 2001:db8::1.",
+    "uri": "For example https://example.org/path: begin with the scheme.",
+    "uri-reference": "For example /path or https://example.org/path.",
+    "iri": "For example https://example.org/path: begin with the scheme.",
+    "iri-reference": "For example /path or https://example.org/path.",
+    "uri-template": "For example /users/{id}.",
+    "uuid": "For example 123e4567-e89b-12d3-a456-426614174000.",
+    "json-pointer": "For example /items/0.",
+    "relative-json-pointer": "For example 1/name.",
+    "regex": "For example ^[a-z]+$.",
+}
+_ZONE: Final = "Add a time zone: Z or +01:00."
+_HAS_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})$")
+
+
+def _format_hint(name: JsonValue, value: JsonValue) -> str:
+    """An example of a format, and the time zone where that is what is missing."""
+    shown = _FORMATS.get(name, "") if isinstance(name, str) else ""
+    clock = name in ("date-time", "time") and isinstance(value, str) and ":" in value
+    return f"{_ZONE} {shown}" if clock and not _HAS_ZONE.search(str(value).strip()) else shown
+
+
+# keyword -> what to do about a value beyond its limit
+_BOUND_HINTS: Final = {
+    "minimum": "Send a number within these limits.",
+    "maximum": "Send a number within these limits.",
+    "exclusiveMinimum": "Send a number within these limits.",
+    "exclusiveMaximum": "Send a number within these limits.",
+    "minItems": "Send more items.",
+    "maxItems": "Send fewer items.",
+    "minProperties": "Send more fields.",
+    "maxProperties": "Send fewer fields.",
+    "pattern": "Send a value of this form.",
+}
+
+
+def _bound_hint(keyword: str, limit: JsonValue, value: JsonValue) -> str:
+    if keyword == "format":
+        return _format_hint(limit, value)
+    if keyword in ("minLength", "maxLength") and isinstance(value, str) and isinstance(limit, int):
+        many = abs(len(value) - limit)
+        return (
+            f"{'Shorten' if keyword == 'maxLength' else 'Lengthen'} it by {many} character{'' if many == 1 else 's'}."
+        )
+    return _BOUND_HINTS.get(keyword, "")
+
+
+WORDS: Final[Mapping[str, Word]] = {
+    "required": _required,
+    "dependentRequired": _dependent,
+    "dependencies": _dependent,
+    "type": _type,
+    "enum": _choice,
+    "const": _choice,
+    "uniqueItems": _repeated,
+    "contains": _contains,
+    "minContains": _contains,
+    "maxContains": _contains,
+    "additionalProperties": _unknown,
+    "unevaluatedProperties": _unknown,
+    "additionalItems": _unknown,
+    "items": _unknown,
+    "unevaluatedItems": _unknown,
+    "propertyNames": _names,
+    "not": _forbidden,
+    **dict.fromkeys(_BOUNDS, _bound),
+}

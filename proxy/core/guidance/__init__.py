@@ -1,0 +1,1 @@
+"""Examples, prompt text and vendor exports made from schemas."""

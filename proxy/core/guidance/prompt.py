@@ -1,0 +1,170 @@
+"""Guidance: the text for an agent's prompt before it calls tools (GoMind layer 1, Compozy's ReAct header). Pure.
+
+Its parts, in order, as far as they fit: the ReAct header and the type rules, always; the state of one conversation, if
+requested; then a section per tool with its signature and with right and wrong calls. A tool whose section does not fit
+is named, so that it can be requested alone. Deterministic: the same tools give the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.contract import container
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.graphemes import cut, escape
+from proxy.core.explain.expectation import write_signature
+from proxy.core.guidance.lessons import Decide, make_lesson
+from proxy.core.guidance.template import fill_template
+from proxy.core.json.jsontext import dumps
+
+# Compozy gap 4: the header is always included, and no switch removes it.
+REACT_HEADER: Final = """\
+Work step by step, and keep to this order:
+THINK: say what you know, what is missing, and which one tool brings you further.
+ACT: call that tool, with arguments that match its schema exactly.
+OBSERVE: read the result before you go on. If it is an error, change what it names and call again; never send a refused
+call again as it was. If it says to stop, stop and ask the user.
+When you have what you need, answer without calling a tool."""
+
+# GoMind layer 1, "JSON Type Rules", with further mistakes that models make.
+TYPE_RULES: Final = """\
+CRITICAL - JSON type rules:
+1. Numbers (number, integer, float64) take NO quotes: 35.6897, 10
+2. Booleans take NO quotes: true, false
+3. Strings take quotes: "Tokyo"
+4. Lists and objects are JSON, not text that holds JSON: ["a", "b"], {"key": 1}
+5. Leave out an optional field you have no value for; do not send "" or null for it.
+6. Use the field names and the listed values exactly as they are written."""
+
+# Bounds of one tool's section, in code points.
+_DESCRIPTION: Final = 400
+_SIGNATURE: Final = 1200
+_EXAMPLE: Final = 500
+# Characters kept for the names of tools whose section does not fit.
+_NAMES: Final = 400
+_USUAL_TEMPLATE: Final = "{{header}}\n\n{{type_rules}}\n\n{{state}}\n\n{{tools}}\n"
+# With less room than this, no section is made: none is shorter.
+_LEAST: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ToolState:
+    """The state of a conversation with one tool: calls used (None where they are not counted) and their limit, failed
+    attempts and their limit, what the last of those got wrong, and the container that has to be expanded first."""
+
+    tool: str
+    used: int | None
+    cap: int | None
+    failed: int
+    max_attempts: int
+    last_failure: str = ""
+    to_expand: str = ""
+
+
+def write_guidance(
+    policies: Mapping[str, ToolPolicy],
+    max_chars: int,
+    decide: Decide,
+    states: Sequence[ToolState] = (),
+    template: str = "",
+) -> str:
+    """The guidance for these tools, of at most `max_chars` characters, in the operator's own `template` where there is
+    one. It always holds the header, the state and the names of tools whose section does not fit; without a template,
+    the type rules too."""
+    values = {"header": REACT_HEADER, "type_rules": TYPE_RULES, "state": write_state(states) if states else ""}
+    around = fill_template(template or _USUAL_TEMPLATE, {**values, "tools": ""})
+    tools = _write_sections(policies, max_chars - len(around) - 2 - _NAMES, decide)
+    return fill_template(template or _USUAL_TEMPLATE, {**values, "tools": tools})
+
+
+def _write_sections(policies: Mapping[str, ToolPolicy], room: int, decide: Decide) -> str:
+    """The sections of the tools as far as they find room, and the names of the others."""
+    parts: list[str] = []
+    left_out: list[str] = []
+    for name, policy in policies.items():
+        text = write_section(policy, decide) if room > _LEAST else ""
+        if not text or len(text) + 2 > room:
+            left_out.append(name)
+            continue
+        parts.append(text)
+        room -= len(text) + 2
+    if left_out:
+        parts.append(cut(f"Further tools, each with guidance of its own: {', '.join(left_out)}", _NAMES))
+    return "\n\n".join(parts)
+
+
+def write_section(policy: ToolPolicy, decide: Decide) -> str:
+    """One tool: its purpose, its arguments, right and wrong calls."""
+    lines = [f"## {policy.tool}"]
+    if policy.description:
+        lines.append(cut(escape(policy.description), _DESCRIPTION))
+    if policy.container is not None:
+        return "\n".join([*lines, container.write_guidance(policy.container)])
+    if policy.check is None:
+        return "\n".join([*lines, "Arguments: as its description says."])
+    return "\n".join([*lines, *write_call_lines(policy, decide)])
+
+
+def write_call_lines(policy: ToolPolicy, decide: Decide) -> list[str]:
+    """What one tool takes, and right and wrong calls of it; nothing where its schema is not known here."""
+    if policy.check is None:
+        return []
+    taken = "The output" if policy.finalising else "Arguments"
+    lines = [f"{taken}: {cut(write_signature(policy.check.root), _SIGNATURE)}"]
+    if policy.finalising:
+        lines.append("This is a final output, not a call: answer with the JSON alone, without any text around it.")
+    taught = make_lesson(policy, decide)
+    right = [text for value in taught.right if len(text := dumps(value).decode()) <= _EXAMPLE]
+    lines += [f"✓ CORRECT: {text}" for text in right]
+    for wrong in taught.wrong:
+        text = dumps(wrong.value).decode()
+        fate = f"refused with {wrong.code}" if wrong.code else "has to be repaired"
+        if len(text) <= _EXAMPLE:
+            lines.append(f"✗ WRONG: {text}  ({wrong.what}; {fate})")
+    return lines
+
+
+def write_state(states: Sequence[ToolState]) -> str:
+    """What a conversation has used up, one line per tool (Compozy, "dynamic state")."""
+    hints = list_progress_hints(states)
+    progress = ["Progress:", *(f"- {hint}" for hint in hints)] if hints else []
+    return "\n".join(["State of this conversation:", *map(_state, states), *progress])
+
+
+def list_progress_hints(states: Sequence[ToolState]) -> list[str]:
+    """What the state means for the next step, most urgent first (Compozy, "progress hints")."""
+    hints: list[tuple[int, str]] = []
+    for state in states:
+        left = None if state.cap is None else max(state.cap - (state.used or 0), 0)
+        tries = max(state.max_attempts - state.failed, 0)
+        if not tries:
+            hints.append((0, f"{state.tool} failed {state.failed} times: stop, and ask the user."))
+        elif left == 0:
+            hints.append((1, f"{state.tool} is used up: go on with what you have."))
+        elif state.to_expand:
+            hints.append((2, f"Call {state.to_expand} with no arguments before you call {state.tool}."))
+        elif state.failed:
+            tail = "one try is left." if tries == 1 else f"{tries} tries are left."
+            hints.append((3, f"Mend what {state.tool} was last refused for, and change nothing else: {tail}"))
+        elif left == 1:
+            hints.append((4, f"{state.tool} can be called once more: be sure of its arguments."))
+    return [text for _, text in sorted(hints, key=lambda hint: hint[0])]
+
+
+def _state(state: ToolState) -> str:
+    said = []
+    if state.cap is not None:
+        left = max(state.cap - (state.used or 0), 0)
+        said.append(f"{state.used or 0} of {state.cap} calls used, {left} left")
+    left = max(state.max_attempts - state.failed, 0)
+    tried = f"{state.failed} failed attempt{'' if state.failed == 1 else 's'} of {state.max_attempts}, {left} left"
+    said.append(tried)
+    if state.last_failure:
+        said.append(f"last: {state.last_failure}")
+    if state.cap is not None and (state.used or 0) >= state.cap:
+        said.append("do not call it again")
+    elif not left:
+        said.append("ask the user before you call it again")
+    return f"- {state.tool}: {'; '.join(said)}"

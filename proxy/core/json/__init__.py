@@ -1,0 +1,1 @@
+"""JSON text: strict in, exact out, pointers, repair of damaged text."""

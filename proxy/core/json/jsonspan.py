@@ -1,0 +1,139 @@
+"""Finds where a value stands in a JSON text, so that an adapter can cut arguments out of a body or replace them
+without changing any other byte.
+
+Only for texts that `jsontext.parse` has accepted: this scanner checks nothing, and relies on unique keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from proxy.core.json.jsontext import dumps, format_pointer, parse
+from proxy.core.model.values import Pointer
+
+_SPACE: Final = re.compile(rb"[ \t\n\r]*")
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SCALAR: Final = re.compile(rb"[^ \t\n\r,\]}]+")
+# The expressions are possessive throughout, so they never backtrack. They match: the next bracket, past strings and
+# everything else that is not a bracket; a key with its colon; the comma between two members.
+_BRACKET: Final = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+[{}\[\]]', re.DOTALL)
+_KEY: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+_BETWEEN: Final = re.compile(rb"[ \t\n\r]*+,?[ \t\n\r]*+")
+
+
+def find_span(text: bytes, path: Pointer) -> tuple[int, int]:
+    """The offsets of the first byte of the value at `path` and of the byte behind it, or raises LookupError."""
+    start = _skip(text, 0)
+    for step in path:
+        start = _child(text, start, step, path)
+    return start, _end(text, start)
+
+
+def replace_value(text: bytes, path: Pointer, new: bytes) -> bytes:
+    """The body with the value at `path` replaced; a missing member is added to its object."""
+    try:
+        start, end = find_span(text, path)
+    except LookupError:
+        return _added(text, path, new)
+    return text[:start] + new + text[end:]
+
+
+def replace_values(text: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
+    """The text with the values at these places replaced and every other byte unchanged, in one pass. Raises LookupError
+    where a place does not exist."""
+    tree: dict[str | int, Any] = {}
+    for path, new in changes.items():
+        inner = tree
+        for step in path[:-1]:
+            inner = inner.setdefault(step, {})
+        if not path:
+            start, end = find_span(text, ())
+            return text[:start] + new + text[end:]
+        inner[path[-1]] = new
+    spans: list[tuple[int, int, bytes]] = []
+    _collect(text, _skip(text, 0), tree, spans)
+    if len(spans) != len(changes):
+        raise LookupError("a place to be rewritten is not there")
+    parts, done = list[bytes](), 0
+    for start, end, new in spans:
+        parts += (text[done:start], new)
+        done = end
+    return b"".join((*parts, text[done:]))
+
+
+def _collect(text: bytes, at: int, tree: Mapping[str | int, Any], spans: list[tuple[int, int, bytes]]) -> int:
+    """Collects the spans to replace in the container at `at`; gives the offset where the container ends."""
+    is_object = text[at : at + 1] == b"{"
+    at, index = _skip(text, at + 1), 0
+    while text[at : at + 1] not in (b"}", b"]", b""):
+        step: str | int = index
+        if is_object and (key := _KEY.match(text, at)) is not None:
+            step, at = _name(key[1]), key.end()
+        change = tree.get(step)
+        if isinstance(change, dict):
+            end = _collect(text, at, change, spans)
+        else:
+            end = _end(text, at)
+            if change is not None:
+                spans.append((at, end, change))
+        at = _skip(text, end, _BETWEEN)
+        index += 1
+    return at + 1
+
+
+def _name(key: bytes) -> str:
+    return str(parse(b'"' + key + b'"')) if b"\\" in key else key.decode()
+
+
+def _added(text: bytes, path: Pointer, new: bytes) -> bytes:
+    """The body with a missing member added. A value in the place of a needed object (such as null) is replaced."""
+    parents, member = path[:-1], dumps(str(path[-1])) + b":" + new
+    try:
+        start, end = find_span(text, parents)
+    except LookupError:
+        return _added(text, parents, b"{" + member + b"}")
+    if text[start : start + 1] != b"{":
+        return text[:start] + b"{" + member + b"}" + text[end:]
+    rest = text[start + 1 : end]
+    return text[: start + 1] + member + (b"" if rest.strip() == b"}" else b",") + rest + text[end:]
+
+
+def _skip(text: bytes, at: int, over: re.Pattern[bytes] = _SPACE) -> int:
+    found = over.match(text, at)
+    return at if found is None else found.end()
+
+
+def _end(text: bytes, at: int) -> int:
+    """The offset behind the value that begins at `at`."""
+    opening = text[at : at + 1]
+    if opening not in (b"{", b"["):
+        return _skip(text, at, _STRING if opening == b'"' else _SCALAR)
+    depth = 0
+    while (found := _BRACKET.match(text, at)) is not None:
+        at = found.end()
+        depth += 1 if text[at - 1] in b"{[" else -1
+        if depth == 0:
+            return at
+    return len(text)
+
+
+def _child(text: bytes, at: int, step: str | int, path: Pointer) -> int:
+    """The offset where the member or item `step` of the container at `at` begins."""
+    kind = text[at : at + 1]
+    if kind not in (b"{", b"["):
+        raise LookupError(format_pointer(path))
+    at = _skip(text, at + 1)
+    index, wanted = 0, str(step).encode("utf-8", "surrogatepass")
+    while text[at : at + 1] not in (b"}", b"]", b""):
+        name = b"%d" % index
+        if kind == b"{" and (key := _KEY.match(text, at)) is not None:
+            name, at = key[1], key.end()
+            if b"\\" in name:
+                name = str(parse(b'"' + name + b'"')).encode()
+        if name == wanted:
+            return at
+        at = _skip(text, _end(text, at), _BETWEEN)
+        index += 1
+    raise LookupError(format_pointer(path))

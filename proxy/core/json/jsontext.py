@@ -1,0 +1,249 @@
+"""Strict JSON in, exact JSON out, and JSON Pointer. All knowledge of JSON text stands here.
+
+Reading (RFC 8259, I-JSON where the two differ) refuses what two parsers could read differently: a byte order mark,
+invalid UTF-8, lone surrogates, NaN and Infinity, duplicate keys at any depth, numbers that overflow a double,
+integers over 4,300 digits, trailing bytes, too much depth, too many nodes.
+
+strictreader.py reads and reports errors; fast_json.py reads the texts that it can prove right, and does so faster.
+
+A number that is not a plain integer becomes a `float` where the shortest spelling of that float is the number's own
+text, and otherwise a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
+`make_decimal` or the engine's numbers; code that writes them uses `write_number`.
+
+Writing keeps what was read: integers exact at any size, every other number by its own text, text as UTF-8. Only
+repaired arguments are written; clean ones are forwarded as the bytes that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Final
+
+from orjson import dumps as write_shortest
+
+from proxy.core.json import fast_json
+from proxy.core.json.fast_json import read_number as read_number
+from proxy.core.json.known_text import KnownText
+from proxy.core.json.strictreader import (
+    DEFAULT_LIMITS,
+    LosslessFloat,
+    TextLimits,
+    read_strictly,
+)
+from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "FRACTIONS",
+    "JSON_TYPES",
+    "LosslessFloat",
+    "TextLimits",
+    "are_equal",
+    "dumps",
+    "dumps_known",
+    "find_at_pointer",
+    "format_pointer",
+    "make_decimal",
+    "make_plain",
+    "name_json_type",
+    "parse",
+    "parse_pointer",
+    "write_number",
+]
+
+# The types of a number with a fraction or an exponent.
+FRACTIONS: Final = (float, LosslessFloat)
+
+JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+# CPython refuses to convert longer integer texts (sys.int_info.default_max_str_digits).
+MAX_INTEGER_DIGITS: Final = 4300
+
+
+def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonProblem:
+    """Reads one strict JSON text.
+
+    Takes UTF-8 bytes; gives the value, or a `JsonProblem` with line and column (VAL-004). Numbers other than plain
+    integers become floats or `LosslessFloat`s, so that none loses a digit (see above). Never raises.
+    """
+    if type(text) is KnownText and text.holds_under(limits):
+        return text.read()
+    value = fast_json.read(text, limits)
+    return read_strictly(text, limits) if value is ABSENT else value
+
+
+def walk(value: JsonValue) -> Iterator[JsonValue]:
+    """Every value inside `value`, itself first."""
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        yield current
+        if type(current) is dict:
+            stack.extend(current.values())
+        elif type(current) is list:
+            stack.extend(current)
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+_quote: Final[Callable[[str], str]] = encode_basestring  # RFC 8259 section 7: escapes only what has to be escaped
+
+
+def dumps(value: JsonValue) -> bytes:
+    """Writes a value as compact UTF-8 JSON: integers exact, other numbers by their own text, key order kept.
+
+    Raises TypeError for a value that is not JSON.
+    """
+    return _written(value).encode()
+
+
+def dumps_known(value: JsonValue) -> bytes:
+    """Writes a value like `dumps`, for a value whose every part was read here or has a plain JSON type."""
+    written = fast_json.write(value)
+    return dumps(value) if written is None else written
+
+
+def _written(value: JsonValue) -> str:
+    kind = type(value)
+    if kind is str:
+        return _quote(value)
+    if kind is int:
+        return str(value)
+    if kind is dict:
+        return "{" + ",".join([f"{_quote(key)}:{_written(item)}" for key, item in value.items()]) + "}"
+    if kind is list or kind is tuple:
+        return "[" + ",".join([_written(item) for item in value]) + "]"
+    if kind is LosslessFloat or kind is float:
+        return write_number(value)
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    return _written_as(value)
+
+
+def _written_as(value: JsonValue) -> str:
+    """Writes the types that callers may use instead of those the reader gives."""
+    if isinstance(value, float | Decimal):
+        return write_number(float(value))
+    if isinstance(value, str):
+        return _quote(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, dict | list | tuple):
+        return _written(dict(value) if isinstance(value, dict) else list(value))
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+def name_json_type(value: JsonValue) -> str:
+    """The JSON Schema type name of a value; a number without fraction is "integer" whatever its spelling."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, dict):
+        return "object"
+    return "integer" if is_integral(make_decimal(value)) else "number"
+
+
+def write_number(value: JsonValue) -> str:
+    """The digits of a JSON number (int, LosslessFloat or float). Raises ValueError for NaN and Infinity."""
+    if isinstance(value, LosslessFloat):
+        return bytes(value).decode("ascii")
+    if isinstance(value, int):
+        return str(value)
+    if not isfinite(value):
+        raise ValueError(f"{value!r} is not JSON")
+    return write_shortest(float(value)).decode()
+
+
+def make_decimal(value: JsonValue) -> Decimal:
+    """The exact value of a JSON number (int, LosslessFloat or float, which stands for its shortest spelling)."""
+    if isinstance(value, LosslessFloat):
+        return read_decimal(bytes(value).decode("ascii"))
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+# `decimal` refuses exponents beyond about 10^18. A larger exponent is replaced by this one.
+_FAR: Final = 10**17
+
+
+def read_decimal(text: str) -> Decimal:
+    """The exact value of a number in JSON's spelling. An exponent beyond 10^17 becomes 10^17."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(exponent) < 18:
+        return Decimal(text)
+    huge = len(exponent.lstrip("+-0")) > 17
+    power = (-_FAR if exponent.startswith("-") else _FAR) if huge else int(exponent)
+    return Decimal(f"{mantissa}e{power}")
+
+
+def is_integral(number: Decimal) -> bool:
+    """Whether an exact number has no fraction, without building a huge integer for a huge exponent."""
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        return False
+    return exponent >= 0 or not any(digits[exponent:])
+
+
+def make_plain(value: JsonValue) -> JsonValue:
+    """A copy with every number except integers as an exact `Decimal`, the form that validation engines and comparisons
+    use."""
+    if isinstance(value, FRACTIONS):
+        return make_decimal(value)
+    if isinstance(value, dict):
+        return {key: make_plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [make_plain(item) for item in value]
+    return value
+
+
+def are_equal(left: JsonValue, right: JsonValue) -> bool:
+    """Equality of JSON values: numbers by value (1 equals 1.0), booleans never equal numbers (draft 2020-12, 4.2.2)."""
+    if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:
+        return left is right
+    if isinstance(left, str) or isinstance(right, str):
+        return isinstance(left, str) and isinstance(right, str) and left == right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(are_equal(item, right[key]) for key, item in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(are_equal, left, right))
+    if isinstance(left, dict | list) or isinstance(right, dict | list):
+        return False
+    return make_decimal(left) == make_decimal(right)
+
+
+# --- JSON Pointer (RFC 6901) ----------------------------------------------------------------------------------------
+def format_pointer(path: Pointer) -> str:
+    """The RFC 6901 text of a path; the root is the empty string."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def parse_pointer(text: str) -> Pointer:
+    """The steps of an RFC 6901 pointer, all as strings. Raises ValueError if it does not start with '/'."""
+    if text == "":
+        return ()
+    if not text.startswith("/"):
+        raise ValueError(f"a JSON Pointer starts with '/': {text!r}")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
+
+
+def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
+    """The value at a path. Raises LookupError where there is none."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value[step]
+        elif isinstance(value, list) and str(step).isdecimal():
+            value = value[int(step)]
+        else:
+            raise LookupError(format_pointer(path))
+    return value

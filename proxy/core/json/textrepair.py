@@ -1,0 +1,349 @@
+"""Text repair: reads JSON with common mistakes, class by class, and only after strict parsing failed.
+
+One scanner passes over the text once, copies every token as it was sent and changes only what an allowed class may
+change (repair.md section 1). The result must then parse strictly, so a repaired text keeps every bound of a clean one.
+Nothing is ever completed: unbalanced braces or quotes end the attempt, and the text is refused as it is (a truncated
+call must not be executed). No token is invented, dropped or reordered; the classes only remove what surrounds the value
+(fence, repeated body, trailing text, comments, trailing commas) or respell one token.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core.json import fast_json
+from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.json.known_text import KnownText, PlainReader, UnreadDocument, outline, reader_of
+from proxy.core.model.values import ABSENT, Document, JsonProblem, Repair
+
+_FENCE: Final = "```"
+_LANGUAGE: Final = re.compile(r"[A-Za-z0-9]*[ \t]*")
+_SPACE: Final = " \t\n\r"
+_WORD = re.compile(r"[A-Za-z0-9_+\-.]+")
+_STRICT_WORD = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:\\|\\\\[A-Za-z0-9]")
+_ESCAPED = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+# Arguments are an object, or a string that holds one; no other text is repaired.
+_ARGUMENTS_START: Final = ("{", "[", '"')
+# Trailing text with one of these characters could itself be part of a call, so it is not ignored.
+_SECOND_VALUE = re.compile(r'[{}\[\]"]')
+_NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_BEFORE_INNER: Final = " \t\n\r=("
+_STRUCTURE_AFTER: Final = ",:]}"
+_QUOTES: Final = ('"', "'", "“")
+
+
+# A larger text is not repaired; the bound keeps the scan under a tenth of a second.
+_MAX_MENDED_TEXT: Final = 256 * 1024
+# The strict reader refuses deeper texts, whatever the limits say.
+_MAX_MENDED_DEPTH: Final = 200
+
+
+def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Document | JsonProblem:
+    """Reads one JSON text strictly, or else with the text repairs named in `classes`.
+
+    Gives the document with the repairs it took, or the problem that strict parsing found. Never raises.
+    """
+    if type(text) is KnownText and text.holds_under(limits) and isinstance(text.found, PlainReader):
+        return UnreadDocument(text)
+    value = parse(text, limits)
+    if not isinstance(value, JsonProblem):
+        return Document(text, value)
+    mended = _mended_before(text, limits, classes) if type(text) is KnownText else repair_text(text, classes)
+    if mended is None:
+        return value
+    again = parse(mended[0], limits)
+    if isinstance(again, JsonProblem):
+        return value
+    return Document(mended[0], again, tuple(Repair(name, ()) for name in mended[1]))
+
+
+def _mended_before(
+    text: KnownText, limits: TextLimits, classes: frozenset[str]
+) -> tuple[bytes, tuple[str, ...]] | None:
+    is_same = text.repairs == classes and text.holds_under(limits)
+    return text.mended if is_same else repair_text(text, classes)
+
+
+def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:
+    """What `read_document` would find in a text, without its value."""
+    found = _examined(text, limits)
+    known = KnownText.of(text, limits, found)
+    known.repairs = classes
+    if isinstance(found, JsonProblem):
+        known.outline = outline(text)
+        mended = repair_text(text, classes)
+        if mended is not None:
+            known.mended = KnownText.of(mended[0], limits, _examined(mended[0], limits)), mended[1]
+    return known
+
+
+def _examined(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
+    is_quick = fast_json.read(text, limits) is not ABSENT
+    value = None if is_quick else parse(text, limits)
+    return value if isinstance(value, JsonProblem) else reader_of(text, is_quick=is_quick)
+
+
+def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:
+    """The text with the allowed classes applied and the names of those that were needed, or None if they do not
+    suffice. The result still has to be parsed strictly."""
+    if not classes or len(text) > _MAX_MENDED_TEXT:
+        return None
+    try:
+        decoded = text.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    used: list[str] = []
+    inside = _inside_fence(decoded)
+    if inside is not None and "code_fence" in classes:
+        used.append("code_fence")
+        decoded = inside
+    scanner = _Scanner(decoded, classes)
+    try:
+        mended = scanner.run()
+    except _UnreadableError:
+        return None
+    used.extend(sorted(scanner.used))
+    return (mended.encode("utf-8", "surrogatepass"), tuple(used)) if used else None
+
+
+def _inside_fence(text: str) -> str | None:
+    """The content of a Markdown fence that encloses the whole text, or None without such a fence."""
+    text = text.strip()
+    if len(text) < 2 * len(_FENCE) or not text.startswith(_FENCE) or not text.endswith(_FENCE):
+        return None
+    body = text[len(_FENCE) : -len(_FENCE)]
+    language = _LANGUAGE.match(body)
+    return body[language.end() :] if language is not None else body
+
+
+class _UnreadableError(Exception):
+    """The text needs more than the allowed classes can change."""
+
+
+class _Scanner:
+    """Copies a text token by token. `used` collects the names of the classes that were needed."""
+
+    def __init__(self, text: str, classes: frozenset[str]) -> None:
+        self.text = text
+        self.classes = classes
+        self.used: set[str] = set()
+        self.out: list[str] = []
+        self.at = 0
+        # An unknown escape anywhere means that the writer of this text did not escape backslashes at all.
+        self.escapes_unknown = re.search(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})', text) is not None
+
+    def run(self) -> str:
+        """The repaired text. Raises _UnreadableError."""
+        self._blank()
+        if self._peek() not in _ARGUMENTS_START:
+            raise _UnreadableError
+        self._value()
+        end = self.at
+        self._blank()
+        if self.at < len(self.text):
+            self._rest(self.text[:end].strip(_SPACE), self.text[end:])
+        return "".join(self.out)
+
+    def _need(self, name: str) -> None:
+        if name not in self.classes:
+            raise _UnreadableError
+        self.used.add(name)
+
+    def _rest(self, first: str, rest: str) -> None:
+        if rest.strip(_SPACE) == first and first[:1] in ("{", "["):
+            self._need("repeated_body")
+        elif first[:1] in ("{", "[") and not _SECOND_VALUE.search(rest):
+            self._need("trailing_text")
+        else:
+            raise _UnreadableError
+
+    def _blank(self) -> None:
+        while self.at < len(self.text):
+            if self.text[self.at] in _SPACE:
+                self.at += 1
+            elif self.text.startswith(("//", "/*"), self.at):
+                self._comment()
+            else:
+                return
+
+    def _comment(self) -> None:
+        self._need("comments")
+        closing = "\n" if self.text[self.at + 1] == "/" else "*/"
+        end = self.text.find(closing, self.at + 2)
+        if end < 0:
+            raise _UnreadableError
+        self.at = end + len(closing)
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _value(self) -> None:
+        """Copies one value. Containers use a stack of closing brackets, so depth costs no recursion."""
+        stack: list[str] = []
+        while True:
+            self._blank()
+            char = self._peek()
+            if char in ("{", "["):
+                stack.append("}" if char == "{" else "]")
+                if len(stack) > _MAX_MENDED_DEPTH:
+                    raise _UnreadableError
+                self._copy()
+                if not self._closes(stack):
+                    self._key(stack)
+                    continue
+            elif char in _QUOTES:
+                self._string()
+            else:
+                self._bare()
+            if not self._next(stack):
+                return
+
+    def _copy(self) -> None:
+        self.out.append(self.text[self.at])
+        self.at += 1
+
+    def _closes(self, stack: list[str]) -> bool:
+        self._blank()
+        if self._peek() != stack[-1]:
+            return False
+        self._copy()
+        stack.pop()
+        return True
+
+    def _key(self, stack: list[str]) -> None:
+        if stack[-1] != "}":
+            return
+        self._blank()
+        if self._peek() not in _QUOTES:
+            raise _UnreadableError
+        self._string()
+        self._blank()
+        if self._peek() != ":":
+            raise _UnreadableError
+        self._copy()
+
+    def _next(self, stack: list[str]) -> bool:
+        """Moves past closing brackets and the comma to the start of the next value; False at the end."""
+        while stack:
+            if self._closes(stack):
+                continue
+            if self._peek() != ",":
+                raise _UnreadableError
+            self.at += 1
+            if self._trailing_comma(stack):
+                continue
+            self.out.append(",")
+            self._key(stack)
+            return True
+        return False
+
+    def _trailing_comma(self, stack: list[str]) -> bool:
+        self._blank()
+        if self._peek() != stack[-1]:
+            return False
+        self._need("trailing_commas")
+        return True
+
+    def _bare(self) -> None:
+        found = _WORD.match(self.text, self.at)
+        if found is None:
+            raise _UnreadableError
+        word = found[0]
+        if word in _PYTHON_WORDS:
+            self._need("python_literals")
+            word = _PYTHON_WORDS[word]
+        elif not _STRICT_WORD.fullmatch(word):
+            raise _UnreadableError
+        self.out.append(word)
+        self.at = found.end()
+
+    # --- strings ----------------------------------------------------------------------------------------------------
+    def _string(self) -> None:
+        quote = self.text[self.at]
+        if quote == "'":
+            self._need("single_quotes")
+        start = self.at + 1
+        if quote == "“":
+            self._need("curly_quotes")
+            end = self._end_of_curly(start)
+        else:
+            end = self._end_of_string(start, quote)
+        raw = self.text[start:end]
+        if _WINDOWS_PATH.match(raw) and self.escapes_unknown and "\\\\" not in raw[2:]:
+            self._need("windows_paths")
+            raw = raw.replace("\\", "\\\\")
+        self.out.append('"' + self._respell(raw, quote) + '"')
+        self.at = end + 1
+
+    def _end_of_string(self, at: int, quote: str) -> int:
+        inner = 0
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "\\":
+                at += 2
+                continue
+            if char == quote:
+                if self._ends_here(at) or "unescaped_quotes" not in self.classes or quote == "'":
+                    if inner % 2:
+                        raise _UnreadableError
+                    return at
+                if not self._inner_quote(at, opening=inner % 2 == 0):
+                    raise _UnreadableError
+                inner += 1
+            at += 1
+        raise _UnreadableError
+
+    def _end_of_curly(self, at: int) -> int:
+        """The place of the only closing typographic quote; a text with another one has more than one reading."""
+        end = self.text.find("”", at)
+        if end < 0 or "“" in self.text[at:end] or not self._ends_here(end):
+            raise _UnreadableError
+        return end
+
+    def _ends_here(self, at: int) -> bool:
+        """Whether a quote at `at` stands where a string can end."""
+        found = _NEXT.match(self.text, at + 1)
+        return found is None or found[1] in _STRUCTURE_AFTER
+
+    def _inner_quote(self, at: int, *, opening: bool) -> bool:
+        """Whether a quote at `at` can only belong to the text: it opens like one in prose (`say "hi" now`) or in an
+        attribute (`href="x"`), or closes behind a word. Any other quote may belong to a second string."""
+        before, after = self.text[at - 1], self.text[at + 1 : at + 2]
+        if opening:
+            return before in _BEFORE_INNER and after not in _SPACE
+        return before not in _SPACE and not after.isalnum()
+
+    def _respell(self, raw: str, quote: str) -> str:
+        """The content of one string, with every character that strict JSON refuses escaped."""
+        if _PLAIN.fullmatch(raw):
+            return raw
+        parts: list[str] = []
+        at = 0
+        while at < len(raw):
+            char = raw[at]
+            if char == "\\":
+                if quote == "'" and raw.startswith("\\'", at):
+                    parts.append("'")
+                    at += 2
+                    continue
+                escape = _ESCAPED.match(raw, at)
+                if escape is None:
+                    raise _UnreadableError
+                parts.append(escape[0])
+                at = escape.end()
+                continue
+            if char == '"':
+                if quote == '"':
+                    self._need("unescaped_quotes")
+                parts.append('\\"')
+            elif char < " ":
+                self._need("control_characters")
+                parts.append(f"\\u{ord(char):04x}")
+            else:
+                parts.append(char)
+            at += 1
+        return "".join(parts)

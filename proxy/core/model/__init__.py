@@ -1,0 +1,1 @@
+"""The frozen values that every room uses, and the error codes."""

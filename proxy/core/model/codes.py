@@ -1,0 +1,352 @@
+"""The catalogue of error codes. Every code that an answer, a metric label or a docs row names is a constant here.
+
+There are three tables: `Category` (what kind of trouble, with GoMind's HTTP status), `ErrorCode` (what happened to the
+call) and `ViolationCode` (what is wrong with one value). No other file spells a code. Docs tables, metric labels and
+the envelope are generated from `ERROR_CODES` and `VIOLATION_CODES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Category(StrEnum):
+    """GoMind's error categories (Intelligent Error Handling, part 1); they decide the default HTTP status."""
+
+    INPUT_ERROR = "INPUT_ERROR"
+    NOT_FOUND = "NOT_FOUND"
+    AUTH_ERROR = "AUTH_ERROR"
+    RATE_LIMIT = "RATE_LIMIT"
+    SERVICE_ERROR = "SERVICE_ERROR"
+
+
+# GoMind `HTTPStatusForCategory`.
+STATUS_OF_CATEGORY = {
+    Category.INPUT_ERROR: 400,
+    Category.NOT_FOUND: 404,
+    Category.AUTH_ERROR: 401,
+    Category.RATE_LIMIT: 429,
+    Category.SERVICE_ERROR: 503,
+}
+
+
+class Severity(StrEnum):
+    """Acode FR-008: `error` blocks the call, `warning` and `info` are reported and the call goes on."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class ErrorType(StrEnum):
+    """The kinds of error that a client distinguishes (`error.error_type`)."""
+
+    VALIDATION = "validation_error"
+    CONTAINER = "container_invocation_error"
+    TOOL = "tool_error"
+    BUDGET = "budget_exceeded"
+    ESCALATION = "escalation"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One way a call can fail. `retryable` says whether another call by the model can succeed."""
+
+    name: str
+    category: Category
+    status: int
+    retryable: bool
+    error_type: ErrorType
+    meaning: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationCode:
+    """One way a value can break its schema (Acode FR-009..FR-017). `hpd` is the HPD specification's name for it."""
+
+    name: str
+    hpd: str
+    meaning: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _input(name: str, status: int, retryable: bool, meaning: str, remedy: str) -> ErrorCode:
+    return ErrorCode(name, Category.INPUT_ERROR, status, retryable, ErrorType.TOOL, meaning, remedy)
+
+
+def _service(name: str, status: int, meaning: str, remedy: str) -> ErrorCode:
+    return ErrorCode(name, Category.SERVICE_ERROR, status, True, ErrorType.TOOL, meaning, remedy)
+
+
+# --- calls the model can mend -------------------------------------------------------------------------------------
+INVALID_ARGUMENTS = ErrorCode(
+    "INVALID_ARGUMENTS", Category.INPUT_ERROR, 400, True, ErrorType.VALIDATION,
+    "The arguments break the tool's schema.",
+    "Please correct these errors and call the tool again.",
+)  # fmt: skip
+CONTAINER_INVOCATION = ErrorCode(
+    "CONTAINER_INVOCATION", Category.INPUT_ERROR, 400, True, ErrorType.CONTAINER,
+    "A container was called with parameters.",
+    "Call the container with no arguments first, then call the function you need.",
+)  # fmt: skip
+CONTAINER_NOT_EXPANDED = ErrorCode(
+    "CONTAINER_NOT_EXPANDED", Category.INPUT_ERROR, 400, True, ErrorType.CONTAINER,
+    "A function was called before its container was expanded.",
+    "Call the container with no arguments first, then call this function again.",
+)  # fmt: skip
+UNKNOWN_TOOL = ErrorCode(
+    "UNKNOWN_TOOL", Category.NOT_FOUND, 404, True, ErrorType.VALIDATION,
+    "No tool of this name is known.",
+    "Call one of the known tools by its exact name.",
+)  # fmt: skip
+UPSTREAM_REJECTED_ARGUMENTS = ErrorCode(
+    "UPSTREAM_REJECTED_ARGUMENTS", Category.INPUT_ERROR, 400, True, ErrorType.VALIDATION,
+    "The tool itself refused the arguments.",
+    "Please correct these errors and call the tool again.",
+)  # fmt: skip
+
+# --- limits of a conversation -------------------------------------------------------------------------------------
+ATTEMPTS_EXHAUSTED = ErrorCode(
+    "ATTEMPTS_EXHAUSTED", Category.INPUT_ERROR, 400, False, ErrorType.ESCALATION,
+    "The same tool was called wrongly too often in this conversation.",
+    "Stop calling this tool and ask the user for guidance.",
+)  # fmt: skip
+CALL_CAP_EXCEEDED = ErrorCode(
+    "CALL_CAP_EXCEEDED", Category.INPUT_ERROR, 400, False, ErrorType.BUDGET,
+    "The tool was called as often as this conversation may call it.",
+    "Go on without this tool: use what you already have, or ask the user.",
+)  # fmt: skip
+TOOL_ERROR_BUDGET = ErrorCode(
+    "TOOL_ERROR_BUDGET", Category.INPUT_ERROR, 400, False, ErrorType.BUDGET,
+    "The tool answered with errors as often as this conversation may have them.",
+    "Go on without this tool: use what you already have, or tell the user what went wrong.",
+)  # fmt: skip
+
+# --- the operator's own rules (docs/hooks.md) ---------------------------------------------------------------------
+CALL_NOT_ALLOWED = ErrorCode(
+    "CALL_NOT_ALLOWED", Category.AUTH_ERROR, 403, False, ErrorType.TOOL,
+    "A hook of the operator does not allow this call.",
+    "This cannot be mended by another call: tell the user.",
+)  # fmt: skip
+HOOK_FAILED = ErrorCode(
+    "HOOK_FAILED", Category.SERVICE_ERROR, 503, True, ErrorType.TOOL,
+    "A hook of the operator failed, and without it no call is let through.",
+    "Try again in a moment.",
+)  # fmt: skip
+
+# --- requests that are no calls -----------------------------------------------------------------------------------
+BAD_REQUEST = _input(
+    "BAD_REQUEST", 400, False, "The HTTP request is malformed.", "Send a well-formed HTTP/1.1 request."
+)
+ROUTE_NOT_FOUND = ErrorCode(
+    "ROUTE_NOT_FOUND", Category.NOT_FOUND, 404, False, ErrorType.TOOL,
+    "No route has this path.", "Check the URL against the configured routes.",
+)  # fmt: skip
+METHOD_NOT_ALLOWED = _input(
+    "METHOD_NOT_ALLOWED",
+    405,
+    False,
+    "The route does not take this HTTP method.",
+    "Use one of the methods in the Allow header.",
+)
+OPERATION_LEFT_OUT = _input(
+    "OPERATION_LEFT_OUT",
+    501,
+    False,
+    "The service has this operation, but its calls cannot be judged here.",
+    "The operator can let it through unjudged: `relay: true` on its route.",
+)
+HOST_NOT_SERVED = ErrorCode(
+    "HOST_NOT_SERVED", Category.NOT_FOUND, 421, False, ErrorType.TOOL,
+    "The request names a host that is not served here.", "Use one of the names this proxy is configured for.",
+)  # fmt: skip
+TOKEN_REQUIRED = ErrorCode(
+    "TOKEN_REQUIRED", Category.AUTH_ERROR, 401, False, ErrorType.TOOL,
+    "The proxy asks for a bearer token that it knows.", "This cannot be mended by another call: tell the user.",
+)  # fmt: skip
+ORIGIN_NOT_ALLOWED = ErrorCode(
+    "ORIGIN_NOT_ALLOWED", Category.AUTH_ERROR, 403, False, ErrorType.TOOL,
+    "Pages of this origin may not call this route.", "Ask the operator to list the origin under `cors`.",
+)  # fmt: skip
+BODY_TOO_LARGE = _input(
+    "BODY_TOO_LARGE",
+    413,
+    False,
+    "The body is larger than the route takes.",
+    "Send less: shorten the longest argument or split the work over several calls.",
+)
+UNSUPPORTED_MEDIA_TYPE = _input(
+    "UNSUPPORTED_MEDIA_TYPE",
+    415,
+    False,
+    "Arguments must come as JSON.",
+    "Send the header Content-Type: application/json and a JSON body.",
+)
+EXPECTATION_FAILED = _input(
+    "EXPECTATION_FAILED",
+    417,
+    False,
+    "The Expect header names something other than 100-continue.",
+    "Leave the Expect header out.",
+)
+HEADERS_TOO_LARGE = _input(
+    "HEADERS_TOO_LARGE", 431, False, "The request's headers are too large.", "Send fewer or shorter headers."
+)
+INTERNAL_ERROR = ErrorCode(
+    "INTERNAL_ERROR", Category.SERVICE_ERROR, 500, False, ErrorType.TOOL,
+    "The proxy itself failed.", "Report the request id to the operator.",
+)  # fmt: skip
+
+HEADER_MISMATCH = _input(
+    "HEADER_MISMATCH",
+    400,
+    False,
+    "The request's headers and its body do not say the same.",
+    "Send in the headers what the body says.",
+)
+
+# --- the way to the tool ------------------------------------------------------------------------------------------
+UPSTREAM_TIMEOUT = _service("UPSTREAM_TIMEOUT", 504, "The tool did not answer in time.", "Try again later.")
+UPSTREAM_UNAVAILABLE = _service(
+    "UPSTREAM_UNAVAILABLE", 502, "The tool's service could not be reached.", "Try again later."
+)
+UPSTREAM_BAD_ANSWER = _service(
+    "UPSTREAM_BAD_ANSWER", 502, "The tool's service broke off or answered no valid HTTP.", "Try again later."
+)
+SCHEMA_UNKNOWN = _service(
+    "SCHEMA_UNKNOWN", 503, "What the tool takes could not be found out, so its call was not sent.", "Try again later."
+)
+UPSTREAM_UNFIT_ANSWER = ErrorCode(
+    "UPSTREAM_UNFIT_ANSWER", Category.SERVICE_ERROR, 502, False, ErrorType.TOOL,
+    "The tool ran, but its answer breaks its response schema.",
+    "Do not repeat the call: tell the user that the tool's answer cannot be used.",
+)  # fmt: skip
+NOT_CONFIRMED = ErrorCode(
+    "NOT_CONFIRMED", Category.SERVICE_ERROR, 503, False, ErrorType.TOOL,
+    "The tool's schema accepts the arguments, but the second judge did not confirm it, so the call was not sent.",
+    "Do not repeat the call: tell the user, who can report the request id to the operator.",
+)  # fmt: skip
+RESTARTING = _service("RESTARTING", 503, "The proxy is shutting down.", "Try again in a moment.")
+OVERLOADED = _service("OVERLOADED", 503, "Too many calls to this tool are under way.", "Try again in a moment.")
+CIRCUIT_OPEN = _service(
+    "CIRCUIT_OPEN", 503, "The tool failed repeatedly and is left alone for a moment.", "Try again in a moment."
+)
+
+# --- what tools say, in GoMind's words (Intelligent Error Handling, "Common Tool Error Codes") ----------------------
+INVALID_REQUEST = _input(
+    "INVALID_REQUEST",
+    400,
+    True,
+    "The tool refused the request.",
+    "Read the tool's own words, change the arguments and call it again.",
+)
+LOCATION_NOT_FOUND = ErrorCode(
+    "LOCATION_NOT_FOUND",
+    Category.NOT_FOUND,
+    404,
+    True,
+    ErrorType.TOOL,
+    "The tool knows no such location.",
+    "Try another spelling, such as 'City, Country'.",
+)
+SYMBOL_NOT_FOUND = ErrorCode(
+    "SYMBOL_NOT_FOUND",
+    Category.NOT_FOUND,
+    404,
+    True,
+    ErrorType.TOOL,
+    "The tool knows no such symbol.",
+    "Try another symbol.",
+)
+RESOURCE_NOT_FOUND = ErrorCode(
+    "RESOURCE_NOT_FOUND",
+    Category.NOT_FOUND,
+    404,
+    True,
+    ErrorType.TOOL,
+    "The tool did not find what was asked for.",
+    "Try another name or id.",
+)
+MISSING_REQUIRED_FIELD = _input(
+    "MISSING_REQUIRED_FIELD", 400, True, "The tool misses a field.", "Add the field and call the tool again."
+)
+INVALID_FORMAT = _input(
+    "INVALID_FORMAT",
+    400,
+    True,
+    "The tool refused the format of a value.",
+    "Change the value's format and call the tool again.",
+)
+API_KEY_MISSING = ErrorCode(
+    "API_KEY_MISSING",
+    Category.AUTH_ERROR,
+    401,
+    False,
+    ErrorType.TOOL,
+    "The tool lacks an API key.",
+    "This cannot be mended by another call: tell the user.",
+)
+API_KEY_INVALID = ErrorCode(
+    "API_KEY_INVALID",
+    Category.AUTH_ERROR,
+    401,
+    False,
+    ErrorType.TOOL,
+    "The tool's API key is refused.",
+    "This cannot be mended by another call: tell the user.",
+)
+UNAUTHORIZED = ErrorCode(
+    "UNAUTHORIZED",
+    Category.AUTH_ERROR,
+    401,
+    False,
+    ErrorType.TOOL,
+    "The tool refused access.",
+    "This cannot be mended by another call: tell the user.",
+)
+RATE_LIMIT_EXCEEDED = ErrorCode(
+    "RATE_LIMIT_EXCEEDED",
+    Category.RATE_LIMIT,
+    429,
+    True,
+    ErrorType.TOOL,
+    "The tool is called too often.",
+    "Wait, then make the same call again.",
+)
+SERVICE_UNAVAILABLE = _service(
+    "SERVICE_UNAVAILABLE", 503, "The tool's service has a fault.", "The same call may work later."
+)
+REQUEST_TIMEOUT = _service("REQUEST_TIMEOUT", 504, "The tool gave up waiting.", "The same call may work later.")
+
+ERROR_CODES: dict[str, ErrorCode] = {
+    value.name: value for value in list(globals().values()) if isinstance(value, ErrorCode)
+}
+
+# --- violations ---------------------------------------------------------------------------------------------------
+REQUIRED_MISSING = ViolationCode("VAL-001", "REQUIRED_FIELD", "Required field missing")
+TYPE_MISMATCH = ViolationCode("VAL-002", "TYPE_MISMATCH", "Type mismatch")
+CONSTRAINT = ViolationCode(
+    "VAL-003", "CONSTRAINT_VIOLATION", "Constraint violation (min/max, multipleOf, number of properties, not)"
+)
+INVALID_JSON = ViolationCode("VAL-004", "INVALID_JSON", "Invalid JSON syntax")
+UNKNOWN_FIELD = ViolationCode("VAL-005", "UNKNOWN_FIELD", "Unknown field")
+ARRAY_LENGTH = ViolationCode("VAL-006", "ARRAY_LENGTH", "Array length, uniqueness or content violation")
+PATTERN_MISMATCH = ViolationCode("VAL-007", "PATTERN_MISMATCH", "Pattern mismatch")
+ENUM_MISMATCH = ViolationCode("VAL-008", "INVALID_ENUM_VALUE", "Invalid enum or const value")
+STRING_LENGTH = ViolationCode("VAL-009", "STRING_LENGTH", "String length violation")
+FORMAT_MISMATCH = ViolationCode("VAL-010", "INVALID_FORMAT", "Format violation")
+NO_BRANCH = ViolationCode("VAL-011", "NO_MATCHING_ALTERNATIVE", "No alternative of a union fits")
+AMBIGUOUS = ViolationCode("VAL-012", "AMBIGUOUS_VALUE", "Several repairs are possible")
+LEAKED_MARKUP = ViolationCode("VAL-013", "LEAKED_MARKUP", "Markup of the tool call itself inside a text")
+DEPRECATED_FIELD = ViolationCode("VAL-014", "DEPRECATED_FIELD", "Deprecated field")
+
+VIOLATION_CODES: dict[str, ViolationCode] = {
+    value.name: value for value in list(globals().values()) if isinstance(value, ViolationCode)
+}

@@ -1,0 +1,35 @@
+"""The header fields of a message: names and values, in their order. `Fields` also finds them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+Headers = tuple[tuple[str, str], ...]
+# Names of header fields as they were sent, each with its raw value.
+SentNames = Sequence[tuple[bytes, bytes]]
+
+
+class Fields(tuple[tuple[str, str], ...]):
+    """`Headers` of one request, with an index by name (lower case) that is built at the first question. `sent_names`
+    are the names as the client spelled them, for the upstream; empty where they are not known."""
+
+    sent_names: SentNames = ()
+
+    @classmethod
+    def indexed(cls, fields: Iterable[tuple[str, str]], index: Mapping[str, str]) -> Fields:
+        """Fields with an index (lower-case name -> first value) that the reader of the message has already built."""
+        made = cls(fields)
+        made.by_name = index
+        # One call looks up about a dozen fields, so `get` is the index's own method.
+        made.get = index.get  # type: ignore[assignment, method-assign]
+        return made
+
+    @cached_property
+    def by_name(self) -> Mapping[str, str]:
+        """Name -> first value."""
+        return dict(reversed(self))  # reversed, so that the first of several fields with one name wins
+
+    def get(self, name: str) -> str | None:
+        """The first value of a field (`name` in lower case), or None."""
+        return self.by_name.get(name)

@@ -1,0 +1,431 @@
+"""The frozen values that every room uses. A change makes a new value (`dataclasses.replace`).
+
+A `ToolCall` is what a client asked for; a `CheckedCall` is what may be sent upstream. The two types differ on
+purpose: only `decide` makes a `CheckedCall` (tests/test_architecture.py), and `Upstream.send` takes nothing else, so an
+unchecked call cannot be sent. Raw argument values are kept out of every `repr`, so that no traceback or log line can
+show one (Acode FR-066).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, Final, Literal
+
+from proxy.core.model.codes import ErrorCode, Severity, ViolationCode
+from proxy.core.model.fields import Fields as Fields
+from proxy.core.model.fields import Headers as Headers
+from proxy.core.model.value_class import value_class
+
+# A parsed JSON value: dict, list, str, int, bool or None. A number that is not a plain integer is a float, or a
+# `jsontext.LosslessFloat` where a float would be written with other digits. Every reader tests the type anyway.
+JsonValue = Any
+
+# Steps from the root of a value to one place in it: object keys and array indexes (RFC 6901, unescaped).
+Pointer = tuple[str | int, ...]
+
+
+class Absent:
+    """The type of `ABSENT`, which stands where a value is missing (`None` is JSON null)."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
+
+
+# --- what a client asks ---------------------------------------------------------------------------------------------
+class Rung(StrEnum):
+    """Where a conversation's identity came from, best first (contract section 4)."""
+
+    HEADER = "header"
+    META = "meta"
+    BODY = "body"
+    TRACE = "trace"
+    SESSION = "session"
+    ADDRESS = "address"  # hash of authorization, user agent and address: several users may share it
+
+
+@value_class
+class Conversation:
+    """Which conversation a call belongs to. On the rung `ADDRESS` several users may share it.
+
+    `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`).
+    `key` is opaque and all that may be kept. Where `name` is what a client sent, it is no key yet (`sent`) but may be a
+    session id or a credential: the key is its hash, worked out when somebody asks, which of a clean call nobody may.
+    """
+
+    name: str = field(repr=False)
+    rung: Rung
+    sent: bool = False
+    otherwise: Conversation | None = None
+
+    @property
+    def key(self) -> str:
+        """The conversation's stored name: 32 hexadecimal digits where the client sent the name."""
+        if not self.sent:
+            return self.name
+        return blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@value_class
+class Repair:
+    """One change made to the arguments: the rule's name and the place, never the value."""
+
+    rule: str
+    path: Pointer
+
+
+@value_class
+class Document:
+    """JSON as it arrived: the exact bytes, the parsed value, and the text repairs that reading it took."""
+
+    text: bytes = field(repr=False)
+    value: JsonValue = field(repr=False)
+    repairs: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonProblem:
+    """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes."""
+
+    reason: str
+    line: int
+    column: int
+    truncated: bool = False
+
+
+@value_class
+class ToolCall:
+    """A model's call of one tool. `arguments` is the document of the arguments alone, or why it is unreadable.
+
+    `raw` is the unreadable text, b"" otherwise; it distinguishes one broken text from another. `params` (decoded) and
+    `query` (as sent) belong to the request, where the request calls one tool. `resend_id` is the same where a client
+    sends a call once more, and another for the model's next call; None: `call_id` is, '': nothing is. `violations` is
+    what was wrong with the request around its arguments."""
+
+    tool: str
+    arguments: Document | JsonProblem
+    call_id: str
+    conversation: Conversation
+    raw: bytes = field(default=b"", repr=False)
+    params: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    query: str = field(default="", repr=False)
+    resend_id: str | None = None
+    violations: tuple[Violation, ...] = field(default=(), repr=False)
+
+
+@value_class
+class RawRequest:
+    """An HTTP request, read whole. Header names are lower case; `params` are the route's path parameters."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers = field(repr=False)
+    body: bytes = field(repr=False)
+    params: Mapping[str, str]
+    peer: str
+
+    def header(self, name: str) -> str | None:
+        """The first value of the header `name` (lower case), or None."""
+        headers = self.headers
+        return headers.by_name.get(name) if type(headers) is Fields else Fields(headers).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Passthrough:
+    """A request that is not a call and is forwarded as it is."""
+
+
+# --- what is wrong --------------------------------------------------------------------------------------------------
+@value_class
+class Violation:
+    """One broken schema keyword at one place (Acode FR-002..FR-007).
+
+    `value` is what was sent there (`ABSENT` where nothing was); the code that shows it also sanitises it.
+    `expected` and `hint` are sentences for the model, '' where there is nothing to say. `sensitive` says that the
+    schema marks the value as secret (`writeOnly`, `format: password`, `x-sensitive`): it is then never shown.
+    `keyword` is the schema's keyword that was broken and `limit` its value, where the code alone does not say it.
+    """
+
+    code: ViolationCode
+    path: Pointer
+    message: str
+    expected: str = ""
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+    value: JsonValue = field(default=ABSENT, repr=False)
+    sensitive: bool = False
+    keyword: str = field(default="", compare=False)
+    limit: JsonValue = field(default=None, repr=False, compare=False)
+
+
+@value_class
+class Failure:
+    """Why a call got no answer from its tool. Every wire format is made from this (contract section 1).
+
+    `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable.
+    `advice`, where it is known already: the tool's signature, an example, and whether the example is complete.
+    `type_related`: the tool says that a value has the wrong type."""
+
+    code: ErrorCode
+    message: str
+    violations: tuple[Violation, ...] = ()
+    hint: str = ""
+    details: Mapping[str, str] = field(default_factory=dict)
+    status: int | None = None
+    retryable: bool | None = None
+    sent: JsonValue = field(default=ABSENT, repr=False)
+    container: ContainerMisuse | None = None
+    headers: Headers = ()
+    advice: tuple[str, str, bool] | None = field(default=None, repr=False)
+    type_related: bool = False
+
+    @property
+    def http_status(self) -> int:
+        """The status to answer with: the upstream's own where there is one, else the code's."""
+        return self.code.status if self.status is None else self.status
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether another call by the model can succeed."""
+        return self.code.retryable if self.retryable is None else self.retryable
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A tool that only groups functions and takes no parameters (HPD). `source`: plugin, mcp, frontend or skill.
+
+    `expand` says who answers the call without parameters. `auto_expand` says what happens to a call with parameters: it
+    is refused (`off`), expands the container the first time (`expand`), or goes to the function it names (`dispatch`).
+    `require_expansion`: the functions may be called only after the conversation has expanded the container.
+    """
+
+    name: str
+    source: str = "plugin"
+    functions: tuple[ContainerFunction, ...] = ()
+    expand: Literal["upstream", "proxy"] = "upstream"
+    auto_expand: Literal["off", "expand", "dispatch"] = "off"
+    require_expansion: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFunction:
+    """One function of a container, as shown when the proxy expands it."""
+
+    name: str
+    description: str = ""
+    schema: Mapping[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerMisuse:
+    """A call of a container with parameters: the container, and what it was called with.
+
+    `function` is the container's function that was most likely meant, '' where none was found. `arguments` are the
+    arguments for that function, without the key that named it.
+    """
+
+    container: Container
+    attempted: JsonValue = field(repr=False)
+    function: str = ""
+    arguments: JsonValue = field(default=ABSENT, repr=False)
+
+
+# --- what was decided -----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """A call that may be sent. Only `decide.decide` makes one, and nothing changes it: unlike the other values of a
+    call it is frozen at run time too, since it is the proof of the check.
+
+    `arguments` are the bytes to send (the client's own unless something was repaired) and `value` is their meaning.
+    `enforced` is False on report-only routes, which forward the client's bytes whatever the check found; `would` then
+    holds the refusal that an enforced route would have answered."""
+
+    call: ToolCall
+    arguments: bytes = field(repr=False)
+    value: JsonValue = field(repr=False)
+    repairs: tuple[Repair, ...] = ()
+    warnings: tuple[Violation, ...] = ()
+    enforced: bool = True
+    would: Failure | None = None
+
+
+@value_class
+class Forward:
+    """The call may go to its tool."""
+
+    checked: CheckedCall
+
+
+@value_class
+class Reject:
+    """The call may not go to its tool."""
+
+    failure: Failure
+
+
+Decision = Forward | Reject
+
+
+# --- what came back -------------------------------------------------------------------------------------------------
+@value_class
+class UpstreamReply:
+    """An upstream's answer. The body is whole, or a stream where it is large or endless (server-sent events)."""
+
+    status: int
+    headers: Headers = field(repr=False)
+    body: bytes | AsyncIterator[bytes] = field(repr=False)
+
+
+class Executed(StrEnum):
+    """Whether the tool may have run (contract section 7)."""
+
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFault:
+    """The failure of an upstream to answer. `token` is the RFC 9209 error type, such as `connection_refused`.
+
+    `retry_after`: the seconds after which another try can succeed, where they are known.
+    """
+
+    code: ErrorCode
+    token: str
+    executed: Executed
+    message: str
+    retry_after: int | None = None
+
+
+@value_class
+class FailedAttempt:
+    """One failed call, as remembered: codes, paths, expectations and JSON types, never a value (contract section 4).
+
+    `digest` is the hash of its arguments, `call` of its tool_call_id: a call with both equal is a client's resend.
+    `seen` is how many attempts had been counted when the call arrived (None: all of them) and means something until the
+    call is recorded; `number` is then the attempt that the call was part of.
+    """
+
+    digest: str
+    lines: tuple[str, ...]
+    call: str = ""
+    seen: int | None = None
+    number: int = 0
+
+
+@value_class
+class Episode:
+    """The failed calls of one conversation with one tool, oldest first.
+
+    `count` is the number of attempts: parallel calls of one turn are one. `failed` is the number of failed calls, with
+    those that `attempts` no longer keeps. `digests` tells how often each of the latest refused arguments failed, the
+    latest last; they outlive a delivered call, which ends everything else.
+    """
+
+    count: int
+    attempts: tuple[FailedAttempt, ...]
+    digests: tuple[tuple[str, int], ...]
+    failed: int = 0
+
+    def times(self, digest: str) -> int:
+        """How often the arguments with this digest failed."""
+        return next((times for known, times in self.digests if known == digest), 0)
+
+
+@value_class
+class FailureRecorded:
+    """What recording a failure did. `number` is the attempt that the call was. `repeated`: these arguments had been
+    refused before. Of a client's resend both are those of the call it repeats."""
+
+    episode: Episode
+    repeated: bool
+    number: int = 0
+
+
+@value_class
+class Attempt:
+    """Where a model stands with a tool: try `number` of `limit` (Acode FR-036, FR-049). Calls after the last try raise
+    the number on."""
+
+    number: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{min(self.number, self.limit)}/{self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackLimits:
+    """Bounds of the sentence that a model reads (Acode FR-025, FR-035, FR-052), and the roots for showing file paths.
+
+    `max_chars` and `max_preview` count code points. `secret_names` are property names that the schema marks as secret,
+    in addition to the names in `secrets.py`. `marks`: the sent arguments are shown with the errors written into them.
+    """
+
+    max_errors: int = 10
+    max_chars: int = 2000
+    max_preview: int = 100
+    path_roots: tuple[str, ...] = ()
+    marks: bool = False
+    secret_names: frozenset[str] = frozenset()
+
+
+@value_class
+class Delivered:
+    """The tool's answer, which goes back as it is. `failed`: it is an error that the route returns unchanged.
+
+    `attempt`: which try it was, where earlier ones failed. `corrections` are the places that a model changed, each with
+    its layer (docs/correction.md). `limits` bound what is shown of `warnings`.
+    """
+
+    reply: UpstreamReply
+    repairs: tuple[Repair, ...] = ()
+    warnings: tuple[Violation, ...] = ()
+    failed: bool = False
+    corrections: tuple[Repair, ...] = ()
+    attempt: Attempt | None = None
+    limits: FeedbackLimits = FeedbackLimits()
+
+
+@value_class
+class ToolResult:
+    """A failure together with what the retry contract makes of it. Each adapter encodes it in its own format.
+
+    `escalated`: this is the last attempt's answer, it says to stop in words and machine parts alike (Acode FR-045).
+    `history` has one line for each attempt so far; `repeated` marks a byte-identical
+    resend of arguments that were refused before. `accepts` and `example` are guidance for the model (an example that
+    is not complete shows the shape alone); `extra` holds lines of a tool-specific formatter; `limits` bounds all of it.
+    `finalising`: no tool was called, a final output was checked.
+    """
+
+    call: ToolCall
+    failure: Failure
+    attempt: Attempt | None = None
+    escalated: bool = False
+    repeated: bool = False
+    history: tuple[str, ...] = ()
+    accepts: str = ""
+    example: str = ""
+    example_complete: bool = True
+    extra: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    limits: FeedbackLimits = field(default_factory=FeedbackLimits)
+    finalising: bool = False
+
+
+Outcome = Delivered | ToolResult
+
+
+@value_class
+class HttpReply:
+    """A response that the proxy itself wrote, as it goes to the client. Header names have their usual spelling."""
+
+    status: int
+    headers: Headers
+    body: bytes = field(repr=False)

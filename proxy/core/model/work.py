@@ -1,0 +1,128 @@
+"""The one currency in which work is counted: reading, judging, repairing, explaining and writing spend from a budget.
+
+One unit is one or two microseconds of an ordinary machine:
+
+    1 value read, judged or visited
+    100 characters of a text read or matched; digits are characters
+    1 microsecond of a pattern that has to backtrack
+    1 broken keyword inside the branches of a union
+
+The count depends on how much is examined, not on the time it took, so the same call always stops at the same place.
+How many values a text may hold is counted while it is read; its first verdict and writing it take as much again. Each
+later stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
+no more than that. Where a stage stops, its result is the cautious one: a call is refused, a hint is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from proxy.core.model.values import JsonValue
+
+# Characters of text that cost as much as one value.
+_CHARACTERS: Final = 100
+
+# The budget of one call: two to four seconds of an ordinary machine, within the time that a child process has for it.
+CALL: Final = 2_000_000
+# The values of one text, unless a config says otherwise.
+READING: Final = 100_000
+# The share of each stage.
+REPAIRING: Final = 300_000
+RESPELLING: Final = 500_000
+EXPLAINING: Final = 500_000
+MATCHING: Final = 50_000
+REPORTING_BRANCHES: Final = 1_000
+MAKING_EXAMPLE: Final = 60_000
+# An example or a signature in an answer has to be short, and is made while a client waits.
+SKETCHING: Final = 20_000
+WRITING_SIGNATURE: Final = 500
+
+
+class TooMuchWorkError(Exception):
+    """The value and the schema together take more work than one call may cost."""
+
+
+class Work:
+    """The work that may still be done. `spend` and `look` raise TooMuchWorkError when nothing is left."""
+
+    __slots__ = ("_sizes", "left")
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        # Keyed by identity. Each container is stored beside its size, so that its id is not used again.
+        self._sizes: dict[int, tuple[JsonValue, int]] = {}
+
+    def spend(self, amount: int) -> None:
+        """Uses up `amount` units."""
+        self.left -= amount
+        if self.left < 0:
+            raise TooMuchWorkError
+
+    def look(self, value: JsonValue) -> None:
+        """Uses up the cost of examining a whole value once."""
+        kind = type(value)
+        if kind is str:
+            self.left -= 1 + len(value) // _CHARACTERS
+        else:
+            self.left -= self.size(value) if kind is dict or kind is list else 1
+        if self.left < 0:
+            raise TooMuchWorkError
+
+    def size(self, value: JsonValue) -> int:
+        """Values inside a value, itself included; long text counts for several."""
+        if isinstance(value, str):
+            return 1 + len(value) // _CHARACTERS
+        if not isinstance(value, dict | list):
+            return 1
+        known = self._sizes.get(id(value))
+        if known is not None:
+            return known[1]
+        total = 1
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, str):
+                total += 1 + len(item) // _CHARACTERS
+            else:
+                total += self.size(item) if isinstance(item, dict | list) else 1
+        self._sizes[id(value)] = (value, total)
+        return total
+
+
+_call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
+
+
+@contextmanager
+def share_work(limit: int = CALL) -> Iterator[None]:
+    """Opens the budget of a call: whatever is borrowed inside comes out of it."""
+    token = _call.set(Work(limit))
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def lend_work(share: int) -> int:
+    """What a stage may spend: its share, or what is left of the call's budget. It pays with `pay_work`."""
+    budget = _call.get()
+    # Of a small call no budget is opened: its size bounds the sum.
+    return share if budget is None else max(0, min(share, budget.left))
+
+
+def pay_work(lent: int, left: int) -> None:
+    """Takes what a stage has used of the work that it was lent out of the call's budget."""
+    budget = _call.get()
+    if budget is not None:
+        budget.left -= lent - max(0, left)
+
+
+@contextmanager
+def borrow_work(share: int) -> Iterator[Work]:
+    """The work of one stage, paid for at its end."""
+    lent = lend_work(share)
+    work = Work(lent)
+    try:
+        yield work
+    finally:
+        pay_work(lent, work.left)

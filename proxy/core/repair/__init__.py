@@ -1,0 +1,1 @@
+"""The repair engine, and the generated quick repairs beside it."""

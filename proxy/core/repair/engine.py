@@ -1,0 +1,387 @@
+"""The repair engine: changes refused arguments where the schema leaves exactly one meaning (repair.md sections 2, 3).
+
+How it works. `fit(node, value)` asks the judge first; an accepted value is not touched. The value rules propose repairs
+for a refused scalar, tier by tier: the proposals that the judge accepts count, and if they differ the value is
+ambiguous and stays as it is. A refused object or array is repaired part by part: each part is fitted to every schema
+that applies to it, the key rules rename or remove keys, and for each union that accepts no branch the branches are
+fitted one by one; exactly one result may remain. Any result counts only if the judge accepts the whole. A failed result
+is kept as far as it got, so that the answer can describe what is still wrong.
+
+Everything is bounded: each (node, value) pair is fitted once, paths end at 64 steps, and the work of a call is counted
+(`work.py`). A call that takes more than its share is refused as it is. The rules stand in `rules.py`, their effect on
+keys in `keys.py`, unions in `branches.py`; this file knows no spelling of any value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.contract.policy import RepairPolicy
+from proxy.core.json.jsontext import are_equal
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
+from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
+from proxy.core.repair.respell import respell_integers
+from proxy.core.repair.strict import respell_keys
+from proxy.core.repair.wrappers import WRAPPER_RULES, unwrap_arguments
+from proxy.core.rules.applicable_rules import list_applicable_rules
+from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, select_branches
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_optional, fill_required, rename_one_key
+from proxy.core.rules.members import list_member_schemas, list_required
+from proxy.core.rules.proposals import NONE, Site, read_inside
+from proxy.core.rules.rules import ASSUMING, LAST_RESORTS, Rule
+from proxy.core.schema.nodes import Node
+
+# The most work that one call's repair may take: about a second, hundreds of times more than the largest real call.
+_MAX_PATH: Final = 64
+# The most rounds over one object. A change may make another one possible (in a union's branch, in an `if`).
+_MAX_ROUNDS: Final = 4
+# The cost of fitting one value to one node, apart from the judge.
+_FIT: Final = 5
+# Characters of JSON text that one unit of work reads; a text that has to be repaired is read character by character.
+_READ: Final = 5
+_OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
+
+
+@value_class
+class Repaired:
+    """The engine's result for a value. `accepted` is the judge's final verdict; if it is False, `value` is as far as
+    the repairs got and must not be sent. `exhausted`: the engine gave up, because the call took too much work."""
+
+    value: JsonValue = field(repr=False)
+    repairs: tuple[Repair, ...]
+    accepted: bool
+    ambiguous: tuple[Ambiguity, ...] = ()
+    exhausted: bool = False
+
+
+def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = REPAIRING) -> Repaired:
+    """Repairs one value (the arguments) under a policy. Never changes `value` itself; never raises.
+
+    `limit` bounds the work, in the units of `work.py`.
+    """
+    try:
+        with borrow_work(limit) as work:
+            run = _Run(check, policy, work)
+            fitted = run.completed(run.arguments(value), value)
+    except (RecursionError, TooMuchWorkError):
+        return Repaired(value, (), False, exhausted=True)
+    if not fitted.accepted:
+        return Repaired(fitted.value, fitted.repairs, False, tuple(run.ambiguous.values()))
+    respelt, repairs = respell_integers(check, fitted.value, policy)
+    return Repaired(respelt, fitted.repairs + repairs, True)
+
+
+class _Run:
+    """One repair of one call's arguments."""
+
+    def __init__(self, check: Check, policy: RepairPolicy, work: Work) -> None:
+        self.check = check
+        self.policy = policy
+        self.work = work
+        self.ambiguous: dict[Pointer, Ambiguity] = {}
+        # Keyed by identity. Each value is stored beside its result, so that its id is not used again.
+        self.memo: dict[tuple[int, int, Pointer, frozenset[str]], tuple[JsonValue, Fit]] = {}
+
+    def accepts(self, node: Node, value: JsonValue) -> bool:
+        """The judge's verdict on a value at a node."""
+        self.work.look(value)
+        return self.check.accepts_at(node, value)
+
+    # --- the whole arguments ------------------------------------------------------------------------------------
+    def arguments(self, value: JsonValue) -> Fit:
+        """Fits the arguments as a whole. Only here is a wrapper around them considered."""
+        root, rules = self.check.root, self.policy.rules
+        if not rules & WRAPPER_RULES or not isinstance(value, dict) or self.accepts(root, value):
+            return self.fit(root, value, (), rules)
+        direct = self.fit(root, value, (), rules - LAST_RESORTS)
+        inner = unwrap_arguments(self, value, ())
+        if direct.accepted and inner is not None and not are_equal(direct.value, inner.value):
+            self.note(("", direct.value), (inner.repairs[0].rule, inner.value))
+            return Fit(value, (), False)
+        if direct.accepted:
+            return direct
+        return inner or self.fit(root, value, (), rules)
+
+    def completed(self, fitted: Fit, value: JsonValue) -> Fit:
+        """Prevents half a repair: where keys were renamed, every undeclared key that folds to a declared one is renamed
+        as well, at any depth, or the call stays as it came."""
+        if not fitted.accepted or not any(made.rule in KEY_RULES for made in fitted.repairs):
+            return fitted
+        renamed, repairs = respell_keys(self.check, fitted.value, self.policy)
+        if not repairs:
+            return fitted
+        again = self.arguments(renamed)
+        if not again.accepted:
+            return Fit(value, (), False)
+        return Fit(again.value, (*fitted.repairs, *repairs, *again.repairs), True)
+
+    # --- one value at one node ----------------------------------------------------------------------------------
+    def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
+        """The value as the node accepts it: untouched if it is accepted, else repaired as far as the rules reach."""
+        key = (id(node), id(value), path, rules)
+        known = self.memo.get(key)
+        if known is not None:
+            return known[1]
+        self.work.spend(_FIT)
+        fitted = self._fit(node, value, path, rules)
+        self.memo[key] = (value, fitted)
+        return fitted
+
+    def _fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
+        if self.accepts(node, value):
+            return Fit(value, (), True)
+        allowed = read_facts(node).allowed
+        rules = rules if allowed is None else rules & allowed
+        if not rules or len(path) >= _MAX_PATH:
+            return Fit(value, (), False)
+        inside = Fit(value, (), False)
+        if isinstance(value, dict | list):
+            inside = self.parts(node, value, path, rules)
+            if inside.accepted:
+                return inside
+        return self.proposals(node, value, path, rules) or inside
+
+    def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
+        """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
+
+        Where none is accepted but a text was read as a container, that reading is returned unaccepted, so that the
+        answer can describe what is wrong inside it.
+        """
+        self.work.spend(_FIT)
+        site, tiers = list_applicable_rules(node, type(value), rules)
+        partial: Fit | None = None
+        for tier in tiers:
+            found: list[tuple[Rule, Fit]] = []
+            for rule in tier:
+                fitted = self.proposal(rule, node, value, site, path, rules)
+                if fitted is None:
+                    continue
+                if fitted.accepted:
+                    found.append((rule, fitted))
+                elif rule.reads:
+                    partial = partial or fitted
+            if found:
+                return self.only(found, path)
+        return partial
+
+    def proposal(
+        self, rule: Rule, node: Node, value: JsonValue, site: Site, path: Pointer, rules: frozenset[str]
+    ) -> Fit | None:
+        """One rule's proposal, judged; None if there is none worth keeping."""
+        if rule.propose is None or (rule.member and not (path and isinstance(path[-1], str))):
+            return None
+        if rule.nests and isinstance(value, str):
+            self.work.spend(len(value) // _READ)
+        candidate = rule.propose(value, site)
+        if candidate is NONE:
+            return None
+        made: tuple[Repair, ...] = (Repair(rule.name, path),)
+        if rule.json and (read := read_inside(value, site, rule.json & site.types or rule.json)) is not None:
+            made += tuple(Repair(name, path) for name in read[1])
+        if self.accepts(node, candidate):
+            return Fit(candidate, made, True)
+        if not rule.nests or not isinstance(candidate, dict | list):
+            return None
+        inner = self.parts(node, candidate, path, rules)
+        return Fit(inner.value, (*made, *inner.repairs), inner.accepted)
+
+    def only(self, found: list[tuple[Rule, Fit]], path: Pointer) -> Fit | None:
+        """The one meaning among accepted proposals; None (with a note) where they differ."""
+        meanings = self.meanings([fitted for _, fitted in found])
+        if len(meanings) == 1:
+            return meanings[0]
+        self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
+        return None
+
+    def meanings(self, fits: list[Fit]) -> list[Fit]:
+        """The fits without duplicates of the same value."""
+        if len(fits) < 2:
+            return fits
+        self.work.spend(sum(self.work.size(fitted.value) for fitted in fits) * len(fits))
+        return drop_duplicates(fits)
+
+    def note(self, *options: tuple[str, JsonValue], path: Pointer = ()) -> None:
+        """Records that a place is ambiguous."""
+        self.ambiguous[path] = Ambiguity(path, options)
+
+    # --- objects and arrays -------------------------------------------------------------------------------------
+    def parts(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
+        """Repairs the parts of an object or array.
+
+        The value may decide which schemas apply (`if`, dependent schemas). If repairs changed that, they are made again
+        from the start under the schemas that apply in the end; if that gives no stable result, nothing counts.
+        """
+        fitted, used = self.rounds(node, value, path, rules, value)
+        if not fitted.accepted:
+            return fitted
+        final = _identities(self.applying(node, fitted.value))
+        if final == used:
+            return fitted
+        again, _ = self.rounds(node, value, path, rules, fitted.value)
+        settled = again.accepted and _identities(self.applying(node, again.value)) == final
+        return again if settled else Fit(value, (), False)
+
+    def rounds(
+        self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], judged: JsonValue
+    ) -> tuple[Fit, frozenset[int]]:
+        """Repairs the parts until the node accepts the whole or nothing changes any more.
+
+        `judged` is the value by which conditional schemas are chosen. Gives the result and the schemas applied.
+        """
+        work = value
+        repairs: tuple[Repair, ...] = ()
+        nodes = tuple(self.applying(node, judged))
+        used = _identities(nodes)
+        for _ in range(_MAX_ROUNDS):
+            before = work
+            for step in (self.keys, self.children, self.unions, self.defaults):
+                work, made = step(node, nodes, work, path, rules)
+                repairs = (*repairs, *made)
+                if made and self.accepts(node, work):
+                    return Fit(work, repairs, True), used
+            if work is before or not isinstance(work, dict | list):
+                break
+            if _is_settled(nodes, before, work) and self.takes_changed(nodes, before, work):
+                break
+            if judged is value and not isinstance(work, list):
+                nodes = tuple(self.applying(node, work))
+                used |= _identities(nodes)
+        return Fit(work, repairs, False), used
+
+    def takes_changed(self, nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
+        """Whether the schemas of every member that a round changed now accept it."""
+        for step, item in work.items() if isinstance(work, dict) else enumerate(work):
+            if item is not before[step]:
+                for schema in list_member_schemas(nodes, step, self.work):
+                    if not self.accepts(schema, item):
+                        return False
+        return True
+
+    def applying(self, node: Node, value: JsonValue) -> Iterator[Node]:
+        """Every node that judges this very value: references, `allOf`, the chosen side of `if`, dependent schemas."""
+        seen: set[int] = set()
+        stack = [node]
+        while stack:
+            for current in applies_always(stack.pop()):
+                if id(current) in seen:
+                    continue
+                seen.add(id(current))
+                self.work.spend(1)
+                yield current
+                if current.condition is not None:
+                    test, then, other = current.condition
+                    side = then if self.accepts(test, value) else other
+                    stack.extend([side] if side is not None else [])
+                if isinstance(value, dict):
+                    stack.extend(schema for key, schema in current.dependent.items() if key in value)
+
+    # The steps of a round. Each gives the value (the same object if nothing changed) and the repairs it made.
+    def keys(
+        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+        """Renames keys that differ from a declared one in spelling alone; removes plumbing keys."""
+        del node
+        if not isinstance(work, dict) or not rules & _OF_KEYS:
+            return work, ()
+        return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.accepts, self.work)
+
+    def children(
+        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+        """Fits every member of an object or array to all schemas that apply to it."""
+        del node
+        wanted = list_required(nodes)
+        repairs: list[Repair] = []
+        changed: dict[str | int, JsonValue] = {}
+        members = work.items() if isinstance(work, dict) else enumerate(work)
+        for step, item in members:
+            schemas = list_member_schemas(nodes, step, self.work)
+            if len(schemas) == 1 and self.accepts(schemas[0], item):
+                continue  # the case for nearly every member
+            fitted = self.member(schemas, item, (*path, step), rules)
+            if not fitted.accepted and isinstance(work, dict) and step not in wanted:
+                taken_out = drop_refused(schemas, item, (*path, step), rules, self.accepts)
+                fitted = Fit(ABSENT, taken_out, True) if taken_out else fitted
+            if fitted.value is not item:
+                changed[step] = fitted.value
+                repairs.extend(fitted.repairs)
+        if not changed:
+            return work, ()
+        if isinstance(work, list):
+            return [changed.get(index, item) for index, item in enumerate(work)], tuple(repairs)
+        return drop_members({key: changed.get(key, item) for key, item in work.items()}), tuple(repairs)
+
+    def member(self, schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit:
+        """Fits one member to each schema in turn; the result is accepted only if all schemas accept it."""
+        fitted = Fit(item, (), True)
+        for schema in schemas:
+            step = self.fit(schema, fitted.value, path, rules)
+            fitted = Fit(step.value, fitted.repairs + step.repairs, fitted.accepted and step.accepted)
+        if fitted.repairs and len(schemas) > 1 and fitted.accepted:
+            settled = all(self.accepts(schema, fitted.value) for schema in schemas)
+            return fitted if settled else Fit(item, (), False)
+        return fitted
+
+    def unions(
+        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+        """For each union without an accepting branch: the one branch that accepts the value after repair."""
+        repairs: tuple[Repair, ...] = ()
+        rules -= ASSUMING  # what is missing tells branches apart
+        for schema in nodes:
+            for branches in (schema.any_of, schema.one_of):
+                if not branches or any(self.accepts(branch, work) for branch in branches):
+                    continue
+                chosen = self.branch(node, branches, work, path, rules)
+                if chosen is not None and chosen.value is not work:
+                    work, repairs = chosen.value, repairs + chosen.repairs
+        return work, repairs
+
+    def branch(
+        self, node: Node, branches: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+    ) -> Fit | None:
+        """The one branch that accepts the value after repair; a discriminating const or enum chooses first."""
+        self.work.spend(len(branches))
+        fits = [self.fit(branch, work, path, rules) for branch in select_branches(branches, work)]
+        accepted = self.meanings([fitted for fitted in fits if fitted.accepted])
+        if len(accepted) > 1:
+            accepted = [fitted for fitted in accepted if self.accepts(node, fitted.value)] or accepted
+        if len(accepted) > 1:
+            self.note(*((fitted.rules, fitted.value) for fitted in accepted), path=path)
+            return None
+        if accepted:
+            return accepted[0]
+        return fits[0] if len(fits) == 1 else None
+
+    def defaults(
+        self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
+    ) -> tuple[JsonValue, tuple[Repair, ...]]:
+        """Missing required keys with a `default`, else the one missing optional key whose `default` makes the object
+        acceptable."""
+        if not isinstance(work, dict):
+            return work, ()
+        if "fill_required" in rules:
+            whole, made = fill_required(node, nodes, work, path, self.accepts)
+            if made:
+                return whole, made
+        if "fill_default" not in rules:
+            return work, ()
+        return fill_optional(node, nodes, work, path, self.accepts)
+
+
+def _is_settled(nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
+    """Whether further changes are only possible within single members: no key was added, removed or renamed, and no
+    schema depends on the values of several members (a union's branch, an `if`)."""
+    for node in nodes:
+        if node.any_of or node.one_of or node.condition is not None or node.dependent:
+            return False
+    return before.keys() == work.keys() if isinstance(work, dict) else isinstance(before, list)
+
+
+def _identities(nodes: Iterable[Node]) -> frozenset[int]:
+    return frozenset(id(node) for node in nodes)

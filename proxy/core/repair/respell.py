@@ -1,0 +1,142 @@
+"""The rule `integral_float` on valid arguments: `3.0` becomes `3` where an integer is declared.
+
+JSON Schema counts 3.0 as an integer (2020-12 validation 6.1.1); Go, Rust and many command lines refuse it. It is the
+same number in another spelling, and the only case in which a valid call is changed, in those bytes and no others
+(repair.md section 3). A number with an exponent stays as it came: `1e300` is short, but its digits are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.contract.policy import RepairPolicy
+from proxy.core.explain.misplaced import find_value
+from proxy.core.json.jsonspan import replace_values
+from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal
+from proxy.core.model.values import JsonValue, Pointer, Repair
+from proxy.core.model.work import RESPELLING, TooMuchWorkError, Work, borrow_work
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.members import list_member_schemas
+from proxy.core.rules.proposals import NONE, make_integral
+from proxy.core.rules.rules import RULES
+from proxy.core.schema.nodes import Node, Schemas
+
+_INTEGER = frozenset({"integer"})
+RESPELT: Final = RULES["integral_float"].name
+# From this number on, the shortest spelling of a float has an exponent.
+_WITHOUT_EXPONENT: Final = 1e16
+_NONZERO = tuple(b"%d" % digit for digit in range(1, 10))
+
+
+def respell_integers(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[JsonValue, tuple[Repair, ...]]:
+    """A valid value with its integral floats written as integers, except inside unions, and the repairs made.
+
+    The same object where nothing changes, or where the result would not be valid. Never raises.
+    """
+    if RESPELT not in policy.rules or not _may_respell(check, value):
+        return value, ()
+    repairs: list[Repair] = []
+    try:
+        with borrow_work(RESPELLING) as work:
+            respelt = _respell([check.root], value, (), repairs, work)
+    except TooMuchWorkError:
+        return value, ()
+    if not repairs or not check.accepts(respelt):
+        return value, ()
+    return respelt, tuple(repairs)
+
+
+def _may_respell(check: Check, value: JsonValue) -> bool:
+    """Whether anything may have to be respelt. Every valid call is tested; most tools have integers only at the root,
+    so a look at few keys decides."""
+    keys = list_integer_keys(check)
+    if keys is None or type(value) is not dict:
+        return has_integral_float(value)
+    for key in keys:  # noqa: SIM110 - asked of every valid call: a generator costs more than the look
+        if is_integral_float(value.get(key)):
+            return True
+    return False
+
+
+def list_integer_keys(check: Check) -> tuple[str, ...] | None:
+    """The only keys of the root object that declare an integer; None: integers may be anywhere. Computed once."""
+    return check.once("integer_keys", lambda: _integer_keys(check.schemas))
+
+
+def _integer_keys(schemas: Schemas) -> tuple[str, ...] | None:
+    """The keys for `list_integer_keys`. A reference may lead to an integer from anywhere, so with one the answer is
+    None."""
+    if schemas.has_references:
+        return None
+    at_root = {id(node): key for key, node in schemas.root.properties.items()}
+    found = [at_root.get(id(node)) for node in schemas.nodes() if node.types == _INTEGER]
+    keys = tuple(key for key in found if key is not None)
+    return keys if len(keys) == len(found) else None
+
+
+def respell_text(text: bytes, value: JsonValue, repairs: Sequence[Repair]) -> bytes:
+    """The text of a call in which only the numbers at these places change, which `value` holds as integers."""
+    return replace_values(text, {made.path: b"%d" % find_value(value, made.path) for made in repairs})
+
+
+def has_integral_float(value: JsonValue) -> bool:
+    """Whether a value holds an integral float. Many valid calls are tested, so this avoids the cost of a generator."""
+    found = [value]
+    for current in found:  # grows meanwhile
+        kind = type(current)
+        if kind is dict:
+            found += current.values()
+        elif kind is list:
+            found += current
+        elif kind in FRACTIONS and is_integral_float(current):
+            return True
+    return False
+
+
+def is_integral_float(value: JsonValue) -> bool:
+    """Whether a value is an integral number that is not spelt as an integer (`-0` is spelt as one)."""
+    kind = type(value)
+    if kind is not LosslessFloat:
+        # This is exact: the shortest spelling of a float has a fraction exactly where the float has one.
+        return kind is float and bool(value.is_integer()) and abs(value) < _WITHOUT_EXPONENT
+    text = bytes(value)
+    if text.find(b".") < 0:
+        return False  # an integer with an exponent, or -0: both stay as they are
+    if text.endswith(_NONZERO) or text.lower().find(b"e") >= 0:  # `in` is slower (jsontext)
+        return False  # the fraction is not zero, or an exponent could make a few bytes a long row of digits
+    return is_integral(make_decimal(value))
+
+
+def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list[Repair], work: Work) -> JsonValue:
+    """The value under all schemas that apply to it."""
+    nodes = list({id(part): part for schema in schemas for part in applies_always(schema)}.values())
+    work.spend(1 + len(nodes))
+    if any(part.any_of or part.one_of for part in nodes) or any(_switched_off(schema) for schema in schemas):
+        return value
+    if isinstance(value, FRACTIONS):
+        return _integer(nodes, value, path, repairs)
+    if not isinstance(value, dict | list):
+        return value
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    made = {
+        step: _respell(list_member_schemas(nodes, step, work), item, (*path, step), repairs, work)
+        for step, item in members
+    }
+    return made if isinstance(value, dict) else list(made.values())
+
+
+def _integer(nodes: list[Node], value: float | LosslessFloat, path: Pointer, repairs: list[Repair]) -> JsonValue:
+    if not is_integral_float(value) or not any(part.types == _INTEGER for part in nodes):
+        return value
+    whole = make_integral(make_decimal(value))
+    if whole is NONE:
+        return value
+    repairs.append(Repair(RESPELT, path))
+    return whole
+
+
+def _switched_off(schema: Node) -> bool:
+    allowed = read_facts(schema).allowed
+    return allowed is not None and RESPELT not in allowed

@@ -1,0 +1,1 @@
+"""The table of repair rules, and the proposals of each."""

@@ -1,0 +1,253 @@
+"""The rules that change an object's keys: a key in another spelling, plumbing keys, a missing default.
+
+Each function takes the object and the schemas that judge it, and gives the object (the same one where nothing changed)
+and the repairs made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Final
+
+from proxy.core.json.jsontext import are_equal
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
+from proxy.core.model.work import Work
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.intent import changes_something, split_words
+from proxy.core.rules.members import is_patterned, list_declared, list_required
+from proxy.core.rules.proposals import NULL_WORDS, fold
+from proxy.core.rules.quantities import is_case_meaning
+from proxy.core.rules.rules import WRAPPER_KEYS
+from proxy.core.schema.nodes import Node
+
+Accepts = Callable[[Node, JsonValue], bool]
+Made = tuple[JsonValue, tuple[Repair, ...]]
+
+# Rules that give a key another name; each relates keys in its own way (`_meanings`).
+KEY_RULES: Final = frozenset({"key_case", "key_quotes", "key_prefix", "key_markup", "key_word"})
+# Marks a folded name that several declared keys share.
+_SEVERAL = ""
+
+
+def rename_one_key(
+    nodes: tuple[Node, ...],
+    value: dict[str, JsonValue],
+    path: Pointer,
+    rules: frozenset[str],
+    drop: frozenset[str],
+    accepts: Accepts,
+    work: Work,
+) -> Made:
+    """Renames keys that differ only in spelling from one absent declared key, and removes those in `drop`.
+
+    Only a key that some schema refuses is renamed, or one whose target is required. But where one key is renamed, every
+    other key that the same rule relates to a declared key is renamed too; where that is impossible, none is. Otherwise
+    the tool would read only half of a call. Raises TooMuchWorkError.
+    """
+    known, wanted = list_declared(nodes), list_required(nodes)
+    work.spend(len(known) + len(value))
+    unknown = [key for key in value if key not in known and not is_patterned(nodes, key, work)]
+    if not unknown:
+        return value, ()
+    work.spend(4 * len(unknown))
+    refused = [key for key in unknown if _refused(nodes, key, value[key], accepts)]
+    for rule, meant in _meanings(unknown, value, known, wanted, rules):
+        free = {key: target for key, target in meant.items() if target not in value}
+        if not any(key in refused or target in wanted for key, target in free.items()):
+            continue
+        if len(free) < len(meant) or len(set(free.values())) < len(free):
+            return value, ()
+        return rename_keys(value, path, {key: (rule, target) for key, target in free.items()})
+    dropped = [key for key in refused if key in drop] if "drop_unknown" in rules else []
+    return rename_keys(value, path, dict.fromkeys(dropped, ("drop_unknown", None)))
+
+
+def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, tuple[str, str | None]]) -> Made:
+    """The object with new names for keys (None: removed), in its order. `names`: key -> (rule, new name)."""
+    if not names:
+        return value, ()
+    repairs = [Repair(rule, (*path, key)) for key, (rule, _) in names.items()]
+    kept = ((names[key][1] if key in names else key, item) for key, item in value.items())
+    return {key: item for key, item in kept if key is not None}, tuple(repairs)
+
+
+# --- which declared key an unknown one means --------------------------------------------------------------------------
+# Quotes and white space around a key, and a call's markup around it.
+_AROUND: Final = " \t\n\r\"'`\\“”‘’"
+_MARKUP: Final = re.compile(r"<?(?:parameter|param|arg)(?:_key)?(?: name)?=[\"']?([^\"'<>=]+)[\"']?/?>?")
+# Characters at which a common prefix of all keys may end.
+_JOINTS: Final = "_-./:"
+# Words that distinguish parameters; a key is never renamed by them.
+_TELLING: Final = frozenset(
+    ["min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target",
+     "src", "dst", "not", "no", "exclude", "before", "after", "first", "last", "prev", "previous", "next", "parent",
+     "child", "in", "out"]
+)  # fmt: skip
+_LONG_WORD: Final = 6
+
+
+def _meanings(
+    unknown: list[str], value: dict[str, JsonValue], known: set[str], wanted: set[str], rules: frozenset[str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """For each key rule that is on: the unknown keys that it relates to declared keys, with those keys."""
+    if "key_case" in rules:
+        yield "key_case", explain_keys(unknown, known)
+    if "key_quotes" in rules:
+        yield "key_quotes", _exactly(unknown, known, lambda key: key.strip(_AROUND))
+    if "key_prefix" in rules and len(unknown) == len(value):
+        yield "key_prefix", _behind_prefix(unknown, known)
+    if "key_markup" in rules:
+        yield "key_markup", _exactly(unknown, known, _inside_markup)
+    missing = wanted - value.keys()
+    if "key_word" in rules and len(unknown) == len(missing) == 1:
+        kin = {name for name in known if _is_word_of(unknown[0], name)}
+        yield "key_word", {unknown[0]: min(missing)} if kin == missing else {}
+
+
+def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """For each unknown key the one declared key with the same folded name. None where two declared keys fold alike, or
+    where the case carries the meaning."""
+    names: dict[str, str] = {}
+    for name in known:
+        key = fold(name)
+        names[key] = _SEVERAL if key in names or is_case_meaning(name) else name
+    return {key: target for key in unknown if (target := names.get(fold(key)))}
+
+
+def find_targets(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Like `explain_keys`, but none where two of the unknown keys mean the same."""
+    found = explain_keys(unknown, known)
+    rivals = Counter(found.values())
+    return {key: target for key, target in found.items() if rivals[target] == 1}
+
+
+def _exactly(unknown: Iterable[str], known: Container[str], bare: Callable[[str], str]) -> dict[str, str]:
+    return {key: name for key in unknown if (name := bare(key)) in known}
+
+
+def _inside_markup(key: str) -> str:
+    found = _MARKUP.fullmatch(key.strip())
+    return found[1].strip() if found is not None else ""
+
+
+def _behind_prefix(unknown: list[str], known: set[str]) -> dict[str, str]:
+    """Every key without the one prefix that all keys share, if all the rest is declared; else nothing."""
+    first = unknown[0]
+    for end in range(1, len(first)):
+        prefix = first[:end]
+        if prefix[-1] not in _JOINTS or not all(key.startswith(prefix) and key[end:] in known for key in unknown):
+            continue
+        said = split_words(prefix)
+        if _TELLING.isdisjoint(said) and (len(unknown) > 1 or not WRAPPER_KEYS.isdisjoint(said)):
+            return {key: key[end:] for key in unknown}
+    return {}
+
+
+def _is_word_of(unknown: str, missing: str) -> bool:
+    """Whether the words of one name include those of the other, or one letter differs in one long word."""
+    sent, meant = split_words(unknown), split_words(missing)
+    if not sent or not meant or not _TELLING.isdisjoint({*sent} ^ {*meant}):
+        return False
+    if {*sent} <= {*meant} or {*meant} <= {*sent}:
+        return True
+    differing = [(one, other) for one, other in zip(sent, meant, strict=False) if one != other]
+    return len(sent) == len(meant) and len(differing) == 1 and _is_slip(*differing[0])
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether two words of six letters or more differ by one letter: inserted, left out or exchanged."""
+    short, long = sorted((one, other), key=len)
+    if len(short) < _LONG_WORD - 1 or len(long) < _LONG_WORD or len(long) - len(short) > 1:
+        return False
+    same = next((index for index, letter in enumerate(short) if letter != long[index]), len(short))
+    return short[same + (len(short) == len(long)) :] == long[same + 1 :]
+
+
+# --- which keys are touched -------------------------------------------------------------------------------------------
+def _refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
+    """Whether some schema refuses an undeclared key (or its value)."""
+    for schema in nodes:
+        for rest in (schema.additional, schema.unevaluated):
+            if rest is not None and key not in schema.properties and (rest.never or not accepts(rest, value)):
+                return True
+    return False
+
+
+def drop_refused(
+    schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str], accepts: Accepts
+) -> tuple[Repair, ...]:
+    """The repair that treats an optional key's refused value as not sent; () where no rule does."""
+    name = "drop_null_optional" if item is None else "empty_optional" if item == "" else ""
+    for schema in schemas:
+        allowed = read_facts(schema).allowed
+        rules = rules if allowed is None else rules & allowed
+    if not name and isinstance(item, str) and item in NULL_WORDS:
+        name = "null_word_optional"
+    if name and all(read_facts(schema).can_leave_out(name, rules) for schema in schemas):
+        return (Repair(name, path),)
+    if item is None or item == "" or "default_optional" not in rules:
+        return ()
+    own = any(
+        part.has("default") and are_equal(part.get("default"), item) and not accepts(schema, item)
+        for schema in schemas
+        for part in applies_always(schema)
+    )
+    return (Repair("default_optional", path),) if own else ()
+
+
+def fill_optional(
+    node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
+) -> Made:
+    """Adds the one missing optional key whose `default` makes the object acceptable. Raises TooMuchWorkError."""
+    wanted = list_required(nodes)
+    found: dict[str, JsonValue] = {}
+    for schema in nodes:
+        for key, member in schema.properties.items():
+            if key in value or key in wanted or key in found or not member.has("default"):
+                continue
+            whole = {**value, key: member.get("default")}
+            if accepts(node, whole):
+                found[key] = whole
+    if len(found) != 1:
+        return value, ()
+    ((key, whole),) = found.items()
+    return whole, (Repair("fill_default", (*path, key)),)
+
+
+def fill_required(
+    node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
+) -> Made:
+    """The object with its missing required keys at their defaults, where it is accepted so. Nothing is assumed where
+    the key may have been sent under another name, or in another place. Raises TooMuchWorkError."""
+    known = list_declared(nodes)
+    absent = [key for key in list_required(nodes) if key not in value]
+    if not absent or any(key not in known for key in value) or any(_holds(item, absent) for item in value.values()):
+        return value, ()
+    given: dict[str, JsonValue] = {}
+    for key in sorted(absent):
+        defaults = [schema.properties[key].get("default") for schema in nodes if _has_default(schema, key)]
+        if not defaults or any(not are_equal(defaults[0], other) for other in defaults[1:]):
+            return value, ()
+        if isinstance(defaults[0], str) and changes_something(defaults[0]):  # an action nobody asked for
+            return value, ()
+        given[key] = defaults[0]
+    whole = {**value, **given}
+    return (
+        (whole, tuple(Repair("fill_required", (*path, key)) for key in given)) if accepts(node, whole) else (value, ())
+    )
+
+
+def _has_default(schema: Node, key: str) -> bool:
+    member = schema.properties.get(key)
+    return member is not None and member.has("default")
+
+
+def _holds(item: JsonValue, keys: list[str]) -> bool:
+    return isinstance(item, dict) and any(key in item for key in keys)
+
+
+def drop_members(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The object without the removed members (`ABSENT`)."""
+    return {key: item for key, item in value.items() if item is not ABSENT}

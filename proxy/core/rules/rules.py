@@ -1,0 +1,308 @@
+"""The repair rules as a table: what each may change, when, and at which level it is on (repair.md section 3).
+
+A rule proposes and never decides: the engine (`repair/engine.py`) keeps a proposal only where the schema accepts it
+and no other rule of the same tier proposes a different one. So a rule is a small pure function from a refused value and
+its `Site` (what the schema allows there) to another value, or to `NONE`.
+
+`RULES` is the only list: config switches, levels, metric labels and the table in docs/repair.md come from it. Rules of
+kind `text` are applied by `textrepair.py`, those of kind `key` by the engine itself (they change an object's keys),
+those of kind `name` by the dispatcher of tool names, those of kind `output` by `decide.py` on final outputs; they stand
+here so that the list is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES
+from proxy.core.model.values import JsonValue
+from proxy.core.rules.lists import (
+    first_of_one,
+    join_chunks,
+    json_item,
+    list_level,
+    python_list,
+    split_commas,
+    split_integers,
+    split_members,
+    wrap_single,
+)
+from proxy.core.rules.proposals import (
+    Site,
+    boolean_word,
+    enum_case,
+    enum_fold,
+    integral_float,
+    leading_point,
+    null_text,
+    number_to_string,
+    parse_json_string,
+    python_literal,
+    string_to_boolean,
+    string_to_integer,
+    string_to_number,
+    yes_no,
+    zero_one,
+)
+from proxy.core.rules.shells import item_wrapped, object_to_json_string, schema_shaped, self_wrapped, typed_value
+
+LEVELS: Final = ("off", "basic", "standard", "lenient")
+
+# `listed`: from `standard` on for tools that a server lists, some of which require a key that has a default; elsewhere
+# at no level, only where a config names the rule.
+Level = Literal["basic", "standard", "lenient", "listed"]
+Kind = Literal["value", "key", "text", "name", "output"]
+
+# Keys that agent clients add of their own accord; `drop_unknown` may remove them at level lenient.
+PLUMBING_KEYS: Final = frozenset({"toolCallId", "tool", "sessionId", "chatInput", "action"})
+
+# Names under which models wrap the arguments of a call a second time.
+WRAPPER_KEYS: Final = frozenset({"arguments", "args", "params", "parameters", "input", "kwargs"})
+
+# Rules that treat a value as not sent. They are off for tools that change or remove something (`intent.py`).
+LEAVING_OUT: Final = frozenset({"drop_null_optional", "empty_optional", "null_word_optional", "default_optional"})
+
+# Rules that decide for the model what is done where it said nothing: not on such tools either.
+ASSUMING: Final = frozenset({"fill_required"})
+
+Propose = Callable[[JsonValue, Site], JsonValue]
+
+ANY_TYPE: Final = frozenset(JSON_TYPES)
+_ARRAY: Final = frozenset({"array"})
+_BOOLEAN: Final = frozenset({"boolean"})
+_CONTAINERS: Final = frozenset({"array", "object"})
+_INTEGER: Final = frozenset({"integer"})
+_OBJECT: Final = frozenset({"object"})
+_STRING: Final = frozenset({"string"})
+# The value of `gives` for a rule that needs a list of allowed values instead of types.
+LISTED: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One repair rule. `tier`: lower tiers are tried first, and only what they leave unrepaired reaches the next one.
+
+    For a value rule, `takes` are the Python types of the values it may change, and `gives` the JSON types of which one
+    has to be legal at the place (all types: no condition; `LISTED`: the place lists its values). `nests`: its proposal
+    may be repaired further inside. `reads`: a refused proposal is kept, so that the answer can describe it. `member`:
+    only for members of objects, never for elements of arrays. `last`: only where nothing else gives the call a meaning.
+    `json`: the types that it reads from JSON text; the text repairs are recorded beside it.
+    """
+
+    name: str
+    level: Level
+    kind: Kind
+    change: str
+    condition: str
+    propose: Propose | None = None
+    takes: tuple[type, ...] = (object,)
+    gives: frozenset[str] = ANY_TYPE
+    tier: int = 1
+    nests: bool = False
+    reads: bool = False
+    member: bool = False
+    last: bool = False
+    json: frozenset[str] = frozenset()
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+_TABLE: Final = (
+    Rule("string_to_integer", "basic", "value", '`"42"`, `" 42 "`, `"+42"`, `"05"`, `"42.0"`, `"1e3"` -> `42` ...',
+         "JSON-number grammar after trimming ASCII space, optional `+`; a leading zero of two digits alone (`0755` is "
+         "octal, `007` a code); no dot before exactly three digits (`1.000` is one or a thousand); exponents up to 20; "
+         "the value is integral; exact at any size", string_to_integer, (str,), _INTEGER),
+    Rule("string_to_number", "basic", "value", '`"35.6"` -> `35.6`',
+         "same grammar and leading zeros; finite; keeps its digits", string_to_number, (str,), frozenset({"number"})),
+    Rule("leading_point", "standard", "value", '`".5"` -> `0.5`', "a fraction without digits before its point, else as "
+         "`string_to_number`", leading_point, (str,), frozenset({"number"})),
+    Rule("string_to_boolean", "basic", "value", '`"true"`, `"False"`, `"1"`, `"0"`, `"t"`, `"F"` ... -> boolean',
+         "exactly the twelve spellings `1 t T TRUE true True 0 f F FALSE false False`", string_to_boolean, (str,),
+         _BOOLEAN),
+    Rule("integral_float", "standard", "value", "`3.0` -> `3` for an integer",
+         "exact; written without an exponent; also where the draft calls 3.0 a valid integer, since Go and Rust "
+         "services refuse it: then those bytes alone change, and never inside a union", integral_float, FRACTIONS,
+         _INTEGER),
+    Rule("number_to_string", "standard", "value", '`123` -> `"123"`',
+         "the number's own text; booleans, objects and arrays never become strings", number_to_string,
+         (int, *FRACTIONS), _STRING),
+    Rule("boolean_word", "standard", "value", '`true` -> `"True"`',
+         "an enum holds exactly one spelling of that word, and no boolean is legal", boolean_word, (bool,), LISTED),
+    Rule("parse_json_string", "standard", "value", '`"[1,2]"`, `"{...}"` -> array, object',
+         "strict parse; its type is asked for and free text is not legal; repairs inside; at most 3 levels of one "
+         "value; also the whole arguments as a JSON string", parse_json_string, (str,), _CONTAINERS, nests=True,
+         reads=True, json=_CONTAINERS),
+    Rule("json_item", "standard", "value", '`"{...}"` -> `[{...}]`',
+         "JSON text of one object where a list of objects is asked; it has a key that the items declare; repairs "
+         "inside", json_item, (str,), _ARRAY, nests=True, member=True, json=_OBJECT),
+    Rule("python_list", "standard", "value", "`\"['a', 'b']\"` -> array",
+         "the whole text is one Python list of JSON values; repairs inside", python_list, (str,), _ARRAY, nests=True,
+         reads=True),
+    Rule("null_text", "standard", "value", '`"null"`, `"None"`, `""` -> null',
+         "only where null is legal and that string is not", null_text, (str,), frozenset({"null"})),
+    Rule("enum_case", "standard", "value", '`"Celsius"` -> `"celsius"`',
+         "exactly one enum member is equal after trimming and case-folding; never a quantity or a unit, whose case is "
+         "its meaning (`1M` and `1m`, `MW` and `mW`, `MB` and `Mb`)", enum_case, (str,), LISTED),
+    Rule("wrap_single", "standard", "value", '`"a"` -> `["a"]`',
+         "a member of an object, never an element of an array; the value validates as an item; an object has a key "
+         "that the items declare; text with a bracket, a separator (comma, semicolon, `|`, tab, line break, their "
+         "kin in other scripts, ` and `), quotes of its own or two addresses never", wrap_single, (object,), _ARRAY,
+         member=True),
+    Rule("split_members", "standard", "value", '`"red, green"` -> `["red", "green"]`',
+         "every part is an enum member of the items, the whole is none", split_members, (str,), _ARRAY, member=True),
+    Rule("split_integers", "standard", "value", '`"5, 2, 9"` -> `[5, 2, 9]`',
+         "three integers or more, none of which looks like thousands", split_integers, (str,), _ARRAY, member=True),
+    Rule("drop_null_optional", "standard", "key", "null at an optional key that refuses it -> key removed",
+         "never for a required key; not on tools that change or remove something, where null means \"clear this\""),
+    Rule("empty_optional", "standard", "key", '`""` at an optional key that refuses it -> key removed',
+         "never for a required key or a filter (`where`, `query` ...); after null_text; not on tools as above"),
+    Rule("null_word_optional", "standard", "key",
+         '`"null"`, `"None"`, `"undefined"` at an optional key that refuses it -> key removed',
+         "never for a required key or a filter; after null_text; not on tools as above"),
+    Rule("default_optional", "standard", "key", "the `default` that its own type refuses -> key removed",
+         "the value equals the property's `default`; never for a required key, null or nothing; not on tools as above"),
+    Rule("key_case", "standard", "key", "`startDate` -> `start_date`",
+         "the key is unknown and refused, or its target is required; its fold (case, `-`, `_`, space) equals exactly "
+         "one declared key, and that key is absent; never a unit (`MA` and `mA`); at every depth; every other unknown "
+         "key that folds to a declared one is renamed with it, or the call is refused"),
+    Rule("key_quotes", "standard", "key", '`"\\"command\\""` -> `"command"`',
+         "as key_case, for quotes and white space around a declared key"),
+    Rule("key_prefix", "standard", "key", "`params_city`, `params_days` -> `city`, `days`",
+         "all keys are unknown and begin with one prefix, without which all are declared; a prefix that tells more "
+         "than where the arguments stand (`min_`, `start_`, `old_`) never, and a lone key only behind a known wrapper "
+         "name"),
+    Rule("empty_arguments", "standard", "key", "no body or `null` -> `{}`", "nothing is required"),
+    Rule("unwrap_arguments", "standard", "key", '`{"arguments": {...}}` -> the inner object',
+         "one lone undeclared key of the names `arguments`, `args`, `params`, `parameters`, `input`, `kwargs`; up to "
+         "three of them; the inner object, or the JSON text of one, holds a declared key and validates"),
+    Rule("tool_name_trim", "standard", "name", '`"functions.get_weather:0"`, `"get_weather<|x|>"` -> `get_weather`',
+         "template tokens, quotes, a counter behind the name, or one of the prefixes `functions.`, `tools.`, "
+         "`default_api.`, `mcp__<server>__`, around exactly one known name; a container's name is no prefix"),
+    Rule("code_fence", "standard", "text", "a Markdown fence around the whole JSON text is taken off",
+         "strict parsing failed; what is inside parses strictly"),
+    Rule("control_characters", "standard", "text", "raw control characters inside strings are escaped",
+         "strict parsing failed; nothing else is wrong"),
+    Rule("repeated_body", "standard", "text", "the same JSON text twice in a row -> once",
+         "strict parsing failed; both halves are equal"),
+    Rule("embedded_json", "standard", "output", "`Here is the result: {...}` -> the JSON alone",
+         "final outputs (`upstream: none`) alone; exactly one object or array in the text is valid as it stands, and "
+         "no bracket is left open"),
+    Rule("yes_no", "lenient", "value", '`"yes"`, `"no"`, `"on"`, `"off"` -> boolean', "any case", yes_no, (str,),
+         _BOOLEAN, tier=2),
+    Rule("zero_one", "lenient", "value", "`1`, `0` -> boolean", "the numbers, where no number is legal", zero_one,
+         (int,), _BOOLEAN, tier=2),
+    Rule("enum_fold", "lenient", "value", '`"streamableHttp"` -> `"STREAMABLE_HTTP"`',
+         "exactly one enum member is equal without case, `-`, `_` and spaces; never a quantity or a unit", enum_fold,
+         (str,), LISTED, tier=2),
+    Rule("python_literal", "lenient", "value", "`\"{'a': 'b'}\"` -> object",
+         "the whole text is one Python dict of JSON values", python_literal, (str,), frozenset({"object"}), tier=2,
+         nests=True, reads=True),
+    Rule("split_commas", "lenient", "value", '`"a,b"` -> `["a","b"]`',
+         "string items; words without white space around them, or every part in quotes, which are stripped; no "
+         "brackets; nothing that looks like thousands", split_commas, (str,), _ARRAY, tier=2, member=True),
+    Rule("join_chunks", "lenient", "value", '`["a\\n","b"]` -> `"a\\nb"`',
+         "all items are strings, and all but the last end in a line break", join_chunks, (list,), _STRING, tier=2),
+    Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal there", first_of_one, (list,),
+         tier=2, nests=True),
+    Rule("list_level", "lenient", "value", '`[["a","b"]]` -> `["a","b"]`', "a list of one list, one level too many",
+         list_level, (list,), _ARRAY, tier=2, nests=True),
+    Rule("item_wrapped", "lenient", "value", '`{"item": {...}}` -> `[{...}]`',
+         "the lone key `item`, which the items do not declare, where a list is asked", item_wrapped, (dict,), _ARRAY,
+         tier=2, nests=True),
+    Rule("self_wrapped", "lenient", "value", '`{"city": {"city": "x"}}` -> `{"city": "x"}`',
+         "the lone key of the object, or of the JSON text of one, is the property's own name", self_wrapped,
+         (dict, str), tier=2, nests=True, json=_OBJECT),
+    Rule("typed_value", "lenient", "value", '`{"type": "string", "value": "x"}` -> `"x"`',
+         "exactly these two keys, the type as JSON Schema names it, where no object is legal", typed_value, (dict,),
+         tier=2, nests=True),
+    Rule("key_word", "lenient", "key", "`company_name` -> `name`",
+         "the one unknown key and the one missing required key: the words of one hold those of the other, and of no "
+         "other declared key, or they differ by one letter in a word of six or more; never by `min`, `max`, `start`, "
+         "`end` and their kin"),
+    Rule("key_markup", "lenient", "key", '`parameter name=\\"ops\\"` -> `ops`',
+         "as key_case, for a key that holds the markup of the call itself around a declared key"),
+    Rule("unwrap_any", "lenient", "key", '`{"_": {...}}` -> the inner object',
+         "as unwrap_arguments, for a lone undeclared key of any name, and for any key whose siblings are all in the "
+         "drop list"),
+    Rule("unwrap_scalar", "lenient", "key", '`{"arguments": "x"}` -> `{"query": "x"}`',
+         "as unwrap_arguments, for one value that is no object, where the tool declares one key alone"),
+    Rule("schema_shaped", "lenient", "value", '`{"description": "x", "type": "str"}` -> `"x"`',
+         "exactly these two keys, where no object is legal; not the schema itself: its own description, or a type as "
+         "JSON Schema names it", schema_shaped, (dict,), tier=3, nests=True, last=True),
+    Rule("object_to_json_string", "lenient", "value", "`{...}` -> its JSON text",
+         "a string is asked, no object, and the schema says that it is JSON (`contentMediaType`, `format`, "
+         "description, or a name such as `arguments`)", object_to_json_string, (dict,), _STRING, tier=4, last=True),
+    Rule("drop_unknown", "lenient", "key", "client plumbing keys are removed",
+         "the key is refused and its name is in the list (`drop_keys`; at lenient: toolCallId, tool, sessionId, "
+         "chatInput, action)"),
+    Rule("fill_default", "lenient", "key", "a missing optional key -> its `default`",
+         "only where the object is refused without it; never a required key"),
+    Rule("fill_required", "listed", "key", "missing required keys -> their `default`",
+         "on MCP routes from standard, elsewhere where it is switched on by name; the object is accepted with them; it "
+         "holds no undeclared key, and none of them stands elsewhere in it; never inside a union's branch; not on "
+         "tools that change or remove something, by name or by `destructiveHint`"),
+    Rule("windows_paths", "lenient", "text", r"`\` of a Windows path is doubled", "the string starts like a path "
+         r"(`C:\`, `\\server`) and holds an escape JSON does not know"),
+    Rule("trailing_text", "lenient", "text", "text after the complete object is cut", "the object is whole; no "
+         "second JSON value follows"),
+    Rule("trailing_commas", "lenient", "text", "`[1,2,]` -> `[1,2]`", "braces balance"),
+    Rule("curly_quotes", "lenient", "text", "`“a”` -> `\"a\"`", "typographic quotes around a whole string"),
+    Rule("tool_name_fold", "lenient", "name", '`"getWeather"`, `"get-weather"` -> `get_weather`',
+         "the name is unknown, and equals exactly one known name after case-folding and without `-`, `_`, `.` and "
+         "spaces"),
+    Rule("comments", "lenient", "text", "`//` and `/* */` comments are left out", "braces balance"),
+    Rule("single_quotes", "lenient", "text", "`{'a': 'b'}` -> `{\"a\": \"b\"}`", "braces balance"),
+    Rule("python_literals", "lenient", "text", "`True`, `False`, `None` -> true, false, null", "braces balance"),
+    Rule("unescaped_quotes", "lenient", "text", "quotes inside a string are escaped", "one reading only"),
+)  # fmt: skip
+
+RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
+
+# Recorded among the repairs of a call although it is not a rule: a hook of the operator changed the arguments.
+HOOK: Final = "hook"
+
+# Value rules that are tried only where nothing else gives the call a meaning (repair.md: unwrap, then these in order).
+LAST_RESORTS: Final = frozenset(rule.name for rule in _TABLE if rule.last)
+
+# Text classes in the order in which they are tried.
+TEXT_RULES: Final = tuple(rule.name for rule in _TABLE if rule.kind == "text")
+
+
+def select_rules(level: str, switches: Mapping[str, bool] | None = None, *, listed: bool = False) -> frozenset[str]:
+    """The names of the rules that are on at a level, after single rules are switched on or off.
+
+    `listed`: of a tool that a server lists, which has the rules of level `listed` from `standard` on.
+    Raises KeyError for an unknown level or rule name.
+    """
+    if level not in LEVELS:
+        raise KeyError(level)
+    reach = {*LEVELS[1 : LEVELS.index(level) + 1]}
+    if listed and "standard" in reach:
+        reach.add("listed")
+    on = {rule.name for rule in _TABLE if rule.level in reach}
+    for name, wanted in (switches or {}).items():
+        if name not in RULES:
+            raise KeyError(name)
+        (on.add if wanted else on.discard)(name)
+    return frozenset(on)
+
+
+def list_unknown_switches(written: JsonValue) -> tuple[str, ...]:
+    """The entries of an `x-repair` beside a schema that are not known rules; () where it is correct.
+
+    It may be `on`, `off`, true, false, or the list of the rules that stay on at this place and below.
+    """
+    if isinstance(written, bool) or written in ("on", "off"):
+        return ()
+    if not isinstance(written, list):
+        return (str(written),)
+    return tuple(str(name) for name in written if not isinstance(name, str) or name not in RULES)
+
+
+def group_value_rules(names: Iterable[str]) -> tuple[tuple[Rule, ...], ...]:
+    """The value rules among `names`, grouped by tier, best tier first."""
+    wanted = frozenset(names)
+    chosen = [rule for rule in _TABLE if rule.propose is not None and rule.name in wanted]
+    tiers = sorted({rule.tier for rule in chosen})
+    return tuple(tuple(rule for rule in chosen if rule.tier == tier) for tier in tiers)

@@ -1,0 +1,1 @@
+"""JSON Schema as data: drafts, dialects, the node graph, OpenAPI operations."""

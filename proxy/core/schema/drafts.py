@@ -1,0 +1,147 @@
+"""The differences between the drafts of JSON Schema: `$schema`, the keywords of each, the keywords with subschemas.
+
+The file holds tables, the functions that read them, and the joining of a reference to its base. `nodes.py` builds its
+graph from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from proxy.core.model.values import JsonValue, Pointer
+
+
+class Draft(IntEnum):
+    """The drafts of JSON Schema, ordered by age."""
+
+    D4 = 4
+    D6 = 6
+    D7 = 7
+    D2019 = 2019
+    D2020 = 2020
+
+
+# `$schema` without its scheme and trailing '#'. A schema without `$schema` is 2020-12 (repair.md section 2).
+DRAFTS: Final[Mapping[str, Draft]] = {
+    "//json-schema.org/draft-04/schema": Draft.D4,
+    "//json-schema.org/draft-06/schema": Draft.D6,
+    "//json-schema.org/draft-07/schema": Draft.D7,
+    "//json-schema.org/draft/2019-09/schema": Draft.D2019,
+    "//json-schema.org/draft/2020-12/schema": Draft.D2020,
+}
+
+# Keywords that hold subschemas, by the shape that holds them (all drafts; a draft ignores keywords it does not know).
+SINGLE: Final = frozenset(
+    [
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    ]
+)
+PATTERNS: Final = ("pattern", "patternProperties")
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+LISTS: Final = frozenset(["allOf", "anyOf", "items", "oneOf", "prefixItems"])
+MAPS: Final = frozenset(["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"])
+
+# The first and the last draft that know a keyword; other drafts ignore it. Keywords not named here belong to all.
+KNOWN_BY: Final[Mapping[str, tuple[Draft, Draft]]] = {
+    **dict.fromkeys(("const", "contains", "propertyNames", "$id"), (Draft.D6, Draft.D2020)),
+    **dict.fromkeys(("if", "then", "else"), (Draft.D7, Draft.D2020)),
+    **dict.fromkeys(
+        ("dependentRequired", "dependentSchemas", "minContains", "maxContains", "unevaluatedItems"),
+        (Draft.D2019, Draft.D2020),
+    ),
+    **dict.fromkeys(("unevaluatedProperties", "$anchor", "contentSchema"), (Draft.D2019, Draft.D2020)),
+    **dict.fromkeys(("prefixItems", "$dynamicRef", "$dynamicAnchor"), (Draft.D2020, Draft.D2020)),
+    **dict.fromkeys(("$recursiveRef", "$recursiveAnchor"), (Draft.D2019, Draft.D2019)),
+    "additionalItems": (Draft.D4, Draft.D2019),
+    "id": (Draft.D4, Draft.D4),
+}
+
+# The beginnings of references to a published meta-schema (`metaschemas.py` holds those).
+META_SCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
+
+# The most steps from the root of a schema document to a subschema: deeper than any real schema, and safe to walk.
+MAX_DEPTH: Final = 400
+
+# The base of a schema without a URI of its own. Nothing is ever looked up there.
+ROOT_URI: Final = "json-schema:///schema"
+
+
+class SchemaError(ValueError):
+    """A schema that cannot be used. `path` is the place in the schema; the message says what is wrong and what to
+    do."""
+
+    def __init__(self, message: str, path: Pointer = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+def find_draft(
+    schema: JsonValue, default: Draft = Draft.D2020, documents: Mapping[str, JsonValue] | None = None
+) -> Draft:
+    """The draft a schema document names by `$schema`, directly or through a meta-schema among `documents`.
+
+    Raises SchemaError for one that is not supported.
+    """
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    if named is None:
+        return default
+    draft = find_published_draft(named)
+    if draft is None and (own := (documents or {}).get(str(named).rstrip("#"))) is not None:
+        return find_draft(own, default)
+    if draft is None:
+        raise SchemaError(
+            f"$schema {str(named)!r} is not supported: use one of drafts 4, 6, 7, 2019-09, 2020-12, or leave it out",
+            ("$schema",),
+        )
+    return draft
+
+
+def find_published_draft(named: JsonValue) -> Draft | None:
+    """The draft whose published meta-schema `$schema` names, or None."""
+    return DRAFTS.get(str(named).rstrip("#").split(":", 1)[-1])
+
+
+def list_subschemas(schema: dict[str, JsonValue]) -> Iterator[tuple[Pointer, JsonValue]]:
+    """The direct subschemas of a raw schema object, each with the steps that lead to it."""
+    for keyword, value in schema.items():
+        if keyword in SINGLE and isinstance(value, dict | bool):
+            yield (keyword,), value
+        elif keyword in LISTS and isinstance(value, list):
+            yield from (((keyword, index), item) for index, item in enumerate(value))
+        elif keyword in MAPS and isinstance(value, dict):
+            yield from (((keyword, key), item) for key, item in value.items() if isinstance(item, dict | bool))
+
+
+def knows(draft: Draft, keyword: str) -> bool:
+    """Whether a draft gives a keyword a meaning."""
+    first, last = KNOWN_BY.get(keyword, (Draft.D4, Draft.D2020))
+    return first <= draft <= last
+
+
+def join(base: str, reference: str, at: Pointer = ()) -> str:
+    """RFC 3986 resolution for any scheme (`urljoin` alone knows a fixed list of schemes). Raises SchemaError, with the
+    place `at`, for a text that is not a URI reference (an address with an unclosed bracket)."""
+    if reference == "" or reference.startswith("#"):
+        return base.partition("#")[0] + reference
+    scheme, _, rest = base.partition(":")
+    try:
+        if urlsplit(reference).scheme or not rest.startswith("/"):
+            return reference
+        return scheme + urljoin("http:" + rest, reference).removeprefix("http")
+    except ValueError:
+        raise SchemaError(f"{reference!r} is no URI reference", at) from None

@@ -1,0 +1,267 @@
+"""Matches texts against patterns: with RE2 in linear time, or with `regex` within a budget where a pattern backtracks.
+
+One `Matcher` exists for each pattern. All schemas that hold the pattern share it, and it goes with the last of them.
+RE2 takes at most `MAX_MEMORY` for a pattern, its automaton included, and time in proportion to the text. A pattern that
+needs more memory is matched by `regex` too, where it has at most `MAX_ATOMS`.
+
+A pattern with lookaround or a reference to a group may take exponential time, so each search has a limit, and all
+searches of one call share a `SearchBudget`. A search that runs into either raises `SearchGivenUp`: the value counts as
+refused wherever the pattern stands, even under `not`. `regex` itself measures the processor time; no clock is read
+here. A search starts with the first of `LIMITS` and is repeated with the next one where that is too short; the budget
+is charged for the limit that sufficed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from proxy.core.model.work import MATCHING, Work, borrow_work
+from proxy.core.schema import fast_patterns
+from proxy.core.schema.drafts import SchemaError
+from proxy.core.schema.patterns import Pattern, PatternError, PatternTooLargeError, read_pattern
+
+# Bytes for the program and the automaton of one pattern.
+MAX_MEMORY: Final = 8 << 20
+# Instructions of a program times bytes of a text: the bound for a search whose automaton outgrows its memory.
+MAX_STEPS: Final = 2_000_000_000
+# Microseconds of processor time for one backtracking search: it is repeated with the next where one is too short.
+LIMITS: Final = (20, 200, 2_000, 10_000)
+# A backtracking pattern of more characters is not compiled: its compiler is written in Python.
+MAX_BACKTRACKING: Final = 2_000
+# Nor is one with more atoms, counted repetitions written out: its engine may write them out, in memory without a bound.
+MAX_ATOMS: Final = 100_000
+_ATOMS: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{(\d+)(?:,(\d*))?\}|.", re.DOTALL)
+
+# References to groups (`\1`, `\k<name>`), named groups and flags: patterns with them are not joined with others.
+_NOT_JOINED: Final = re.compile(r"\\[1-9k]|\(\?(?:[a-zA-Z-]|P?<[^=!])")
+
+
+class SearchGivenUp(Exception):  # noqa: N818 - a verdict, not a mistake
+    """A pattern ran into its limit. The value counts as refused, wherever the pattern stands (even under `not`)."""
+
+    def __init__(self, pattern: str, text: str) -> None:
+        super().__init__(pattern)
+        self.pattern = pattern
+        self.text = text
+
+
+class SearchBudget:
+    """The work that the backtracking searches of one call may still do. `is_reported` says whether a report has already
+    named a text that could not be searched, because nothing was left."""
+
+    __slots__ = ("is_reported", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.is_reported = False
+
+
+_budget: Final[ContextVar[SearchBudget | None]] = ContextVar("budget", default=None)
+
+
+@contextmanager
+def share_search_budget() -> Iterator[None]:
+    """Gives all backtracking searches inside one shared budget; inside another such block, that block's budget."""
+    if _budget.get() is not None:
+        yield
+        return
+    with start_search_budget():
+        yield
+
+
+@contextmanager
+def start_search_budget() -> Iterator[None]:
+    """Gives all searches inside a budget of their own: a report must be able to repeat what a verdict ran out at."""
+    with borrow_work(MATCHING) as work:
+        token = _budget.set(SearchBudget(work))
+        try:
+            yield
+        finally:
+            _budget.reset(token)
+
+
+def search_for_report(search: Callable[[str], bool], text: str) -> bool:
+    """Searches with a pattern that may run into its limit, which counts as no match. Once the whole budget is spent,
+    one text is reported and all others are skipped: the search says nothing about those."""
+    try:
+        return search(text)
+    except SearchGivenUp:
+        budget = _budget.get()
+        if budget is None or budget.work.left > 0:
+            return False
+        is_first, budget.is_reported = not budget.is_reported, True
+        return not is_first
+
+
+class Matcher:
+    """One compiled pattern. `search(text) -> bool` says whether the pattern is found; `linear`, whether in linear time.
+    Only a search that is not linear may raise Refused. `size` is the number of instructions of the program."""
+
+    __slots__ = ("__weakref__", "_backtracking", "_length", "_linear", "linear", "pattern", "search", "size")
+
+    search: Callable[[str], bool]
+    _linear: Any
+    _backtracking: Any
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.size = 0
+        try:
+            read = read_pattern(pattern)
+        except PatternTooLargeError as error:
+            raise SchemaError(f"{_shown(pattern)} is beyond the matcher: {error}") from None
+        except PatternError as error:
+            raise SchemaError(f"{_shown(pattern)} is not a regular expression: {error}") from None
+        self._length = read.length
+        self.linear = read.linear is not None
+        if read.linear is not None:
+            quick = fast_patterns.compile_plain_pattern(pattern) if fast_patterns.ENABLED else None
+            self.search = quick or self._compile_linear(read, read.linear)
+        else:
+            self.search = self._compile_backtracking(read)
+
+    def _compile_linear(self, read: Pattern, text: str) -> Callable[[str], bool]:
+        engine, options = _linear_engine()
+        try:
+            self._linear = engine.compile(text.encode("utf-8", "surrogatepass"), options)
+        except engine.error as error:
+            if len(self.pattern) <= MAX_BACKTRACKING and _count_atoms(self.pattern) <= MAX_ATOMS:
+                self.linear = False
+                return self._compile_backtracking(read)
+            raise SchemaError(
+                f"{_shown(self.pattern)} is legal but beyond the matcher: {_reason(error)}; its program may take "
+                f"{MAX_MEMORY >> 20} MB, so repeat less, or count with maxLength"
+            ) from None
+        finally:
+            engine.purge()  # else the engine's own cache would keep unused patterns
+        self.size = self._linear.programsize
+        return self._search_linear if self._length is None else self._search_counted
+
+    def _search_linear(self, text: str) -> bool:
+        encoded = text.encode("utf-8", "surrogatepass")
+        if len(encoded) * self.size > MAX_STEPS:
+            raise SearchGivenUp(self.pattern, text)
+        return self._linear.search(encoded) is not None
+
+    def _search_counted(self, text: str) -> bool:
+        least, most = self._length or (0, None)
+        return len(text) >= least and (most is None or len(text) <= most) and self._search_linear(text)
+
+    def _compile_backtracking(self, read: Pattern) -> Callable[[str], bool]:
+        import regex  # type: ignore[import-untyped]  # imported here, because few schemas need it
+
+        if len(self.pattern) > MAX_BACKTRACKING:
+            raise SchemaError(
+                f"{_shown(self.pattern)} is legal but beyond the matcher: with lookaround or references to groups a "
+                f"pattern has at most {MAX_BACKTRACKING:,} characters"
+            )
+        if _count_atoms(self.pattern) > MAX_ATOMS:
+            raise SchemaError(
+                f"{_shown(self.pattern)} is legal but beyond the matcher: with its repetitions written out it has more "
+                f"than {MAX_ATOMS:,} parts, so repeat less, or count with maxLength"
+            )
+        try:
+            self._backtracking = regex.compile(read.backtracking, regex.VERSION0, cache_pattern=False)
+        except (regex.error, OverflowError, RecursionError) as error:
+            raise SchemaError(f"{_shown(self.pattern)} is legal but beyond the matcher: {error}") from None
+        return self._search_backtracking
+
+    def _search_backtracking(self, text: str) -> bool:
+        budget = _budget.get()
+        work = Work(MATCHING) if budget is None else budget.work
+        for limit in LIMITS:
+            work.left -= limit
+            if work.left < 0:
+                break
+            try:
+                return self._backtracking.search(text, timeout=limit / 1_000_000) is not None
+            except (TimeoutError, MemoryError):
+                continue
+        raise SearchGivenUp(self.pattern, text)
+
+
+_matchers: Final[WeakValueDictionary[str, Matcher]] = WeakValueDictionary()
+
+
+def make_matcher(pattern: str) -> Matcher:
+    """The matcher of an ECMA-262 pattern. Raises SchemaError for an invalid pattern, or one beyond the bounds."""
+    found = _matchers.get(pattern)
+    if found is None:
+        found = _matchers[pattern] = Matcher(pattern)
+    return found
+
+
+def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
+    """A function that says whether any of several patterns matches, in one search. None where the patterns cannot be
+    joined: their group references would change their numbers, or their flags would apply to other patterns too."""
+    if any(_NOT_JOINED.search(pattern) for pattern in patterns):
+        return None
+    try:
+        joined = make_matcher("|".join(f"(?:{pattern})" for pattern in patterns))
+    except SchemaError:  # too large together
+        return None
+    if joined.linear:
+        return joined.search
+    alone = [make_matcher(pattern) for pattern in patterns]
+
+    def bounded(text: str) -> bool:
+        try:
+            return joined.search(text)
+        except SearchGivenUp:  # the limit holds for one pattern, so each pattern is tried alone
+            return any(one.search(text) for one in alone)
+
+    return bounded
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text is an ECMA-262 regular expression in the strict sense (the format `regex`)."""
+    try:
+        read_pattern(text, strict=True)
+    except PatternError:
+        return False
+    return True
+
+
+@cache
+def _linear_engine() -> tuple[ModuleType, Any]:
+    import re2  # type: ignore[import-untyped]  # imported here, because a simple config does not need it
+
+    options = re2.Options()
+    options.max_mem = MAX_MEMORY
+    options.never_capture = True
+    options.log_errors = False
+    return re2, options
+
+
+def _reason(error: Exception) -> str:
+    told = error.args[0] if error.args else b""
+    return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+
+
+def _count_atoms(pattern: str) -> int:
+    """How many atoms a pattern has with its counted repetitions written out, groups within groups included."""
+    outside: list[int] = []
+    total = last = 0
+    for atom in _ATOMS.finditer(pattern):
+        text = atom.group()
+        if atom[1] is not None and last:
+            last *= max(int(atom[1]), int(atom[2] or 0), 1)
+        elif text == "(":
+            outside.append(total + last)
+            total = last = 0
+        elif text == ")" and outside:
+            total, last = outside.pop(), total + last + 1
+        else:
+            total, last = total + last, 1
+    return total + last
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= 100 else pattern[:100] + "...")

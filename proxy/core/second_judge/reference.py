@@ -1,0 +1,240 @@
+"""jsonschema as a judge: of a schema, by its draft's meta-schema, and of a value, by a schema.
+
+jsonschema and its registry of references (`referencing`) are loaded on first use. They get exact numbers (`int` and
+`Decimal`), our patterns and our formats, and never fetch anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.core.json.jsontext import make_plain
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.drafts import Draft, find_published_draft
+from proxy.core.schema.formats import KEYWORD, Formats
+from proxy.core.schema.matching import make_matcher
+from proxy.core.second_judge.exact import make_exact
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+_NAMES: Final = {
+    Draft.D4: "Draft4Validator",
+    Draft.D6: "Draft6Validator",
+    Draft.D7: "Draft7Validator",
+    Draft.D2019: "Draft201909Validator",
+    Draft.D2020: "Draft202012Validator",
+}
+# Groups of keywords that, in one schema, jsonschema judges by `re`, leaves out or reads differently, by draft.
+_READ_OTHERWISE: Final = (
+    ("unevaluatedProperties", "patternProperties", Draft.D2019, Draft.D2020),
+    ("unevaluatedProperties", "additionalProperties", Draft.D2019, Draft.D2019),
+    ("unevaluatedItems", "contains", Draft.D2019, Draft.D2019),
+    ("dependencies", "dependencies", Draft.D2019, Draft.D2020),
+)
+# The most digits of a number that `multipleOf` is computed for.
+_MAX_DIGITS: Final = 5_000
+
+
+class CannotTellError(Exception):
+    """The judge does not read this keyword, pattern or number in the meaning of the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: what is wrong, and where. `path` leads to the value, `place` to the keyword in the schema."""
+
+    message: str
+    path: Pointer
+    place: Pointer = ()
+
+
+def find_fault(schema: JsonValue, draft: Draft) -> Fault | None:
+    """The first fault that a draft's meta-schema finds in a schema, at its deepest place; None for a correct schema."""
+    from jsonschema.exceptions import best_match
+
+    validator_class = _class(draft)
+    try:
+        validator = validator_class(validator_class.META_SCHEMA)
+        first = next(iter(validator.iter_errors(make_exact(schema, draft))), None)
+    except (RecursionError, ValueError, ArithmeticError) as error:
+        return Fault(f"the schema cannot be read: {error}", ())
+    if first is None:
+        return None
+    best = best_match([first])
+    return Fault(best.message, tuple(best.absolute_path), tuple(best.absolute_schema_path))
+
+
+class ReferenceJudge:
+    """jsonschema's validator of one schema. `documents` are those it may refer to, by URI; `base` is its own URI."""
+
+    name: Final = "jsonschema"
+
+    def __init__(
+        self, schema: JsonValue, draft: Draft, *, documents: Mapping[str, JsonValue], base: str, formats: Formats
+    ) -> None:
+        from jsonschema.validators import extend
+        from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+        from referencing import Resource
+        from referencing.jsonschema import specification_with
+
+        base = _joinable(_own_uri(schema, draft) or base)
+        everything = {**{_joinable(uri): document for uri, document in documents.items()}, base: schema}
+        everything = {uri: _undeclared(document, draft) for uri, document in everything.items()}
+        _refuse_what_differs(draft, everything.values())
+        known = _class(draft)
+        default = specification_with(known.META_SCHEMA["$schema"])
+        resources = [
+            (uri, Resource.from_contents(make_plain(found), default_specification=default))
+            for uri, found in everything.items()
+        ]
+        keywords = {**_KEYWORDS, "format": _format_keyword(formats, draft)}
+        extended: Any = extend(known, validators=keywords, type_checker=_types(draft))  # type: ignore[no-untyped-call]
+        registry = REGISTRY.with_resources(resources).crawl()
+        self._validator: Validator = extended({"$ref": base}, registry=registry)
+
+    def find_fault(self, value: JsonValue) -> Fault | None:
+        """The first keyword that a value (of exact numbers, see `exact.py`) breaks, or None. Raises CannotTellError."""
+        error = next(iter(self._validator.iter_errors(value)), None)
+        if error is None:
+            return None
+        return Fault(str(error.validator), tuple(error.absolute_path), tuple(error.absolute_schema_path))
+
+
+@cache
+def _class(draft: Draft) -> Any:
+    import jsonschema
+
+    return getattr(jsonschema, _NAMES[draft])
+
+
+@cache
+def _types(draft: Draft) -> Any:
+    """Draft 4 goes by the spelling of an integer, which `exact.py` keeps; later drafts by its value."""
+    return _class(draft).TYPE_CHECKER.redefine("integer", _is_integer)
+
+
+def _is_integer(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _own_uri(schema: JsonValue, draft: Draft) -> str | None:
+    """The absolute URI that a document gives itself, without a fragment."""
+    named = schema.get("id" if draft is Draft.D4 else "$id") if isinstance(schema, dict) else None
+    return named.partition("#")[0] if isinstance(named, str) and "://" in named else None
+
+
+def _joinable(uri: str) -> str:
+    """A URI of our own scheme in a form to which `referencing` can join references."""
+    scheme, colon, rest = uri.partition(":///")
+    return f"https://{scheme}.invalid/{rest}" if colon and scheme not in ("http", "https") else uri
+
+
+def _undeclared(document: JsonValue, draft: Draft) -> JsonValue:
+    """A document without its `$schema`, for which jsonschema would switch to a class of its own that uses `re`."""
+    if not isinstance(document, dict) or "$schema" not in document:
+        return document
+    if find_published_draft(document["$schema"]) is not draft:
+        raise CannotTellError("documents of several drafts")
+    return {keyword: value for keyword, value in document.items() if keyword != "$schema"}
+
+
+def _refuse_what_differs(draft: Draft, documents: Iterable[JsonValue]) -> None:
+    """Raises CannotTellError for keywords that jsonschema judges by `re`, or reads differently from the standard."""
+    documents = list(documents)
+    keywords = _keywords(documents)
+    if any(isinstance(value.get("$schema"), str) for value in _objects(documents)):
+        raise CannotTellError("$schema within a schema")
+    for keyword, beside, since, until in _READ_OTHERWISE:
+        if keyword in keywords and beside in keywords and since <= draft <= until:
+            raise CannotTellError(keyword if keyword == beside else f"{keyword} beside {beside}")
+
+
+def _keywords(documents: Iterable[JsonValue]) -> set[str]:
+    """Every key of every object in some documents."""
+    return {key for value in _objects(documents) for key in value}
+
+
+def _objects(documents: Iterable[JsonValue]) -> Iterator[dict[str, JsonValue]]:
+    pending = list(documents)
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield value
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
+# --- keywords that jsonschema gives to `re` or to floats, and formats as they are to be asserted ----------------------
+def _format_keyword(formats: Formats, draft: Draft) -> Callable[[Any, Any, Any, Any], Iterator[Any]]:
+    def assert_format(validator: Any, name: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if not isinstance(name, str) or not validator.is_type(instance, "string"):
+            return
+        check = formats.check(name, draft, formats.mode(name, schema.get(KEYWORD)))
+        if check is not None and not check(instance):
+            yield _error("format")
+
+    return assert_format
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "string") and not make_matcher(pattern).search(instance):
+        yield _error("pattern")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, inner in patterns.items():
+        search = make_matcher(pattern).search
+        for key, item in instance.items():
+            if search(key):
+                yield from validator.descend(item, inner, path=key, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, inner: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    searches = [make_matcher(pattern).search for pattern in schema.get("patternProperties", {})]
+    for key, item in instance.items():
+        if key in schema.get("properties", {}) or any(search(key) for search in searches):
+            continue
+        if inner is False:
+            yield _error("additionalProperties")
+            return
+        yield from validator.descend(item, inner, path=key)
+
+
+def _multiple_of(validator: Any, step: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "number"):
+        return
+    if max(_digits(step), _digits(instance)) > _MAX_DIGITS:
+        raise CannotTellError("multipleOf with a number of too many digits")
+    if (Fraction(instance) / Fraction(step)).denominator != 1:
+        yield _error("multipleOf")
+
+
+def _digits(number: Any) -> int:
+    if isinstance(number, int):
+        return number.bit_length() // 3
+    exponent = number.as_tuple().exponent
+    return len(number.as_tuple().digits) + abs(int(exponent))
+
+
+def _error(keyword: str) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(keyword)
+
+
+_KEYWORDS: Final = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "multipleOf": _multiple_of,
+}

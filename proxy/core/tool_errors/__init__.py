@@ -1,0 +1,1 @@
+"""Upstream answers and complaints as failures; backoff and circuit breaker."""

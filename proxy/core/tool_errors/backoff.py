@@ -1,0 +1,200 @@
+"""Decides whether the same payload is sent again, after which wait, and how often in all (contract section 7).
+
+The proxy itself resends; the model's attempts are not affected. RFC 9110 section 9.2.2: "A proxy MUST NOT automatically
+retry non-idempotent requests", so the rules ask who can know that the tool does not run twice:
+
+    RULES          the table of what has to be known; the first rule that applies gives the reason
+    pause          how long to wait: full jitter, on top of what the upstream asks for
+    Budget         how many resends an upstream gets in all: a share of its requests, and a few per second
+
+`upstream/resending.py` applies these rules; nothing here reads a clock or draws a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from proxy.core.contract.policy import ResendPolicy
+from proxy.core.model import codes
+from proxy.core.model.codes import Category
+from proxy.core.model.durations import read_seconds
+from proxy.core.model.values import Executed, Failure, Headers, UpstreamFault, UpstreamReply
+
+Answer = UpstreamReply | UpstreamFault
+
+
+class Reason(StrEnum):
+    """Why a call was sent again. Used as a metric label."""
+
+    UNSENT = "unsent"
+    RETRY_AFTER = "retry_after"
+    IDEMPOTENT = "idempotent"
+    KEY = "idempotency_key"
+
+
+class ResendDenied(StrEnum):
+    """Why a call that might have been sent again was not. Used as a metric label."""
+
+    MAX = "max"
+    DEADLINE = "deadline"
+    BUDGET = "budget"
+
+
+# --- what happened ----------------------------------------------------------------------------------------------------
+# Faults that another try may avoid. The proxy itself causes all others: an open breaker, a full queue, a bad request.
+_FAULTS: Final = frozenset({codes.UPSTREAM_UNAVAILABLE, codes.UPSTREAM_TIMEOUT, codes.UPSTREAM_BAD_ANSWER})
+_HOPELESS_TOKENS: Final = frozenset({"proxy_configuration_error", "proxy_loop_detected"})
+# Server errors that mean that the same request cannot succeed later either (RFC 9110 sections 15.6.2 and 15.6.6).
+LASTING: Final = frozenset({501, 505})
+_WAITING: Final = frozenset({429, 503})
+# A tool's own category comes before its status: GoMind tools wrap "location not found" in a 503.
+_PASSING: Final = frozenset({Category.SERVICE_ERROR, Category.RATE_LIMIT})
+
+
+def is_server_error(status: int) -> bool:
+    """Whether a status means a fault of the service that may pass."""
+    return status >= 500 and status not in LASTING
+
+
+def read_wait(failure: Failure) -> float | None:
+    """The seconds that the upstream asks to wait, by Retry-After or by `details.retry_after` of its own (GoMind)."""
+    return read_seconds(failure.details.get("retry_after", ""))
+
+
+def _never_sent(answer: Answer, _failure: Failure, _policy: ResendPolicy, _keyed: bool) -> bool:
+    return isinstance(answer, UpstreamFault) and answer.executed is Executed.NO
+
+
+def _waits(answer: Answer, failure: Failure, policy: ResendPolicy, _keyed: bool) -> bool:
+    asked = isinstance(answer, UpstreamReply) and answer.status in _WAITING and read_wait(failure) is not None
+    return policy.on_retry_after and asked
+
+
+def _idempotent(answer: Answer, _failure: Failure, policy: ResendPolicy, _keyed: bool) -> bool:
+    return policy.idempotent and _may_pass(answer)
+
+
+def _keyed(answer: Answer, _failure: Failure, _policy: ResendPolicy, keyed: bool) -> bool:
+    return keyed and _may_pass(answer)
+
+
+def _may_pass(answer: Answer) -> bool:
+    return isinstance(answer, UpstreamFault) or is_server_error(answer.status)
+
+
+@dataclass(frozen=True, slots=True)
+class ResendRule:
+    """One way to know that sending again does no harm. `when` describes it for the docs."""
+
+    reason: Reason
+    when: str
+    allows: Callable[[Answer, Failure, ResendPolicy, bool], bool]
+
+
+RULES: Final = (
+    ResendRule(
+        Reason.UNSENT,
+        "It was provably never sent: no address, connection refused, TLS failed, no connection in time.",
+        _never_sent,
+    ),
+    ResendRule(
+        Reason.RETRY_AFTER,
+        "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.",
+        _waits,
+    ),
+    ResendRule(
+        Reason.IDEMPOTENT,
+        "A 5xx (but 501 and 505), a timeout or a reset, and the tool is `idempotent: on`.",
+        _idempotent,
+    ),
+    ResendRule(
+        Reason.KEY,
+        "The same, and the request carries the header of `idempotency`, the client's own or a minted one.",
+        _keyed,
+    ),
+)
+
+
+def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, keyed: bool) -> Reason | None:
+    """Why the same payload may be sent again; None where it must not be, or where that would not help.
+
+    `failure` is the meaning of the answer; `keyed` says that the request carries an idempotency key.
+    """
+    if not failure.may_retry or failure.code.category not in _PASSING:
+        return None
+    if isinstance(answer, UpstreamFault) and (answer.code not in _FAULTS or answer.token in _HOPELESS_TOKENS):
+        return None
+    return next((rule.reason for rule in RULES if rule.allows(answer, failure, policy, keyed)), None)
+
+
+def compute_pause(policy: ResendPolicy, resent: int, chance: float, wait: float | None = None) -> float:
+    """The seconds to wait before resend number `resent` + 1. `chance` is at least 0 and below 1.
+
+    Full jitter: anything from zero to a bound that doubles each time, so that callers that failed together do not come
+    back together. The wait that the upstream asked for is added.
+    """
+    return (wait or 0.0) + chance * min(policy.max_backoff, policy.backoff * (1 << resent))
+
+
+def add_idempotency_key(headers: Headers, policy: ResendPolicy, mint: Callable[[], str]) -> tuple[Headers, bool]:
+    """The headers for all sends of one call, and whether they carry an idempotency key. Names are in lower case."""
+    if not policy.key_header:
+        return headers, False
+    if any(name == policy.key_header and value for name, value in headers):
+        return headers, True
+    if not policy.mint_key:
+        return headers, False
+    others = tuple(entry for entry in headers if entry[0] != policy.key_header)
+    return (*others, (policy.key_header, mint())), True
+
+
+# --- the budget -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class BudgetPolicy:
+    """The resends that an upstream gets: `ratio` of its requests, and `per_second` whatever its traffic.
+
+    Without this bound, a service that is down would get a multiple of its usual load, and stay down.
+    """
+
+    ratio: float = 0.2
+    per_second: float = 1.0
+
+    @property
+    def saved(self) -> float:
+        """How many resends can be saved up: those of ten seconds, and at least ten, since calls fail together."""
+        return max(_SAVED, _SAVED * self.per_second)
+
+
+_SAVED: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A token bucket: requests and time fill it, resends draw from it. `at` is the time of the last change."""
+
+    policy: BudgetPolicy
+    tokens: float
+    at: float
+
+    @classmethod
+    def of(cls, policy: BudgetPolicy, now: float) -> Budget:
+        """A new budget, filled as far as time alone fills it."""
+        return cls(policy, _SAVED * policy.per_second, now)
+
+    def paid_in(self, now: float) -> Budget:
+        """The budget after one more request that is not a resend."""
+        most = self.policy.saved
+        if self.tokens >= most:
+            return self
+        return Budget(self.policy, min(most, self._by_now(now) + self.policy.ratio), now)
+
+    def drawn(self, now: float) -> Budget | None:
+        """The budget after one more resend; None where nothing is left."""
+        tokens = self._by_now(now)
+        return Budget(self.policy, tokens - 1.0, now) if tokens >= 1.0 else None
+
+    def _by_now(self, now: float) -> float:
+        return min(self.policy.saved, self.tokens + max(0.0, now - self.at) * self.policy.per_second)

@@ -1,0 +1,194 @@
+"""The circuit breaker as a pure state machine: it protects a failing upstream from further load.
+
+    Closed     calls go through; enough failures in a row, or too large a share of them, open it
+    Open       nothing goes through until `until`
+    HalfOpen   a few probes go through: if all succeed it closes, if one fails it opens again
+
+`admit` and `settle` take a state and the time and give the next state. Each change of state begins a new epoch; a call
+admitted in an earlier epoch has no effect on the current one. `upstream/guarded.py` puts the breaker around an
+upstream.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from proxy.core.model import codes
+from proxy.core.model.values import UpstreamFault, UpstreamReply
+from proxy.core.tool_errors.backoff import BudgetPolicy, is_server_error
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """The conditions under which a breaker opens. Times are in seconds.
+
+    It opens after `failures` in a row, or when the share of failures reaches `ratio` among at least `calls` calls of
+    the last `window` (None: the share does not matter). It then lets nothing through for `open_for`, and after that
+    `probes` calls.
+    """
+
+    failures: int = 5
+    ratio: float | None = None
+    window: float = 10.0
+    calls: int = 20
+    open_for: float = 5.0
+    probes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrencyPolicy:
+    """How many calls an upstream gets at a time. Up to `queue` further ones wait, each for at most `wait` seconds."""
+
+    limit: int
+    wait: float = 1.0
+    queue: int | None = None
+
+    @property
+    def most_waiting(self) -> int:
+        """How many calls may wait."""
+        return self.limit if self.queue is None else self.queue
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """The guards in front of one upstream; None means no breaker, or no limit."""
+
+    breaker: BreakerPolicy | None = None
+    concurrency: ConcurrencyPolicy | None = None
+    budget: BudgetPolicy = field(default_factory=BudgetPolicy)
+
+
+# --- the states -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Calls go through. The window has two halves: the current one since `begun`, and the one `before` it."""
+
+    epoch: int = 0
+    in_a_row: int = 0
+    begun: float = 0.0
+    calls: int = 0
+    failures: int = 0
+    calls_before: int = 0
+    failures_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Nothing goes through until `until`, on the monotonic clock."""
+
+    epoch: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class HalfOpen:
+    """Probes go through: how many are under way, and how many succeeded."""
+
+    epoch: int
+    under_way: int = 1
+    succeeded: int = 0
+
+
+Breaker = Closed | Open | HalfOpen
+
+# The number by which a gauge shows each state, and the state's name.
+SHOWN_AS: Final[dict[type[Breaker], int]] = {Closed: 0, HalfOpen: 1, Open: 2}
+CALLED: Final[dict[type[Breaker], str]] = {Closed: "closed", HalfOpen: "half_open", Open: "open"}
+# The seconds that calls have to stay away while probes are under way.
+_WHILE_PROBED: Final = 1
+
+
+def find_wait(breaker: Breaker, now: float, policy: BreakerPolicy) -> int | None:
+    """The whole seconds that a call has to stay away; None where it may go on."""
+    match breaker:
+        case Closed():
+            return None
+        case Open():
+            return None if now >= breaker.until else max(1, math.ceil(breaker.until - now))
+        case HalfOpen():
+            return None if breaker.under_way + breaker.succeeded < policy.probes else _WHILE_PROBED
+
+
+def admit(breaker: Breaker, now: float, policy: BreakerPolicy) -> Breaker | None:
+    """The state after one more call was let through, which belongs to that epoch; None where it may not go on."""
+    if find_wait(breaker, now, policy) is not None:
+        return None
+    match breaker:
+        case Closed():
+            return breaker
+        case Open():
+            return HalfOpen(breaker.epoch + 1)
+        case HalfOpen():
+            return replace(breaker, under_way=breaker.under_way + 1)
+
+
+def settle(breaker: Breaker, epoch: int, failed: bool | None, now: float, policy: BreakerPolicy) -> Breaker:
+    """The state after a call admitted in `epoch` has ended. `failed` None: it shows nothing about the upstream."""
+    if epoch != breaker.epoch:
+        return breaker
+    match breaker:
+        case Closed():
+            return breaker if failed is None else _counted(breaker, failed, now, policy)
+        case HalfOpen() if failed:
+            return Open(epoch + 1, now + policy.open_for)
+        case HalfOpen():
+            left = replace(breaker, under_way=breaker.under_way - 1, succeeded=breaker.succeeded + (failed is not None))
+            return Closed(epoch + 1) if left.succeeded >= policy.probes else left
+        case Open():
+            return breaker
+
+
+def _counted(breaker: Closed, failed: bool, now: float, policy: BreakerPolicy) -> Breaker:
+    if policy.ratio is None:
+        if not failed and not breaker.in_a_row:
+            return breaker  # the usual case needs no new object
+        counted = replace(breaker, in_a_row=breaker.in_a_row + 1 if failed else 0)
+    else:
+        turned = _turned(breaker, now, policy.window / 2)
+        counted = replace(
+            turned,
+            in_a_row=turned.in_a_row + 1 if failed else 0,
+            calls=turned.calls + 1,
+            failures=turned.failures + failed,
+        )
+    opens = failed and (counted.in_a_row >= policy.failures or _share_too_large(counted, policy))
+    return Open(breaker.epoch + 1, now + policy.open_for) if opens else counted
+
+
+def _turned(breaker: Closed, now: float, half: float) -> Closed:
+    """The counts without what is older than the window."""
+    age = now - breaker.begun
+    if age < half:
+        return breaker
+    if age < 2 * half:
+        return replace(
+            breaker,
+            begun=breaker.begun + half,
+            calls=0,
+            failures=0,
+            calls_before=breaker.calls,
+            failures_before=breaker.failures,
+        )
+    return Closed(breaker.epoch, breaker.in_a_row, now)
+
+
+def _share_too_large(breaker: Closed, policy: BreakerPolicy) -> bool:
+    calls = breaker.calls + breaker.calls_before
+    failures = breaker.failures + breaker.failures_before
+    return policy.ratio is not None and calls >= policy.calls and failures >= policy.ratio * calls
+
+
+# --- what an answer says of the upstream ------------------------------------------------------------------------------
+_ITS_FAULTS: Final = frozenset({codes.UPSTREAM_UNAVAILABLE, codes.UPSTREAM_TIMEOUT, codes.UPSTREAM_BAD_ANSWER})
+
+
+def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
+    """Whether an answer counts against the upstream; None where the fault is ours, such as no free connection.
+
+    A refusal (4xx, 501) counts as the answer of a healthy service.
+    """
+    if isinstance(answer, UpstreamReply):
+        return is_server_error(answer.status)
+    return True if answer.code in _ITS_FAULTS else None

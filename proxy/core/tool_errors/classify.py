@@ -1,0 +1,371 @@
+"""The meaning of an upstream's answer for the model: a table from status to `ErrorCode` (contract section 7).
+
+An error that says what it is (GoMind's `{success: false, error: {...}}`, Compozy's and our own envelopes) keeps its
+code, category, words and verdict, also on a 2xx; every other answer is judged by its status. A tool's complaint about
+its arguments (`complaints.py`) becomes violations with paths, like our own. The upstream's status is always kept, and
+its words go to `details.original_error`, without secrets that were sent, and at most 500 characters of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.display.preview import clean_text, hide
+from proxy.core.display.secrets import find_sensitive_names
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model import codes
+from proxy.core.model.codes import ERROR_CODES, STATUS_OF_CATEGORY, Category, ErrorCode, ErrorType
+from proxy.core.model.values import (
+    ABSENT,
+    Failure,
+    FeedbackLimits,
+    Headers,
+    JsonProblem,
+    JsonValue,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.core.tool_errors.complaints import SERVER_ERRORS, STATUSES, Complaint, read_complaints, read_server_error
+from proxy.core.tool_errors.findings import list_secrets, mask_secrets
+from proxy.core.tool_errors.places import rename_url_places
+
+# The bytes of an answer that are read: an error is short, and a long success is not searched for one.
+LOOKED_AT: Final = 64 * 1024
+_LONGEST_WORDS: Final = 500
+_SEARCHED: Final = 16 * 1024  # how far secrets are looked for, much further than what is shown
+_LONGEST_MESSAGE: Final = 200
+_MOST_DETAILS: Final = 20
+
+# Statuses with a code of their own; the others are judged by their hundreds.
+_BY_STATUS: Final = {
+    401: codes.UNAUTHORIZED,
+    403: codes.UNAUTHORIZED,
+    404: codes.RESOURCE_NOT_FOUND,
+    408: codes.REQUEST_TIMEOUT,
+    425: codes.SERVICE_UNAVAILABLE,
+    429: codes.RATE_LIMIT_EXCEEDED,
+    504: codes.REQUEST_TIMEOUT,
+}
+# The other 4xx statuses that different arguments can resolve.
+_MENDABLE: Final = frozenset({400, 409, 422})
+
+# Statuses by which a gateway reports that it could not reach the tool.
+_LOST: Final = frozenset({502, 504})
+
+# The upstream's headers that a client needs although the body is replaced.
+_KEPT_HEADERS: Final = frozenset({"retry-after", "www-authenticate"})
+
+# Keys under which error bodies keep their words, most specific first: GoMind, RFC 9457, FastAPI, Django, plain.
+_WORDS_AT: Final = ("message", "detail", "error_description", "error", "title", "errors")
+
+_CODE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+def classify_answer(
+    reply: UpstreamReply,
+    wall: float,
+    check: Check | None = None,
+    sent: JsonValue = ABSENT,
+    limits: FeedbackLimits | None = None,
+    named: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    idempotent: bool = False,
+) -> Failure | None:
+    """The failure that an upstream's answer means, or None for a delivered one (2xx and 3xx without an error inside).
+
+    `wall` is the time of day in Unix seconds, for a Retry-After that is a date. `check` is the tool's compiled schema,
+    `sent` the arguments that were forwarded (`ABSENT`: none), `limits` how they may be shown. `named`: place and name
+    of each parameter outside of the body -> the argument. `idempotent`: the tool may be called twice. A streamed body
+    is not read.
+    """
+    if is_success(reply):
+        return None
+    status, headers = reply.status, reply.headers
+    body = reply.body if isinstance(reply.body, bytes) else b""
+    text, value = _read_body(headers, body, named)
+    told = _told(value)
+    if told is None and status < 400:
+        return None
+    words = _Words(sent, _limits(check) if limits is None else limits)
+    said = _asked_status(told, status)
+    url = _about_url(value) if said and told is None else ()
+    found = read_complaints(said, _header(headers, "content-type"), text, check, sent, limits) if said else None
+    if idempotent and told is None and status in SERVER_ERRORS:
+        found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
+    failure = _by_status(status) if told is None else _enveloped(told, value, status, words)
+    failure = failure if told is not None else replace(failure, hint=words.shown(_hint(value)))
+    original = found.words if found is not None and found.words else words.shown(_spoken_or_text(value, text))
+    if url and (found is None or not found.violations):
+        failure = replace(failure, hint=words.shown("; ".join(url)))
+    else:
+        failure = _with_words(failure, found, sent, told is None, original)
+    details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
+    kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
+    return replace(failure, details=details, status=status, headers=kept)
+
+
+def is_success(reply: UpstreamReply) -> bool:
+    """Whether a quick look shows that an answer is a delivered one; if not, `classify_answer` decides."""
+    body = reply.body
+    return (
+        reply.status < 400
+        and not (isinstance(body, bytes) and body.find(b'"success"', 0, LOOKED_AT) >= 0)
+        and not _header(reply.headers, "content-encoding")
+    )
+
+
+def _limits(check: Check | None) -> FeedbackLimits:
+    return FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
+
+
+def _details(failure: Failure, status: int, retry_after: str, original: str) -> dict[str, str]:
+    """The details of the tool's own envelope, and those of every failed answer."""
+    return {
+        **({"executed": "unknown"} if status in _LOST else {}),
+        **failure.details,
+        "upstream_status": str(status),
+        **({"retry_after": retry_after} if retry_after else {}),
+        **({"original_error": original} if original and "original_error" not in failure.details else {}),
+    }
+
+
+def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
+    """The failure for a call that got no answer. It says whether the tool may have run, so that nobody calls it twice.
+
+    `sends` is how often the call was sent in all.
+    """
+    details = {"executed": str(fault.executed), "reason": fault.token}
+    if sends > 1:
+        details["sends"] = str(sends)
+    if fault.retry_after is not None:
+        details["retry_after"] = str(fault.retry_after)
+    return Failure(fault.code, f"{fault.code.meaning} ({fault.message})", details=details)
+
+
+# --- what it says about the arguments ---------------------------------------------------------------------------------
+def _asked_status(told: JsonValue, status: int) -> int | None:
+    """The status under which to look for complaints; None for an answer that is not about arguments (contract section
+    7).
+
+    An envelope that says INPUT_ERROR inside a success has no status of its own.
+    """
+    category = _named_category(told)
+    if status < 400:
+        return 400 if category is Category.INPUT_ERROR else None
+    return status if status in STATUSES and category in (None, Category.INPUT_ERROR) else None
+
+
+def _named_category(told: JsonValue) -> Category | None:
+    """The category that an envelope names or that its code is known for; None where it names neither."""
+    if not isinstance(told, dict):
+        return None
+    if (named := told.get("category")) in list(Category):
+        return Category(named)
+    name = told.get("code")
+    return ERROR_CODES[name].category if isinstance(name, str) and name in ERROR_CODES else None
+
+
+def _with_words(failure: Failure, found: Complaint | None, sent: JsonValue, bare: bool, original: str) -> Failure:
+    """The failure with what the tool says: its complaint, or its words behind the message."""
+    if found is not None:
+        return _complained(failure, found, sent, bare)
+    if bare and original:
+        return replace(failure, message=f"{failure.message}: {clean_text(original, _LONGEST_MESSAGE)}")
+    return failure
+
+
+def _complained(failure: Failure, found: Complaint, sent: JsonValue, bare: bool) -> Failure:
+    """The failure extended by the complaint. `bare`: no envelope of the tool gave it a code and a message."""
+    if not bare:
+        return replace(failure, violations=found.violations, sent=sent, type_related=found.type_related)
+    code = codes.UPSTREAM_REJECTED_ARGUMENTS
+    words = "" if found.violations else clean_text(found.words, _LONGEST_MESSAGE)
+    message = f"{code.meaning.rstrip('.')}: {words}" if words else code.meaning
+    if failure.code.category is Category.SERVICE_ERROR:
+        message = f"{failure.message}, and by its words the arguments are the cause."
+    return Failure(code, message, found.violations, failure.hint, sent=sent, type_related=found.type_related)
+
+
+# Where frameworks say that a parameter stands: FastAPI's `loc`, express-validator's `location`.
+_URL_PLACES: Final = {"path": "in the path of the URL", "query": "in the query of the URL",
+                      "params": "in the path of the URL"}  # fmt: skip
+
+
+def _about_url(value: JsonValue) -> tuple[str, ...]:
+    """What a framework says of parameters in the URL, which no change of the arguments can mend; at most five."""
+    listed = value.get("detail", value.get("errors")) if isinstance(value, dict) else None
+    told: list[str] = []
+    for item in listed if isinstance(listed, list) else ():
+        if not isinstance(item, dict) or not isinstance(item.get("msg"), str):
+            continue
+        loc = item.get("loc")
+        place, name = (loc[0], loc[1:]) if isinstance(loc, list) and loc else (item.get("location"), [item.get("path")])
+        if isinstance(place, str) and place in _URL_PLACES:
+            named = ".".join(str(step) for step in name)
+            told.append(f"Parameter '{named}' stands {_URL_PLACES[place]}, not in the body: {item['msg']}")
+    return tuple(told[:5])
+
+
+# --- by status ------------------------------------------------------------------------------------------------------
+def _by_status(status: int) -> Failure:
+    message = f"The tool answered with HTTP status {status}"
+    if status >= 500:
+        return Failure(_BY_STATUS.get(status, codes.SERVICE_UNAVAILABLE), message)
+    code = _BY_STATUS.get(status)
+    if code is not None:
+        return Failure(code, message)
+    return Failure(codes.INVALID_REQUEST, message, retryable=status in _MENDABLE)
+
+
+def _retry_after(value: str, wall: float) -> str:
+    """Seconds to wait, as text; '' where the header is absent or unreadable (RFC 9110 section 10.2.3)."""
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return str(int(value))
+    from email.utils import parsedate_to_datetime  # imported here, because nearly all answers give seconds
+
+    try:
+        return str(max(0, round(parsedate_to_datetime(value).timestamp() - wall)))
+    except (ValueError, TypeError, OverflowError):
+        return ""
+
+
+# --- errors that say what they are ----------------------------------------------------------------------------------
+def _told(value: JsonValue) -> JsonValue:
+    """The `error` of an enveloped failure: an object or a text. None where the answer is not such an envelope.
+
+    `{"success": false}` without an `error` is a tool's own result and stays one.
+    """
+    if not isinstance(value, dict) or value.get("success") is not False:
+        return None
+    error = value.get("error")
+    return error if isinstance(error, dict | str) and error else None
+
+
+def _enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
+    fallback = _by_status(status if status >= 400 else 500)
+    if isinstance(error, str):
+        return replace(fallback, message=words.shown(error) or fallback.message)
+    code = _code(error, fallback.code)
+    retryable = error.get("retryable")
+    message = error.get("message")
+    return Failure(
+        code,
+        (words.shown(message) if isinstance(message, str) else "") or fallback.message,
+        hint=words.shown(_hint(error, ("detail",)) or _hint(value)),
+        details=_flat(error.get("details"), words),
+        retryable=retryable if isinstance(retryable, bool) else None,
+    )
+
+
+# Where tools put what to do next, best first.
+_HINTS_AT: Final = ("hint", "remediation_hint")
+
+
+def _hint(value: JsonValue, more: tuple[str, ...] = ()) -> str:
+    """The tool's own words on what to do next, '' where it has none. `more`: other keys that may hold them."""
+    if not isinstance(value, dict):
+        return ""
+    for holder in (value.get("details"), value, value.get("error")):
+        if not isinstance(holder, dict):
+            continue
+        for key in (*_HINTS_AT, *more):
+            hint = holder.get(key)
+            if isinstance(hint, str) and hint.strip():
+                return " ".join(hint.split())
+    return ""
+
+
+def _code(error: Mapping[str, JsonValue], fallback: ErrorCode) -> ErrorCode:
+    """The tool's own code: one of the catalogue, or a new one in the category that it names."""
+    name = error.get("code")
+    if not isinstance(name, str) or not _CODE_NAME.fullmatch(name):
+        return fallback
+    if name in ERROR_CODES:
+        return ERROR_CODES[name]
+    named = error.get("category")
+    category = Category(named) if named in list(Category) else fallback.category
+    return ErrorCode(
+        name, category, STATUS_OF_CATEGORY[category], fallback.retryable, ErrorType.TOOL, "The tool reports an error.",
+        "Read the tool's own words before you call it again.",
+    )  # fmt: skip
+
+
+def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
+    """`details` as GoMind clients decode them: text to text, bounded."""
+    if not isinstance(details, dict):
+        return {}
+    pairs = [(key, item) for key, item in details.items() if isinstance(item, str)]
+    return {key[:64]: words.shown(item) for key, item in pairs[:_MOST_DETAILS]}
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+def _header(headers: Headers, name: str) -> str:
+    length = len(name)
+    for key, value in headers:
+        if len(key) == length and key.lower() == name:  # most names have another length, which is quicker to compare
+            return value
+    return ""
+
+
+def _readable(headers: Headers, body: bytes) -> bytes:
+    """The body without its content coding; b"" where it cannot be decoded within the bound."""
+    coding = _header(headers, "content-encoding")
+    if not is_coded(coding):
+        return body[:LOOKED_AT]
+    decoded = decode(body, coding, LOOKED_AT)
+    return b"" if isinstance(decoded, Undecodable) else decoded
+
+
+def _read_body(headers: Headers, body: bytes, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
+    """An error body as text and as JSON, with places in the URL as those of the arguments that they are."""
+    text = _readable(headers, body)
+    value = _json(text)
+    return (dumps(value) if named and rename_url_places(value, named) else text), value
+
+
+def _json(text: bytes) -> JsonValue:
+    """The JSON value of an error body; None for anything but an object or array."""
+    if text.lstrip()[:1] not in (b"{", b"["):
+        return None
+    value = parse(text)
+    return None if isinstance(value, JsonProblem) else value
+
+
+class _Words:
+    """Shows a tool's words without secrets: a tool may quote arguments, but no secret among them is shown."""
+
+    def __init__(self, sent: JsonValue, limits: FeedbackLimits) -> None:
+        self._sent = sent
+        self._limits = limits
+        self._secrets = list_secrets(sent, limits)
+
+    def shown(self, text: str) -> str:
+        """At most 500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
+        if self._secrets is None:
+            return ""
+        text = hide(mask_secrets(text[:_SEARCHED], self._secrets), self._sent, self._limits)
+        return clean_text(text, _LONGEST_WORDS, self._limits)
+
+
+def _spoken_or_text(value: JsonValue, text: bytes) -> str:
+    """The upstream's own words on one line."""
+    found = _spoken(value)
+    return " ".join(text.decode("utf-8", "replace").split()) if found is None else found
+
+
+def _spoken(value: JsonValue) -> str | None:
+    """The first text under one of the keys where error bodies keep their words."""
+    if not isinstance(value, dict):
+        return None
+    for name in _WORDS_AT:
+        item = value.get(name)
+        if isinstance(item, str) and item.strip():
+            return " ".join(item.split())
+        if isinstance(item, dict) and (inner := _spoken(item)) is not None:
+            return inner
+    return None

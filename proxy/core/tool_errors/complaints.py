@@ -1,0 +1,155 @@
+"""Turns an upstream's error body into violations of the arguments, each with a path (contract section 7).
+
+A tool's own complaint ("cannot unmarshal string into Go struct field WeatherRequest.lat of type float64") is the best
+hint for a model, once it is understood. `read_complaints` reads it in four steps: it opens the body (`error_body.py`),
+tries the dialects in the order of their table (`dialects.py`), matches their claims to the sent arguments and the
+schema (`places.py`), and words them like violations of our own. A body that no dialect reads may still match one of
+GoMind's patterns (`generic.py`): then the arguments are known to be at fault, but not which.
+
+What a tool says is never quoted as it is: its words are masked, freed of secrets from the arguments, and cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.display.secrets import find_sensitive_names
+from proxy.core.json.jsontext import find_at_pointer
+from proxy.core.model.codes import TYPE_MISMATCH
+from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.tool_errors.dialects import DIALECTS, Dialect
+from proxy.core.tool_errors.error_body import ErrorBody, open_body
+from proxy.core.tool_errors.findings import Tool, list_findings, list_secrets
+from proxy.core.tool_errors.generic import read_sentence
+from proxy.core.tool_errors.places import Arguments
+from proxy.core.tool_errors.tool_wording import find_code_of_words, find_expected_type
+
+__all__ = [
+    "DIALECTS",
+    "SERVER_ERRORS",
+    "STATUSES",
+    "Complaint",
+    "Dialect",
+    "compile_dialects",
+    "read_complaints",
+    "read_server_error",
+]
+
+# Statuses that can mean wrong arguments. All others show by themselves what is at fault.
+STATUSES: Final = frozenset({400, 404, 409, 422})
+# These statuses usually mean something that was not found or is in conflict, so the words have to be clear.
+_DOUBTFUL: Final = frozenset({404, 409})
+
+# Server errors by which a Go service may report that it could not read its arguments, and the words that say so. They
+# are read as with a conflict: the words have to be clear.
+SERVER_ERRORS: Final = frozenset({500, 503})
+_UNMARSHAL: Final = b"cannot unmarshal string"
+_CONFLICT: Final = 409
+
+# JSON-RPC 2.0, "Error object": Invalid params.
+_INVALID_PARAMS: Final = -32602
+# Categories of GoMind's error bodies that say that the arguments are not at fault.
+_OTHER_CATEGORIES: Final = frozenset({"NOT_FOUND", "AUTH_ERROR", "RATE_LIMIT", "SERVICE_ERROR"})
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A tool's complaint about the arguments that it was sent.
+
+    `dialect` names the entry of the table that read it (`gomind` for the generic patterns). `violations` is empty where
+    the tool does not say which argument it means. `words` are its own words: one line, masked, at most 300 code points.
+    `type_related`: it is about a type (the seed's `isTypeRelatedError`), for span events.
+    """
+
+    dialect: str
+    violations: tuple[Violation, ...]
+    words: str = field(repr=False)
+    type_related: bool
+
+
+def read_complaints(
+    status: int,
+    content_type: str,
+    body: bytes,
+    check: Check | None,
+    sent: JsonValue,
+    limits: FeedbackLimits | None = None,
+) -> Complaint | None:
+    """The complaint of an error answer about the sent arguments; None where it says nothing about them.
+
+    `body` is the answer without content coding; its first 64 KiB are read. `check` is the tool's compiled schema,
+    `sent` the arguments that were forwarded (`ABSENT` if there were none). `limits` names further secrets and path
+    roots; without it, the schema's own marks count. An error inside a 200 (MCP `isError`, JSON-RPC `error`) has no
+    status of its own, so pass 400 for it. Never raises, whatever the body holds.
+    """
+    if status not in STATUSES or not body:
+        return None
+    answer = open_body(content_type, body)
+    if _says_otherwise(answer):
+        return None
+    if limits is None:
+        limits = FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
+    tool = Tool(Arguments(sent, check), limits, list_secrets(sent, limits), status in _DOUBTFUL)
+    for dialect in DIALECTS:
+        read = list_findings(dialect, answer, tool)
+        if read is not None:
+            found, words = read
+            typed = any(violation.code is TYPE_MISMATCH for violation in found)
+            return Complaint(dialect.name, found, words, typed)
+    return _generic(answer, tool)
+
+
+def read_server_error(
+    content_type: str, body: bytes, check: Check | None, sent: JsonValue, limits: FeedbackLimits | None = None
+) -> Complaint | None:
+    """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None for all
+    other words, and where they name no text that was sent: the service may have failed to read somebody else's answer.
+
+    Only for tools that may be called twice, because a server error does not say that the tool has not run.
+    """
+    if _UNMARSHAL not in body:
+        return None
+    found = read_complaints(_CONFLICT, content_type, body, check, sent, limits)
+    if found is None or found.dialect != "go-json" or not found.violations:
+        return None
+    return found if all(_is_text(sent, violation.path) for violation in found.violations) else None
+
+
+def _is_text(sent: JsonValue, path: Pointer) -> bool:
+    try:
+        return isinstance(find_at_pointer(sent, path), str)
+    except LookupError:
+        return False
+
+
+def compile_dialects() -> None:
+    """Compiles the expressions of all dialects (about 15 ms), so that the first complaint does not wait for them."""
+    nothing = open_body("text/plain", b"-")
+    for dialect in DIALECTS:
+        list(dialect.read(nothing))
+    find_code_of_words("-")
+    find_expected_type("-")
+
+
+def _generic(answer: ErrorBody, tool: Tool) -> Complaint | None:
+    said = read_sentence(answer)
+    if said is not None:
+        return Complaint("gomind", (), tool.shown(said[0]), said[1])
+    if any(_is_invalid_params(value) for value in answer.values):
+        return Complaint("json-rpc", (), tool.shown(answer.texts[0] if answer.texts else "Invalid params"), False)
+    return None
+
+
+def _is_invalid_params(value: JsonValue) -> bool:
+    """Whether a JSON-RPC error is about wrong arguments. MCP also answers -32602 for an unknown tool."""
+    if not isinstance(value, dict) or value.get("code") != _INVALID_PARAMS:
+        return False
+    message = str(value.get("message", "")).lower()
+    return not ("unknown tool" in message or "not found" in message or "unknown prompt" in message)
+
+
+def _says_otherwise(answer: ErrorBody) -> bool:
+    """Whether the body names a category of its own that is not about the arguments (GoMind, contract section 7)."""
+    return any(isinstance(value, dict) and value.get("category") in _OTHER_CATEGORIES for value in answer.values[:8])

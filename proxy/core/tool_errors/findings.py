@@ -1,0 +1,296 @@
+"""Turns claims into violations: the place of a claim, its code, and the tool's words as they may be shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from proxy.core.display.graphemes import cut, escape
+from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
+from proxy.core.explain.expectation import describe_expectation
+from proxy.core.explain.misplaced import list_members
+from proxy.core.json.jsontext import dumps, format_pointer, name_json_type
+from proxy.core.model import codes
+from proxy.core.model.codes import ViolationCode
+from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.schema.nodes import Node
+from proxy.core.tool_errors.claim import Claim
+from proxy.core.tool_errors.dialects import Dialect
+from proxy.core.tool_errors.error_body import ErrorBody
+from proxy.core.tool_errors.places import Arguments, Located
+from proxy.core.tool_errors.readers import MOST_CLAIMS
+from proxy.core.tool_errors.tool_wording import (
+    find_code_of_kind,
+    find_code_of_words,
+    find_expected_type,
+    find_json_type,
+    is_size,
+)
+
+_MOST_VIOLATIONS: Final = 20
+LONGEST_WORDS: Final = 300
+_LONGEST_NAME: Final = 80
+_MOST_SECRETS: Final = 200
+_MOST_VALUES: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What claims are compared with: the arguments, how they may be shown, and the secret texts among them.
+
+    `doubtful`: the status alone does not suggest wrong arguments, so a claim needs words that are known.
+    """
+
+    arguments: Arguments
+    limits: FeedbackLimits
+    secrets: tuple[str, ...] | None
+    doubtful: bool = False
+
+    def shown(self, words: str) -> str:
+        """A tool's words as they may be shown: one line, without secrets, at most 300 code points.
+
+        '' where the arguments hold more secrets than can be searched for.
+        """
+        if self.secrets is None:
+            return ""
+        words = mask_secrets(" ".join(words.split()), self.secrets)
+        return cut(escape(clean_text(words, LONGEST_WORDS, self.limits)), LONGEST_WORDS)
+
+
+def mask_secrets(words: str, secrets: tuple[str, ...]) -> str:
+    """Words on one line with every secret in them masked. `secrets` come from `list_secrets`."""
+    for secret in secrets:
+        words = words.replace(secret, MASK) if len(secret) > 5 else re.sub(_alone(secret), MASK, words)
+    return words
+
+
+def _alone(secret: str) -> str:
+    """A pattern for one secret. A short one only matches where it stands alone, or it would match within many words."""
+    return rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])"
+
+
+def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | None:
+    """Every text and number of the arguments under a secret name, longest first, also as tools write it (quoted, on one
+    line); None where there are too many to search for."""
+    found: set[str] = set()
+    queue: list[tuple[JsonValue, bool]] = [(sent, False)]
+    for value, secret in queue:
+        if secret and isinstance(value, str) and value.strip():
+            found |= {" ".join(text.split()) for text in (value, dumps(value).decode("utf-8", "replace")[1:-1])}
+        elif secret and value is not None and not isinstance(value, bool | dict | list | Absent):
+            found.add(dumps(value).decode())
+        queue += [(item, secret or _is_secret(step, limits)) for step, item in list_members(value)]
+        if len(queue) > _MOST_VALUES or len(found) > _MOST_SECRETS:
+            return None
+    return tuple(sorted(found, key=lambda text: (-len(text), text)))
+
+
+def _is_secret(step: str | int, limits: FeedbackLimits) -> bool:
+    return isinstance(step, str) and (step in limits.secret_names or is_secret_name(step))
+
+
+# --- from claims to violations --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    claim: Claim
+    code: ViolationCode | None
+    located: Located | None
+
+
+def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tuple[Violation, ...], str] | None:
+    """The violations that a dialect reads from an answer, one for each place, and the tool's words as they may be
+    shown.
+
+    None where the body does not use this dialect, or where it is doubtful whether its words are about the arguments.
+    """
+    claims = list(dict.fromkeys(islice(dialect.read(answer), MOST_CLAIMS)))
+    found = [finding for claim in claims if _believed(finding := _find(claim, tool), dialect, tool)]
+    if not dialect.sure and any(_names_one(finding) for finding in found):
+        # ASP.NET adds "The request field is required." to the errors of the fields of the request.
+        found = [finding for finding in found if _names_one(finding) or _says_type(finding)]
+    if not found:
+        return None
+    violations: dict[tuple[str, Pointer], Violation] = {}
+    for finding in found:
+        if finding.located is not None:
+            violation = _violation(finding, _path(finding.located, tool), tool)
+            violations.setdefault((violation.code.name, violation.path), violation)
+    words = "; ".join(dict.fromkeys(finding.claim.words.strip(" ;") for finding in found))
+    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.shown(words)
+
+
+def _names_one(finding: _Finding) -> bool:
+    """Whether a finding points at one known argument."""
+    return finding.located is not None and finding.located.known and finding.located.path != ()
+
+
+def _says_type(finding: _Finding) -> bool:
+    """Whether a finding about the arguments as a whole still adds something to other findings."""
+    whole = finding.located is None or finding.located.path == ()
+    return whole and finding.code is not codes.REQUIRED_MISSING
+
+
+def _find(claim: Claim, tool: Tool) -> _Finding:
+    words = claim.words[:1000]
+    code = claim.code or find_code_of_kind(claim.kind) or find_code_of_words(words)
+    missing, unknown = code is codes.REQUIRED_MISSING, code is codes.UNKNOWN_FIELD
+    located = tool.arguments.locate(claim, missing, unknown)
+    if missing and located is not None:
+        located = _one_below(claim, located, tool)
+    if code is codes.TYPE_MISMATCH and located is not None and located.path:
+        located = _deeper(claim, located, tool)
+    return _Finding(claim, code, located)
+
+
+# A missing key that only the words name, as in AJV's and huma's "required property".
+_NAMED: Final = re.compile(
+    r"required property:? ['\"`]?([\w$.-]{1,120})['\"`]?|missing field [`'\"]([^`'\"]{1,120})"
+    r"|'([^'\n]{1,120})' is a required property"
+)
+
+
+def _one_below(claim: Claim, located: Located, tool: Tool) -> Located:
+    """The missing key itself, where the claim names the object that lacks it: the key that the words name, or the only
+    one that the schema requires (zod's `flatten` leaves out the depth)."""
+    value = tool.arguments.value_at(located.path)
+    if not isinstance(value, dict):
+        return located
+    found = _NAMED.search(claim.words)
+    if found is not None:
+        name = found[1] or found[2] or found[3]
+        beside = name in value or located.path[-1:] == (name,)
+        return located if beside else Located((*located.path, name), located.known)
+    lacking = {name for node in tool.arguments.nodes_at(located.path) for name in node.required} - set(value)
+    return Located((*located.path, *lacking), True) if len(lacking) == 1 and located.path else located
+
+
+# The type that a tool says it was given.
+_GIVEN: Final = re.compile(r"(?:received|but got|, got) (?:an? )?(\w{1,20})")
+
+
+def _deeper(claim: Claim, located: Located, tool: Tool) -> Located:
+    """The only value below the place that has the type in the words, where the place itself has another (zod's
+    `flatten`)."""
+    found = _GIVEN.search(claim.words)
+    got = find_json_type(found[1]) if found else ""
+    path = tool.arguments.only_below(located.path, got) if got else None
+    return located if path is None else Located(path, True)
+
+
+# Keys of an error body that are not arguments, unless the tool declares one of that name.
+_ENVELOPE: Final = frozenset(
+    ["message", "messages", "msg", "error", "errors", "detail", "details", "title", "status", "statusCode", "code",
+     "type", "reason", "description", "success", "instance", "timestamp", "path", "hint"]
+)  # fmt: skip
+
+
+def _believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
+    located, worded = finding.located, finding.code is not None
+    if located is not None and not located.known and str(located.path[0]) in _ENVELOPE:
+        return False
+    whole = located is not None and located.path == ()
+    known = located is not None and located.known and not whole
+    if dialect.strict:
+        return worded and (known or (whole and not isinstance(tool.arguments.sent, dict)))
+    if tool.doubtful or not dialect.sure:
+        return worded or (known and not tool.doubtful)
+    return True
+
+
+# The meaning of a "required" rule for a value that was sent: null, an empty text, an empty list.
+_INSTEAD_OF_MISSING: Final = {
+    "null": codes.TYPE_MISMATCH,
+    "string": codes.STRING_LENGTH,
+    "array": codes.ARRAY_LENGTH,
+}
+_LENGTHS: Final = {"string": codes.STRING_LENGTH, "array": codes.ARRAY_LENGTH}
+
+
+def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
+    claim, value = finding.claim, tool.arguments.value_at(path)
+    nodes = tool.arguments.nodes_at(path)
+    code = _settled(finding, value)
+    asked = find_json_type(claim.expected) or find_expected_type(claim.words)
+    expected = _expected(code, asked, nodes, value)
+    sensitive = is_secret_path(path, tool.limits) or any(_is_sensitive(node) for node in nodes)
+    return Violation(
+        code,
+        path,
+        _message(code, path, value, expected),
+        expected,
+        f"The tool says: {said}" if (said := tool.shown(_said(claim, path))) else "",
+        value=value,
+        sensitive=sensitive,
+    )
+
+
+def _path(located: Located, tool: Tool) -> Pointer:
+    """The path of a violation. A place that is unknown here consists of the tool's words, and is shown as such."""
+    if located.known:
+        return located.path
+    return tuple(cut(tool.shown(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
+
+
+def _settled(finding: _Finding, value: JsonValue) -> ViolationCode:
+    """The final code, which depends on what was sent at the place."""
+    code, claim = finding.code, finding.claim
+    located = finding.located
+    if value is ABSENT:
+        asks = code in (None, codes.TYPE_MISMATCH) and located is not None and located.path != ()
+        return codes.REQUIRED_MISSING if asks and not isinstance(claim.quoted, str) else code or codes.CONSTRAINT
+    kind = name_json_type(value)
+    if code is codes.REQUIRED_MISSING:
+        return _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT) if located is None or located.path else code
+    if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):
+        return _LENGTHS.get(kind, code)
+    return code or codes.CONSTRAINT
+
+
+def _expected(code: ViolationCode, asked: str, nodes: list[Node], value: JsonValue) -> str:
+    """What the tool expects, in the schema's words where these say the same and more."""
+    if code in (codes.UNKNOWN_FIELD, codes.INVALID_JSON):
+        return ""
+    declared = next(
+        (words for node in nodes if (words := describe_expectation(node)) not in ("any value", "no value")), ""
+    )
+    if asked:
+        return declared if declared.startswith(asked) else asked
+    fits = code is codes.TYPE_MISMATCH and value is not ABSENT and declared.startswith(name_json_type(value))
+    return "" if fits else declared  # "expected string, got string" does not help
+
+
+# code -> message; the templates of Acode 007.b, without numbers that only the tool knows
+_MESSAGES: Final[dict[ViolationCode, str]] = {
+    codes.REQUIRED_MISSING: "Required field '{name}' is missing",
+    codes.TYPE_MISMATCH: "Type mismatch: expected {expected}, got {actual}",
+    codes.INVALID_JSON: "The tool could not read the arguments as JSON",
+    codes.UNKNOWN_FIELD: "Unknown field '{name}'",
+    codes.ARRAY_LENGTH: "The tool refuses the array's length or content",
+    codes.PATTERN_MISMATCH: "Value doesn't match the tool's pattern",
+    codes.ENUM_MISMATCH: "Invalid enum value",
+    codes.STRING_LENGTH: "The tool refuses the string's length",
+    codes.FORMAT_MISMATCH: "Invalid format",
+}
+
+
+def _message(code: ViolationCode, path: Pointer, value: JsonValue, expected: str) -> str:
+    name = cut(escape(clean_text(str(path[-1]), _LONGEST_NAME)), _LONGEST_NAME) if path else ""
+    asked = expected.split(" (")[0] or "another type"
+    actual = "nothing" if value is ABSENT else name_json_type(value)
+    if not path and code in (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD):
+        return "A required field is missing" if code is codes.REQUIRED_MISSING else "An unknown field was sent"
+    return _MESSAGES.get(code, "The tool refuses this value").format(name=name, expected=asked, actual=actual)
+
+
+def _said(claim: Claim, path: Pointer) -> str:
+    """The words, preceded by the name that they leave out (`must be a number`)."""
+    words = claim.words.strip()
+    if words[:1].islower() and path and str(path[-1]) not in words:
+        return f"{format_pointer(path)} {words}"
+    return words
+
+
+def _is_sensitive(node: Node) -> bool:
+    return node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True

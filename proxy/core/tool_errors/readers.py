@@ -1,0 +1,247 @@
+"""The three ways in which frameworks complain, each as a reader made from a few parameters.
+
+`make_items_reader`: a list of objects, each with a place and words (FastAPI, AJV, zod, problem details ...).
+`make_map_reader`: an object from places to words, nested or not (Django, Rails, ASP.NET ...).
+`make_phrase_reader`: regular expressions over the words, with named groups that become a claim (Go, Jackson, serde
+...).
+
+A reader takes an `ErrorBody` and gives claims, none where the body does not use its dialect. It decides nothing about
+the arguments: whether a claim counts is decided when it is matched to what was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Final
+
+from proxy.core.model.codes import ViolationCode
+from proxy.core.model.values import JsonValue
+from proxy.core.tool_errors.claim import ROOT, Claim, Place
+from proxy.core.tool_errors.error_body import ErrorBody
+from proxy.core.tool_errors.tool_wording import find_code_of_kind
+
+Reader = Callable[[ErrorBody], Iterator[Claim]]
+
+# The most claims of one body; further ones add nothing.
+MOST_CLAIMS: Final = 40
+_MOST_MATCHES: Final = 40
+_DEEPEST_MAP: Final = 8
+
+
+# --- lists of objects -------------------------------------------------------------------------------------------------
+def make_items_reader(
+    *, needs: tuple[str, ...], place: tuple[str, ...], words: tuple[str, ...], kind: tuple[str, ...] = (),
+    extra: tuple[str, ...] = (), outside: tuple[str, ...] = (),
+) -> Reader:  # fmt: skip
+    """A reader of objects that have all keys of `needs`.
+
+    `place`, `words` and `kind` name the keys that may hold these parts, best first; a dot leads to an inner object.
+    `extra` are keys that name a further step (AJV's missing property). An object whose place starts with one of
+    `outside` is not about the arguments (but a header, for example) and is skipped.
+    """
+
+    def read(answer: ErrorBody) -> Iterator[Claim]:
+        for value in answer.values:
+            if isinstance(value, dict) and all(key in value for key in needs):
+                yield from _item(value, place, words, kind, extra, outside)
+
+    return read
+
+
+def _item(
+    value: dict[str, JsonValue], place: tuple[str, ...], words: tuple[str, ...], kind: tuple[str, ...],
+    extra: tuple[str, ...], outside: tuple[str, ...],
+) -> Iterator[Claim]:  # fmt: skip
+    where = _place(_first(value, place))
+    said = _first(value, words)
+    named = _first(value, kind)
+    if where is None or not isinstance(said, str):
+        return
+    start = where[0] if isinstance(where, tuple) and where else where if isinstance(where, str) else ""
+    if str(start).split(".")[0].lower() in outside or str(value.get("location", "")).lower() in outside:
+        return
+    rule = named if isinstance(named, str) else ""
+    expected = value.get("expected")
+    told = expected if isinstance(expected, str) else ""
+    further = [step for key in extra for step in _listed(_first(value, (key,)))]
+    for below in [_joined(where, step) for step in further] or [where]:
+        yield Claim(said, below, kind=rule, expected=told)
+
+
+def _first(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
+    for key in keys:
+        found = value
+        for step in key.split("."):
+            found = found.get(step) if isinstance(found, dict) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _listed(value: JsonValue) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [step for step in value if isinstance(step, str)][:_MOST_MATCHES] if isinstance(value, list) else []
+
+
+def _place(value: JsonValue) -> Place | None:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    steps: list[JsonValue] = [step.get("key") if isinstance(step, dict) else step for step in value]
+    if not all(isinstance(step, str | int) and not isinstance(step, bool) for step in steps):
+        return None
+    return tuple(steps)
+
+
+def _joined(place: Place, step: str) -> Place:
+    if isinstance(place, tuple):
+        return (*place, step)
+    if place.startswith(("/", "#/")) or place == "":
+        return f"{place}/{step.replace('~', '~0').replace('/', '~1')}"
+    return f"{place}.{step}"
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+# Keys of a map that mean the object itself, and keys that only group.
+_ITSELF: Final = frozenset(
+    ["non_field_errors", "nonFieldErrors", "_schema", "_errors", "formErrors", "base", "__all__", "$", "", "root",
+     "_error"]
+)  # fmt: skip
+_GROUPS: Final = frozenset(
+    ["fieldErrors", "field_errors", "properties", "items", "nested", "json", "body", "json_or_form"]
+)
+
+
+# Keys beside an error under which a body repeats the request; the words in there are the caller's own.
+_ECHOED: Final = frozenset(
+    ["input", "request", "received", "params", "arguments", "sent", "data", "meta", "context", "headers"]
+)
+
+
+def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), loose: bool = False) -> Reader:
+    """A reader of maps from places to words.
+
+    `at` names the keys that may hold the map, () for the body itself; of the keys `marks`, one must stand beside or
+    inside it. `loose`: words may be a single text instead of a list.
+    """
+
+    def read(answer: ErrorBody) -> Iterator[Claim]:
+        for value in answer.values[:200] if at else answer.values[:1]:
+            if not isinstance(value, dict):
+                continue
+            for held in [value.get(key) for key in at] if at else [value]:
+                if isinstance(held, dict) and (not marks or _marked(value, held, marks)):
+                    yield from _mapped(held, (), loose, 0)
+
+    return read
+
+
+def _marked(outer: dict[str, JsonValue], held: dict[str, JsonValue], marks: tuple[str, ...]) -> bool:
+    return any(mark in outer or mark in held for mark in marks)
+
+
+def _mapped(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: int) -> Iterator[Claim]:
+    """The claims of one map, its place so far being `path`."""
+    if depth > _DEEPEST_MAP:
+        return
+    for key, entry in _entries(value):
+        if key in _GROUPS and isinstance(entry, dict | list):
+            yield from _mapped(entry, path, loose, depth + 1)
+            continue
+        itself = key in _ITSELF or (key == "errors" and (path != () or _is_tree(value)))
+        below = path if itself else (*path, key)
+        said = _said(entry, loose)
+        if said is not None:
+            yield from (Claim(words, _written(below), kind=kind) for words, kind in said)
+        elif isinstance(entry, dict | list) and not (depth == 0 and key in _ECHOED):
+            yield from _mapped(entry, below, loose, depth + 1)
+
+
+def _is_tree(value: JsonValue) -> bool:
+    """Whether a map is one of zod's trees, which keep their own errors beside `properties` or `make_items_reader`."""
+    return isinstance(value, dict) and not {"properties", "items"}.isdisjoint(value)
+
+
+def _entries(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
+    if isinstance(value, dict):
+        return list(value.items())[:MOST_CLAIMS]
+    return [(index, entry) for index, entry in enumerate(value) if entry][:MOST_CLAIMS]
+
+
+def _said(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
+    """The words at one place, each with the name of its rule; None where the entry is not a list of words."""
+    if isinstance(entry, str) and loose:
+        return [(entry, "")]
+    if not isinstance(entry, list) or not entry:
+        return None
+    found: list[tuple[str, str]] = []
+    for one in entry[:_MOST_MATCHES]:
+        if isinstance(one, str):
+            found.append((one, ""))
+        elif isinstance(one, dict) and isinstance(one.get("message"), str):
+            found.append((one["message"], str(one.get("code") or one.get("type") or "")))
+        elif isinstance(one, dict) and isinstance(one.get("error"), str):  # Rails `errors.details`
+            found.append((one["error"].replace("_", " "), one["error"]))
+        else:
+            return None
+    return found
+
+
+def _written(path: tuple[str | int, ...]) -> Place:
+    """A path of a map as a place. A single key may itself be spelt as a path (`place.lat`, `$.lat`)."""
+    if len(path) == 1 and isinstance(path[0], str):
+        return path[0]
+    return path if path else ROOT
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = False) -> Reader:
+    """A reader of texts: each row is a regular expression and the code it means (None: the words decide).
+
+    Named groups: `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain),
+    `kind`, `expected`, `got`, `quoted`, and `words` (default: the whole match). A group `root` says that the arguments
+    as a whole are meant. `prose`: not for HTML pages, which may contain any sentence. The expressions are compiled on
+    first use, or by `complaints.prepare`, so that the start does not wait for them.
+    """
+
+    @cache
+    def compiled() -> list[tuple[re.Pattern[str], ViolationCode | None]]:
+        return [(re.compile(pattern, re.MULTILINE), code) for pattern, code in rows]
+
+    def read(answer: ErrorBody) -> Iterator[Claim]:
+        for text in answer.texts if answer.prose or not prose else ():
+            taken: list[tuple[int, int]] = []
+            for pattern, code in compiled():
+                for _, match in zip(range(_MOST_MATCHES), pattern.finditer(text), strict=False):
+                    if not any(start < match.end() and match.start() < end for start, end in taken):
+                        taken.append(match.span())
+                        yield _claim(match, code)
+
+    return read
+
+
+_CHAIN: Final = re.compile(r"\[\"([^\"\]]+)\"\]|\[(\d+)\]")
+
+
+def _claim(match: re.Match[str], code: ViolationCode | None) -> Claim:
+    found = match.groupdict()
+    kind = found.get("kind") or ""
+    place: Place | None = found.get("path")
+    if found.get("chain"):
+        place = tuple(name or int(index) for name, index in _CHAIN.findall(found["chain"]))
+    elif found.get("root") is not None:
+        place = ROOT
+    return Claim(
+        " ".join((found.get("words") or match[0]).split()),
+        place,
+        found.get("name") or "",
+        kind,
+        code or find_code_of_kind(kind),
+        found.get("expected") or "",
+        found.get("got") or "",
+        found.get("quoted"),
+    )

@@ -1,0 +1,206 @@
+"""Puts the sidecar into manifests: into the pods of workloads, and in front of the Services that lead to them.
+
+Each function takes manifests as plain values and gives changed copies. Doing it twice gives the same as doing it once:
+what was injected before is replaced. What stands in the way is an InjectionError, which says what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.kubernetes.sidecar import CONTAINER, PORT_NAME, VOLUME, Manifest, Sidecar
+
+# Where the pod's template stands in each kind of workload.
+POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "Pod": (),
+}
+_JOBS: Final = ("Job", "CronJob")
+_PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+# Says on a workload or its pod template that it is left alone.
+ANNOTATION: Final = "toolcall-proxy/inject"
+_OFF: Final = "disabled"
+
+
+class InjectionError(Exception):
+    """Something is in the way of the sidecar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """Manifests with the sidecar, and what the operator should know of them."""
+
+    manifests: list[Manifest]
+    notes: list[str]
+
+
+def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[str] = ()) -> Injected:
+    """Injects every workload, or those of `only` (`kind/name`, in lower case). Raises InjectionError."""
+    found, notes, pods = list(manifests), list[str](), list[Manifest]()
+    wanted, seen = set(only), set[str]()
+    for index, manifest in enumerate(found):
+        name = describe(manifest)
+        if manifest.get("kind") not in POD_TEMPLATES or (wanted and name not in wanted):
+            continue
+        seen.add(name)
+        if why := _find_reason_to_skip(manifest):
+            notes.append(f"{name} is left as it is: {why}")
+            continue
+        found[index] = inject_workload(manifest, sidecar, notes)
+        pods.append(_find_pod(found[index]))
+    if missing := sorted(wanted - seen):
+        raise InjectionError(
+            f"nothing here is called {', '.join(missing)}: --only takes kind/name, as in deployment/weather"
+        )
+    if not pods and not notes:
+        raise InjectionError(f"no workload is among the manifests ({', '.join(POD_TEMPLATES)})")
+    for index, manifest in enumerate(found):
+        if manifest.get("kind") == "Service" and (selected := [pod for pod in pods if _selects(manifest, pod)]):
+            names = {_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
+            found[index] = redirect_service(manifest, sidecar, names, notes)
+    return Injected(found, notes)
+
+
+def describe(manifest: Manifest) -> str:
+    """A manifest as `kind/name`."""
+    return f"{manifest.get('kind', '')}/{(manifest.get('metadata') or {}).get('name', '')}".lower()
+
+
+def inject_workload(manifest: Manifest, sidecar: Sidecar, notes: list[str]) -> Manifest:
+    """A workload with the sidecar in its pods. Raises InjectionError."""
+    made = deepcopy(manifest)
+    name, in_job = describe(manifest), manifest["kind"] in _JOBS
+    spec = _find_pod(made)["spec"]
+    _refuse_what_is_in_the_way(name, spec, sidecar)
+    tool = _find_tool(name, spec, sidecar)
+    before = _own_containers(spec)
+    port_name = _take_port_name(spec, tool, sidecar, before)
+    others = [each for each in spec.get("initContainers") or [] if each["name"] != CONTAINER]
+    spec["initContainers"] = [*others, sidecar.make_container(port_name=port_name, in_job=in_job)]
+    volumes = [each for each in spec.get("volumes") or [] if each["name"] != VOLUME]
+    spec["volumes"] = [*volumes, sidecar.make_volume()]
+    spec["terminationGracePeriodSeconds"] = max(spec.get("terminationGracePeriodSeconds") or 0, sidecar.grace)
+    if not in_job:
+        _keep_until_drained(name, tool, sidecar, notes)
+        tool.setdefault("readinessProbe", sidecar.make_tool_probe())
+    return made
+
+
+def _find_pod(manifest: Manifest) -> Manifest:
+    """The pod template of a workload; of a Pod, itself."""
+    found = manifest
+    for key in POD_TEMPLATES[manifest["kind"]]:
+        found = found.get(key) or {}
+    if not isinstance(found.get("spec"), dict) or not found["spec"].get("containers"):
+        raise InjectionError(f"{describe(manifest)} has no containers")
+    return found
+
+
+def _find_reason_to_skip(manifest: Manifest) -> str:
+    pod = _find_pod(manifest)
+    for metadata in (manifest.get("metadata"), pod.get("metadata")):
+        if ((metadata or {}).get("annotations") or {}).get(ANNOTATION) == _OFF:
+            return f"{ANNOTATION}: {_OFF}"
+    return ""
+
+
+def _own_containers(spec: Manifest) -> list[Manifest]:
+    return [each for each in spec.get("initContainers") or [] if each["name"] == CONTAINER]
+
+
+def _refuse_what_is_in_the_way(name: str, spec: Manifest, sidecar: Sidecar) -> None:
+    if spec.get("hostNetwork"):
+        raise InjectionError(f"{name} has hostNetwork: its ports are the node's, and anybody gets past a sidecar there")
+    system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os", "linux")
+    if system != "linux":
+        raise InjectionError(f"{name} runs on {system}: the proxy's image is for linux")
+    if any(each["name"] == CONTAINER for each in spec["containers"]):
+        raise InjectionError(f"{name} has an ordinary container {CONTAINER} already: take that one out first")
+    for container in _all_containers(spec):
+        for port in container.get("ports") or []:
+            if port["containerPort"] in (sidecar.port, sidecar.probes, sidecar.admin):
+                raise InjectionError(
+                    f"{name}: container {container['name']} has port {port['containerPort']}, which the config gives "
+                    "to the proxy, and containers of a pod share its ports: change `listen` or `admin` in the config"
+                )
+
+
+def _all_containers(spec: Manifest) -> Iterator[Manifest]:
+    """The containers that are not ours."""
+    for each in [*(spec.get("initContainers") or []), *spec["containers"]]:
+        if each["name"] != CONTAINER:
+            yield each
+
+
+def _find_tool(name: str, spec: Manifest, sidecar: Sidecar) -> Manifest:
+    """The container that serves the upstream's port: the one that names it, or the only one."""
+    served: list[Manifest] = spec["containers"]
+    for container in served:
+        if any(port["containerPort"] == sidecar.tool_port for port in container.get("ports") or []):
+            return container
+    if len(served) == 1:
+        return served[0]
+    named = ", ".join(each["name"] for each in served)
+    raise InjectionError(
+        f"{name}: none of its containers ({named}) names port {sidecar.tool_port}, where the upstream "
+        f"{sidecar.upstream!r} of the config leads: add it to the ports of the tool's container"
+    )
+
+
+def _take_port_name(spec: Manifest, tool: Manifest, sidecar: Sidecar, before: list[Manifest]) -> str:
+    """The name that the tool's port had goes to the proxy's, so that a Service which leads to that name leads to the
+    proxy. Probes of the tool that went by the name go by the number."""
+    for port in tool.get("ports") or []:
+        if port["containerPort"] == sidecar.tool_port and port.get("name"):
+            taken: str = port.pop("name")
+            for container in spec["containers"]:
+                for probe in _PROBES:
+                    for asked in (container.get(probe) or {}).values():
+                        if isinstance(asked, dict) and asked.get("port") == taken:
+                            asked["port"] = sidecar.tool_port
+            return taken
+    ports = [port for each in before for port in each.get("ports") or []]
+    return next((port["name"] for port in ports if port["containerPort"] == sidecar.port), PORT_NAME)
+
+
+def _keep_until_drained(name: str, tool: Manifest, sidecar: Sidecar, notes: list[str]) -> None:
+    lifecycle = tool.setdefault("lifecycle", {})
+    stop = lifecycle.get("preStop")
+    if stop is None or set(stop) == {"sleep"}:
+        before = ((stop or {}).get("sleep") or {}).get("seconds", 0)
+        lifecycle["preStop"] = {"sleep": {"seconds": max(before, sidecar.sleep)}}
+    else:
+        notes.append(
+            f"{name}: the preStop of container {tool['name']} is kept: see that it takes at least {sidecar.sleep} s, "
+            "for so long the proxy still sends calls"
+        )
+
+
+# --- services ---------------------------------------------------------------------------------------------------------
+def _selects(service: Manifest, pod: Manifest) -> bool:
+    selector = service.get("spec", {}).get("selector") or {}
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    return bool(selector) and selector.items() <= labels.items()
+
+
+def redirect_service(service: Manifest, sidecar: Sidecar, names: set[str], notes: list[str]) -> Manifest:
+    """A Service whose ports that led to the tool lead to the proxy. By number, for names of an init container's ports
+    are found from Kubernetes 1.32 on. `names` are those that the proxy's port has in the pods."""
+    made = deepcopy(service)
+    for port in made["spec"].get("ports") or []:
+        if port.get("targetPort", port["port"]) in (sidecar.tool_port, *names):
+            port["targetPort"] = sidecar.port
+    if made["spec"].get("clusterIP") == "None":
+        notes.append(
+            f"{describe(service)} is headless: clients that look the pods up choose the port themselves, and past the "
+            f"proxy's ({sidecar.port}) they reach the tool"
+        )
+    return made

@@ -1,0 +1,1 @@
+"""Recorded calls: lines of JSON with arguments as they came (or stand-ins for them), and what became of each."""

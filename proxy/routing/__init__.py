@@ -1,0 +1,22 @@
+"""From a loaded config to the route of a request: `build.py` compiles the routes, `table.py` finds them.
+
+`dry_target.py` finds the one that a dry run means.
+"""
+
+from __future__ import annotations
+
+from proxy.routing.build import build_routes
+from proxy.routing.dry_target import DryTarget, find_dry_target
+from proxy.routing.table import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable, walk_trie
+
+__all__ = [
+    "DryTarget",
+    "LeftOutOperation",
+    "Match",
+    "MethodNotAllowed",
+    "Route",
+    "RouteTable",
+    "build_routes",
+    "find_dry_target",
+    "walk_trie",
+]

@@ -1,0 +1,226 @@
+"""A loaded config -> the compiled routes of a `RouteTable`. Never fails: `config.load` has reported every mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from proxy.adapters.base import CallShape
+from proxy.config.files.secrets import reveal
+from proxy.config.model import (
+    Config,
+    HeaderChanges,
+    McpConfig,
+    RouteEntry,
+    RouteKind,
+    ToolConfig,
+    find_default,
+)
+from proxy.config.policies import make_repair_policy, select_fingerprint
+from proxy.config.schemas import hash_value
+from proxy.config.sections.units import read_switch
+from proxy.core.check.validation import Check
+from proxy.core.contract.channels import Channels
+from proxy.core.contract.http_operation import HttpOperation, bind_operation
+from proxy.core.contract.listed_tools import LearnPolicy, Overlay
+from proxy.core.contract.policy import AnswerPolicy, Mode, ToolPolicy
+from proxy.core.display.secrets import find_sensitive_names
+from proxy.core.model.values import ABSENT, Container, FeedbackLimits
+from proxy.routing.table import Route, RouteTable
+
+
+def build_routes(config: Config) -> RouteTable:
+    """Compiles a loaded config. Never fails, because `config.load` has reported every mistake."""
+    containers = _members(config)
+    taken: set[str] = set()
+    routes = []
+    for entry in (*config.routes, *config.metadata_routes):
+        key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
+        taken.add(key)
+        routes.append(replace(_route(entry, config, containers), key=key))
+    left_out = [
+        Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
+        for each in config.left_out
+    ]
+    return RouteTable(tuple(routes), RouteTable(tuple(left_out)) if left_out else None)
+
+
+def _members(config: Config) -> dict[str, Container]:
+    """Function name -> the container that must be expanded before the function is called."""
+    found: dict[str, Container] = {}
+    for entry in config.routes:
+        for tool in entry.tools.values():
+            if tool.container is not None and tool.container.require_expansion:
+                found |= {function.name: tool.container for function in tool.container.functions}
+    return found
+
+
+def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
+    upstream = config.upstreams.get(entry.upstream)
+    inherited = upstream.headers if upstream else HeaderChanges()
+    own = entry.policy.headers
+    timeout = entry.policy.timeout
+    if timeout is None:
+        timeout = upstream.response_timeout if upstream else find_default(Route, "timeout")
+    operations = _operations(entry)
+    return Route(
+        name=entry.name,
+        path=entry.path,
+        methods=frozenset(entry.methods),
+        kind=entry.kind,
+        adapter=entry.adapter,
+        shape=_shape(entry, operations),
+        operations=operations,
+        tools=_policies(entry, operations, containers),
+        upstream=entry.upstream,
+        upstream_path=entry.upstream_path,
+        envelope=entry.policy.envelope,
+        error_status=entry.policy.error_status,
+        detail=entry.policy.detail,
+        mode=entry.policy.mode,
+        max_body=entry.policy.max_body,
+        timeout=timeout,
+        tool_timeouts=_tool_timeouts(entry, timeout),
+        headers_set=tuple((name, reveal(value)) for name, value in (dict(inherited.set) | dict(own.set)).items()),
+        headers_remove=inherited.remove | own.remove,
+        query=config.correction.query if config.correction is not None else (),
+        auth=entry.policy.auth,
+        cors=entry.policy.cors,
+        websocket=entry.websocket and entry.kind == "passthrough",
+        learn=_learn(entry.mcp) if entry.mcp is not None else None,
+        idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
+        query_policy=entry.query,
+        lookalikes=entry.lookalikes,
+        rewrites_resource=entry.rewrites_resource,
+        is_from_root=entry.is_from_root,
+        matrix=entry.channels.matrix if entry.channels else _matrix(operations),
+    )
+
+
+def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
+    """How the calls of each tool stand in HTTP requests, where the proxy has to know."""
+    by_name = entry.adapter != "http"
+    return {
+        name: bind_operation(
+            tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query
+        )
+        for name, tool in entry.tools.items()
+        if tool.request is not None and entry.kind == "call"
+    }
+
+
+def _matrix(operations: Mapping[str, HttpOperation]) -> frozenset[str]:
+    """The path parameters in whose text `;` has a meaning."""
+    return frozenset(
+        each.declared.name
+        for operation in operations.values()
+        for each in operation.in_place("path")
+        if each.declared.style == "matrix"
+    )
+
+
+def _shape(entry: RouteEntry, operations: Mapping[str, HttpOperation]) -> CallShape:
+    if entry.adapter != "http" or entry.shape.tool is None:
+        return entry.shape
+    return replace(entry.shape, operation=operations[entry.shape.tool])
+
+
+def _policies(
+    entry: RouteEntry, operations: Mapping[str, HttpOperation], containers: Mapping[str, Container]
+) -> dict[str, ToolPolicy]:
+    methods = frozenset(entry.methods)
+    return {
+        name: _policy(tool, containers.get(name), entry.kind, methods, entry.channels, operation=operations.get(name))
+        for name, tool in entry.tools.items()
+    }
+
+
+def _tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
+    tools = entry.mcp.tools if entry.mcp is not None else entry.tools
+    timeouts = ((name, tool.policy.timeout) for name, tool in tools.items())
+    return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
+
+
+def _learn(entry: McpConfig) -> LearnPolicy:
+    """What the operator says of tools that are listed by their server."""
+    overlays = {
+        name: Overlay(
+            _policy(tool, None, "call", listed=True),
+            entry.patches.get(name, ABSENT),
+            read_switch(tool.written.get("validation", True)),
+        )
+        for name, tool in entry.tools.items()
+    }
+    learn = LearnPolicy(
+        _policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
+        overlays,
+        caps={name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
+        formats=entry.template.formats,
+        **entry.select_learning(),
+    )
+    return learn.with_tokens(entry.tokens)
+
+
+def _policy(
+    tool: ToolConfig,
+    member_of: Container | None,
+    kind: RouteKind,
+    methods: frozenset[str] = frozenset(),
+    channels: Channels | None = None,
+    listed: bool = False,
+    operation: HttpOperation | None = None,
+) -> ToolPolicy:
+    policy, schema, attempts = tool.policy, tool.schema, tool.policy.attempts
+    finalising = kind == "validate"
+    if finalising and policy.finalize_output_retries is not None:
+        attempts = replace(attempts, max_attempts=1 + policy.finalize_output_retries)
+    return ToolPolicy(
+        tool=tool.name,
+        check=schema.check if schema else None,
+        fingerprint=_fingerprint(tool, channels),
+        schema_id=schema.schema_id if schema else "",
+        description=tool.description,
+        mode=policy.mode,
+        unknown_keys=policy.unknown_keys,
+        repair=make_repair_policy(policy.repair, listed=listed),
+        text=policy.text,
+        feedback=_feedback(policy.feedback, schema.check if schema else None),
+        attempts=attempts,
+        cap=policy.caps.of(tool.name),
+        container=tool.container,
+        member_of=member_of,
+        resend=policy.resend,
+        upstream_errors=policy.upstream_errors,
+        wrap_success=policy.wrap_success and not listed,  # an answer of MCP has a form of its own
+        correction=policy.correction,
+        answer=_answer(tool),
+        finalising=finalising,
+        channels=channels,
+        operation=operation,
+        changes=methods == {"PATCH"} or (operation is not None and operation.template.method == "PATCH"),
+        max_body=policy.max_body,
+        leaked_markup=policy.leaked_markup,
+    )
+
+
+def _answer(tool: ToolConfig) -> AnswerPolicy | None:
+    enforce = tool.policy.response_mode is Mode.ENFORCE
+    return None if tool.answer is None else AnswerPolicy(tool.answer.check, enforce)
+
+
+def _feedback(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
+    """The limits of answers, with the names that the schema marks as secret."""
+    return limits if check is None else replace(limits, secret_names=find_sensitive_names(check.schemas))
+
+
+def _fingerprint(tool: ToolConfig, channels: Channels | None) -> str:
+    """A hash of all that decides a call of this tool: the policy as written, the schema, the container."""
+    return hash_value(
+        {
+            "policy": select_fingerprint(tool.written),
+            "schema": tool.schema.schema_id if tool.schema else None,
+            "container": repr(tool.container),
+            "channels": channels.described if channels is not None else None,
+            "request": repr(tool.request),
+        }
+    )

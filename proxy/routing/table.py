@@ -1,0 +1,265 @@
+"""`RouteTable` is the compiled, immutable form of the config that serves requests.
+
+`match(method, path)` costs the same with one route or ten thousand: a dict for exact paths, a trie over path segments
+for templates. An exact path wins over a template. The path chooses the route, and the method is checked only then
+(405), so that a call never falls through to another route.
+
+Paths are percent-decoded once, segment by segment. What could mean one thing here and another at the upstream is no
+path of ours: an escaped slash, backslash or control character, `.` and `..`, invalid escapes, anything but UTF-8.
+`Route.target` escapes parameters again, so that a parameter can never become two segments.
+
+Some servers read a path more leniently: case, `;...`, a dot, a blank or a slash at the end do not count there. No
+parameter may become another path in that reading, and what a passthrough template takes is refused where it is another
+spelling of a judged path (core/contract/spellings.py, `lookalikes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import quote, unquote_to_bytes
+
+from proxy.adapters.base import CallShape
+from proxy.config.model import (
+    Auth,
+    Cors,
+    Policy,
+    UpstreamConfig,
+    find_default,
+)
+from proxy.core.contract.channels import QueryPolicy
+from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.listed_tools import LearnPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving
+from proxy.core.model.values import Headers
+
+# RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
+# cut a segment at `;`, so where calls are judged it is escaped.
+_SEGMENT_SAFE: Final = "!$&'()*+,;=:@"
+_JUDGED_SAFE: Final = "!$&'()*+,=:@"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One configured route, compiled. `tools` holds the policy of every tool that may be called through it.
+
+    `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
+    `passthrough` relays everything. `mode` is that of calls whose tool is unknown. `upstream_path` may hold `{tool}`
+    and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
+    `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
+    `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key`: what tells it from
+    all others; several routes may have one name, which is their path, and differ in their methods.
+    `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `is_from_root`: the path
+    of the upstream's URL does not go before `upstream_path`.
+    """
+
+    name: str
+    path: str
+    methods: frozenset[str]
+    kind: Literal["call", "validate", "passthrough"]
+    adapter: str = "plain"
+    shape: CallShape = field(default_factory=CallShape)
+    tools: Mapping[str, ToolPolicy] = field(default_factory=dict)
+    upstream: str = ""
+    upstream_path: str = ""
+    envelope: str = find_default(Policy, "envelope")
+    error_status: Literal["category", "ok"] = find_default(Policy, "error_status")
+    detail: Literal["compact", "full"] = find_default(Policy, "detail")
+    mode: Mode = field(default=find_default(Policy, "mode"))
+    max_body: int = find_default(Policy, "max_body")
+    timeout: float = 30.0
+    tool_timeouts: Mapping[str, float] = field(default_factory=dict)
+    headers_set: Headers = field(default=(), repr=False)
+    headers_remove: frozenset[str] = frozenset()
+    query: tuple[tuple[str, str], ...] = ()
+    auth: Auth | None = None
+    cors: Cors | None = None
+    websocket: bool = False
+    learn: LearnPolicy | None = None
+    idle_timeout: float = find_default(UpstreamConfig, "idle_timeout")
+    query_policy: QueryPolicy = QueryPolicy.FORWARD
+    lookalikes: Literal["refuse", "pass"] = "refuse"
+    rewrites_resource: str = ""
+    is_from_root: bool = False
+    matrix: frozenset[str] = frozenset()
+    operations: Mapping[str, HttpOperation] = field(default_factory=dict, repr=False)
+    key: str = ""
+
+    @property
+    def form(self) -> str:
+        """The media type of the form that is taken in place of JSON, '' for none."""
+        operation = self.shape.operation
+        return operation.template.body if operation is not None and not operation.template.has_json else ""
+
+    @property
+    def forwards_unjudged_query(self) -> bool:
+        """Whether calls are judged here, and their query is not."""
+        return self.kind == "call" and self.query_policy is QueryPolicy.FORWARD
+
+    def timeout_for(self, tool: str) -> float:
+        """The upstream's time to answer a call of `tool`, in seconds."""
+        return self.tool_timeouts.get(tool, self.timeout)
+
+    def target(self, params: Mapping[str, str], tool: str = "") -> str:
+        """The path to send upstream, with each parameter escaped into one segment.
+
+        Takes the decoded path parameters of the match and the tool's name. Raises ValueError for '', '.' and '..',
+        which would change the path.
+        """
+        if "{" not in self.upstream_path:
+            return self.upstream_path
+        values = {**params, "tool": tool} if tool else params
+        return "/".join(self._filled(segment, values) for segment in self.upstream_path.split("/"))
+
+    def _filled(self, segment: str, values: Mapping[str, str]) -> str:
+        if not segment.startswith("{"):
+            return segment
+        name = segment[1:-1]
+        value = values[name]
+        if value in ("", ".", ".."):
+            raise ValueError(f"{value!r} cannot stand in a path")
+        return quote(value, safe=_SEGMENT_SAFE if self.kind == "passthrough" or name in self.matrix else _JUDGED_SAFE)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The route of a request, and its decoded path parameters."""
+
+    route: Route
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodNotAllowed:
+    """A known path, but no route for the method. `methods` is what the `Allow` header lists, sorted."""
+
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutOperation:
+    """An operation of the service that is neither judged nor relayed, and why."""
+
+    why: str
+
+
+@dataclass(slots=True)
+class _Node:
+    """A place in the trie: children by literal segment, the child for any segment, and the routes that end here."""
+
+    literal: dict[str, _Node] = field(default_factory=dict)
+    any_segment: _Node | None = None
+    ends: list[tuple[Route, tuple[str, ...]]] = field(default_factory=list)
+
+
+class RouteTable:
+    """All routes. Immutable: a reload makes a new table and replaces the reference."""
+
+    def __init__(self, routes: tuple[Route, ...], left_out: RouteTable | None = None) -> None:
+        self.routes = routes
+        self.left_out = left_out
+        self._judged = JudgedPaths.of(routes)
+        self._exact: dict[str, list[Match]] = {}
+        self._root = _Node()
+        for route in routes:
+            if "{" in route.path:
+                _insert(self._root, route)
+            else:
+                self._exact.setdefault(route.path, []).append(Match(route))
+
+    def match(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | LeftOutOperation | None:
+        """The route of a request, by method and the path as it was sent (no query). None: no route has this path."""
+        found = self._find(method, path)
+        if self.left_out is None or isinstance(found, Match | Unclear):
+            return found
+        left = self.left_out.match(method, path)
+        return LeftOutOperation(left.route.name) if isinstance(left, Match) else found
+
+    def _find(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | None:
+        if (exact := self._exact.get(path)) is not None:
+            return _chosen(method, exact)
+        segments = _segments(path)
+        if segments is None:
+            return None
+        if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
+            return _chosen(method, exact)
+        for node, values in walk_trie(self._root, segments):
+            if node.ends:
+                matches = [Match(route, dict(zip(names, values, strict=True))) for route, names in node.ends]
+                chosen = _chosen(method, matches)
+                return self._cleared(method, segments, chosen) if isinstance(chosen, Match) else chosen
+        return None
+
+    def _cleared(self, method: str, segments: tuple[str, ...], match: Match) -> Match | Unclear:
+        """The match of a template, unless a lenient server could take the path for another one."""
+        route = match.route
+        if name := find_leaving(match.params, route.matrix, judged=route.kind != "passthrough"):
+            return Unclear.parameter(name)
+        if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
+            meant = self._judged.reached(method, segments, route.upstream, route.target(match.params))
+            if meant:
+                return Unclear.lookalike(meant)
+        return match
+
+
+def walk_trie(
+    node: _Node, segments: tuple[str, ...], values: tuple[str, ...] = ()
+) -> Iterator[tuple[_Node, tuple[str, ...]]]:
+    """Every place in the trie where the segments end, literal ones before parameters, with the parameters' values."""
+    if not segments:
+        yield node, values
+        return
+    first, rest = segments[0], segments[1:]
+    if (child := node.literal.get(first)) is not None:
+        yield from walk_trie(child, rest, values)
+    if node.any_segment is not None and first:
+        yield from walk_trie(node.any_segment, rest, (*values, first))
+
+
+def _insert(root: _Node, route: Route) -> None:
+    node, names = root, []
+    for segment in route.path.split("/")[1:]:
+        if segment.startswith("{"):
+            names.append(segment[1:-1])
+            node.any_segment = node.any_segment or _Node()
+            node = node.any_segment
+        else:
+            node = node.literal.setdefault(segment, _Node())
+    node.ends.append((route, tuple(names)))
+
+
+def _chosen(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
+    """The one of a path's routes that takes the method."""
+    for match in matches:
+        if method in match.route.methods:
+            return match
+    return MethodNotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
+
+
+def _segments(path: str) -> tuple[str, ...] | None:
+    """The decoded segments of a path; None for a path that servers could read differently."""
+    if not path.startswith("/"):
+        return None
+    decoded = tuple(_decoded(segment) for segment in path.split("/")[1:])
+    return None if None in decoded else tuple(segment for segment in decoded if segment is not None)
+
+
+def _decoded(segment: str) -> str | None:
+    if "%" not in segment:
+        text = segment
+    elif any(not _is_escape(part) for part in segment.split("%")[1:]):
+        return None
+    else:
+        try:
+            text = unquote_to_bytes(segment).decode()
+        except UnicodeDecodeError:
+            return None
+    if text in (".", "..") or any(character in "/\\\x7f" or character < " " for character in text):
+        return None
+    return text
+
+
+def _is_escape(part: str) -> bool:
+    return len(part) >= 2 and all(digit in "0123456789abcdefABCDEF" for digit in part[:2])

@@ -1,0 +1,16 @@
+"""The serving side: listeners, one request from head to answer, the operator's port, start, reload and stop.
+
+A reader begins with `lifecycle.py`, which wires everything, and `handler.py`, which answers one request.
+
+listener.py, connection.py, http/   aiohttp's low-level server, and what this proxy makes of requests and responses
+bound_route.py                      how the requests of one route go out
+mcp/                                MCP routes
+admin/                              the operator's port
+workers/                            several processes behind one port, loaded where there are several
+reload.py                           takes over a changed config
+"""
+
+from proxy.server.lifecycle import Serving
+from proxy.server.setup.hooks import check_hooks
+
+__all__ = ["Serving", "check_hooks"]

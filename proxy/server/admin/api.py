@@ -1,0 +1,379 @@
+"""The operator's port: the pages that show and change something, one function per path, listed in `PAGES`.
+
+Each takes the proxy and a `PageRequest` and gives a `Page`. Only a POST changes anything. No page shows a secret of the
+config, nor a value of a call, unless `admin.values` asks for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, unquote
+
+from proxy.adapters.ladder import make_conversation
+from proxy.config.files.secrets import restore_written
+from proxy.config.model import Config
+from proxy.core.contract import attempts as contract
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.jsontext import make_decimal
+from proxy.core.model.values import JsonValue
+from proxy.server.admin import dry_run as trial
+from proxy.server.admin.attempts_page import is_waiting, list_attempts
+from proxy.server.admin.calls_page import list_calls, show_call
+from proxy.server.admin.guidance_page import make_guidance_page
+from proxy.server.admin.overview_page import served_tools, show_overview, show_tool
+from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.admin.upstreams_page import show_upstreams
+from proxy.telemetry.logs import LEVELS
+
+if TYPE_CHECKING:
+    from proxy.server.lifecycle import Serving
+
+_LONGEST_DRAIN: Final = 3600.0
+_LONGEST_NAME: Final = 1000
+
+
+# --- probes: from this process alone, never the store, and no upstream but one that is asked for ----------------------
+async def _alive(_serving: Serving, _asked: PageRequest) -> Page:
+    return make_json_page({"status": "ok"})
+
+
+async def _ready(serving: Serving, _: PageRequest) -> Page:
+    handler = serving.handler
+    if handler.draining and not serving.config.stay_ready:
+        return make_json_page({"status": "draining", "inflight": handler.inflight}, 503)
+    return make_json_page({"status": "ok"})
+
+
+async def _upstream_ready(serving: Serving, asked: PageRequest) -> Page:
+    upstream = unquote(asked.rest)
+    reason = await serving.find_upstream_trouble(upstream)
+    if reason is None:
+        known = list(serving.config.upstreams)
+        return make_json_page({"error": f"no upstream {upstream[:128]!r}", "upstreams": known}, 404)
+    if reason:
+        return make_json_page({"status": "not ready", "reason": reason}, 503)
+    return make_json_page({"status": "ok"})
+
+
+async def _metrics(serving: Serving, _: PageRequest) -> Page:
+    content_type, text = serving.metrics.page()
+    return Page(text, content_type=content_type)
+
+
+# --- what is served ---------------------------------------------------------------------------------------------------
+async def _routes(serving: Serving, _: PageRequest) -> Page:
+    shown = [
+        {
+            "name": route.name,
+            "path": route.path,
+            "methods": sorted(route.methods),
+            "kind": route.kind,
+            "protocol": route.adapter,
+            "upstream": route.upstream,
+            **_servers(serving, route.upstream),
+            "query": route.query_policy.value,
+            "unjudged_query": route.forwards_unjudged_query,
+            "tools": {
+                name: {"mode": policy.mode.value, "schema_id": policy.schema_id} for name, policy in route.tools.items()
+            },
+        }
+        for route in serving.handler.snapshot.table.routes
+    ]
+    return make_json_page({"routes": shown})
+
+
+def _servers(serving: Serving, upstream: str) -> dict[str, JsonValue]:
+    """The servers of a route that has several: '' for one that is in reach, else why it is not."""
+    entry = serving.config.upstreams.get(upstream)
+    if entry is None or entry.joined is None:
+        return {}
+    down = serving.servers_down(upstream)
+    return {"servers": {server.name: down.get(server.name, "") for server in entry.joined.servers}}
+
+
+async def _config(serving: Serving, _: PageRequest) -> Page:
+    served = serving.reloader.served
+    shown: JsonValue = {
+        "digest": served.loaded.digest,
+        "restart_needed": list(served.restart_needed),
+        "mistakes": list(serving.reloader.mistakes),
+        "config": restore_written(served.loaded.config.written),
+    }
+    return make_json_page(shown)
+
+
+async def _schema(serving: Serving, asked: PageRequest) -> Page:
+    tool = unquote(asked.rest)
+    found = _schemas(serving.config, tool)
+    if not found:
+        return refuse_question(f"no tool {tool[:128]!r} with a schema is served", 404)
+    return make_json_page({"tool": tool, "schemas": list(found.values())})
+
+
+def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
+    """The schemas of a tool by id: different routes may give one tool different schemas."""
+    found: dict[str, JsonValue] = {}
+    for route in config.routes:
+        served = route.tools.get(tool) or (route.mcp.tools.get(tool) if route.mcp is not None else None)
+        if served is None or served.schema is None:
+            continue
+        shown = found.setdefault(
+            served.schema.schema_id,
+            {"schema_id": served.schema.schema_id, "routes": [], "notes": list(served.schema.notes),
+             "schema": served.schema.value},
+        )  # fmt: skip
+        shown["routes"].append(route.name)
+    return found
+
+
+# --- what happened ----------------------------------------------------------------------------------------------------
+async def _calls(serving: Serving, asked: PageRequest) -> Page | EventPage:
+    if serving.console is None:
+        return _off()
+    if asked.wants_events and serving.readers.is_full():
+        return refuse_question("as many readers as may be follow the calls already: come again later", 503)
+    return await list_calls(serving.console, asked, serving.readers)
+
+
+async def _call(serving: Serving, asked: PageRequest) -> Page:
+    return _off() if serving.console is None else await show_call(serving.console, asked)
+
+
+async def _overview(serving: Serving, asked: PageRequest) -> Page:
+    if serving.console is None:
+        return _off()
+    served, handler = serving.reloader.served, serving.handler
+    episodes = await handler.snapshot.services.store.episodes()
+    limits = _limits(serving)
+    state: dict[str, JsonValue] = {
+        "status": "draining" if handler.draining else "ok",
+        "digest": served.loaded.digest,
+        "config_mistakes": list(serving.reloader.mistakes),
+        "restart_needed": list(served.restart_needed),
+        "breakers": serving.breaker_states(),
+        "conversations_waiting": sum(is_waiting(key, episode, limits) for key, episode in episodes),
+        "workers": 1,
+    }
+    return show_overview(serving.console, asked, _served_tools(serving), state)
+
+
+async def _tool(serving: Serving, asked: PageRequest) -> Page:
+    return _off() if serving.console is None else show_tool(serving.console, asked, _served_tools(serving))
+
+
+def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
+    """The tools of all routes; of those that an upstream lists, the ones that were called."""
+    snapshot = serving.handler.snapshot
+    found = served_tools(snapshot.table.routes)
+    counted = serving.metrics.requests.series
+    for route in snapshot.table.routes:
+        if route.learn is not None:
+            tools = snapshot.bindings[route.name].catalogues.latest(route.learn)
+            names = {key[1] for key in counted if key[0] == route.name}
+            found |= {(route.name, name): policy for name in names if (policy := tools.get(name)) is not None}
+    return found
+
+
+def _off() -> Page:
+    return refuse_question("the console is off (`admin.console`)", 404)
+
+
+async def _reloads(serving: Serving, _: PageRequest) -> Page:
+    changes = serving.console.changes.reloads() if serving.console is not None else []
+    served = serving.reloader.served
+    shown: JsonValue = {
+        "digest": served.loaded.digest,
+        "restart_needed": list(served.restart_needed),
+        "mistakes": list(serving.reloader.mistakes),
+        "files": [path.name for path in served.loaded.files],
+        "reloads": changes,
+    }
+    return make_json_page(shown)
+
+
+async def _upstreams(serving: Serving, _: PageRequest) -> Page:
+    if serving.console is None:
+        return _off()
+    return show_upstreams(serving.console, serving.config.upstreams, serving.breaker_states(), serving.metrics)
+
+
+async def _attempts(serving: Serving, asked: PageRequest) -> Page:
+    """The episodes that run: of all conversations, of the one that `conversation` names as its client does (at the rung
+    `rung`, or at any), or those that wait for a human (`waiting=true`)."""
+    query = parse_qs(asked.query)
+    episodes = await serving.handler.snapshot.services.store.episodes()
+    if "conversation" in query:
+        hashes = set(_hashes(serving, query["conversation"][0], query.get("rung", [""])[0]))
+        episodes = [(key, episode) for key, episode in episodes if key.partition("/")[0] in hashes]
+    waiting = query.get("waiting") == ["true"]
+    return make_json_page({"attempts": list_attempts(episodes, _limits(serving), serving.console, waiting=waiting)})
+
+
+async def _find_conversations(serving: Serving, asked: PageRequest) -> Page:
+    """The hashes under which a conversation may be known that a client calls `name`."""
+    name = asked.body.get("name")
+    if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME:
+        return refuse_question("say `name`: what the client sends as its conversation id")
+    return make_json_page({"conversations": list(dict.fromkeys(_hashes(serving, name, "")))})
+
+
+def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
+    """What a conversation that is called `name` may be known by: at each place where a served route looks for one."""
+    for route in serving.handler.snapshot.table.routes:
+        for source in route.shape.ladder:
+            if source.kind != "address" and rung in ("", source.kind):
+                yield contract.hash_conversation(make_conversation(source, name))
+
+
+def _limits(serving: Serving) -> dict[str, int]:
+    """How many attempts each tool has; where routes differ, the fewest."""
+    found: dict[str, int] = {}
+    for route in serving.config.routes:
+        for name, tool in route.tools.items():
+            limit = tool.policy.attempts.max_attempts
+            found[name] = min(limit, found.get(name, limit))
+    return found
+
+
+async def _reset_attempts(serving: Serving, asked: PageRequest) -> Page:
+    store = serving.handler.snapshot.services.store
+    key, tool, everything = (asked.body.get(name) for name in ("key", "tool", "all"))
+    if isinstance(key, str) and len(asked.body) == 1:
+        keys = [key]
+    elif (isinstance(tool, str) or everything is True) and len(asked.body) == 1:
+        keys = [known for known, _ in await store.episodes() if everything or contract.read_tool(known) == tool]
+    else:
+        return refuse_question("say one of `key` (as /-/attempts shows it), `tool`, or `all: true`")
+    endings = [await store.clear(key, forget=True) for key in keys]
+    gone = [await ended if isinstance(ended, asyncio.Future) else ended for ended in endings]
+    count = sum(episode is not None for episode in gone)
+    serving.log.event("attempts reset", count=count, role=asked.role, address=asked.address)
+    return make_json_page({"reset": count})
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+async def _reload(serving: Serving, asked: PageRequest) -> Page:
+    serving.log.event("reload asked for", role=asked.role, address=asked.address)
+    reloaded = await serving.reloader.reload()
+    shown: JsonValue = {"result": reloaded.result, "digest": reloaded.digest,
+                        "restart_needed": list(reloaded.restart_needed)}  # fmt: skip
+    if reloaded.result == "failure":
+        return make_json_page({**shown, "mistakes": list(reloaded.mistakes)}, 422)
+    return make_json_page(shown)
+
+
+async def _drain(serving: Serving, asked: PageRequest) -> Page:
+    seconds = asked.body.get("seconds")
+    if seconds is not None:
+        if isinstance(seconds, str | bool | list | dict) or not (seconds := float(make_decimal(seconds))) >= 0:
+            return refuse_question("`seconds` is a number that is not negative")
+        seconds = min(seconds, _LONGEST_DRAIN)
+    with_tools = asked.body.get("with_tools", False)
+    if not isinstance(with_tools, bool):
+        return refuse_question("`with_tools` is true or false")
+    serving.log.event("drain asked for", role=asked.role, address=asked.address)
+    serving.begin_drain(seconds, with_tools=with_tools)
+    return await _drained(serving, asked)
+
+
+async def _drained(serving: Serving, _: PageRequest) -> Page:
+    return make_json_page(
+        {"draining": serving.handler.draining, "drained": serving.drained, "inflight": serving.handler.inflight}
+    )
+
+
+async def _trial(serving: Serving, asked: PageRequest) -> Page:
+    """What would become of arguments (`text`), or of all kept calls (`over`), under an edited `schema`."""
+    from proxy.server.admin.console.schema_comparison import run_trial
+
+    body, data = asked.body, serving.console
+    route, tool = str(body.get("route", "")), str(body.get("tool", ""))
+    policy = _served_tools(serving).get((route, tool)) or _tools_of(serving, route).get(tool)
+    if data is None or policy is None:
+        return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
+    binding = serving.handler.snapshot.bindings[route]
+    async with serving.comparing:
+        return await run_trial(data, binding.route, policy, asked)
+
+
+def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
+    """The tools of one route, those that its upstream lists included."""
+    binding = serving.handler.snapshot.bindings.get(route)
+    if binding is None or binding.route.learn is None:
+        return {}
+    return binding.catalogues.latest(binding.route.learn)
+
+
+async def _file(_serving: Serving, asked: PageRequest) -> Page:
+    from proxy.server.admin.console.console_files import show_file
+
+    return await show_file(asked)
+
+
+async def _validate(serving: Serving, asked: PageRequest) -> Page:
+    snapshot = serving.handler.snapshot
+    found = trial.read_question(snapshot, asked.body)
+    if isinstance(found, str):
+        return refuse_question(found)
+    return make_json_page(await trial.judge_question(*found, snapshot.services))
+
+
+async def _level(serving: Serving, _: PageRequest) -> Page:
+    return make_json_page({"level": serving.log.level})
+
+
+async def _set_level(serving: Serving, asked: PageRequest) -> Page:
+    level = asked.body.get("level")
+    if level not in LEVELS:
+        return refuse_question(f"say `level`, one of: {', '.join(LEVELS)}")
+    serving.log.level = level
+    serving.log.event("log level set", level_set=level, role=asked.role, address=asked.address)
+    return await _level(serving, asked)
+
+
+Make = Callable[[PageRequest], Awaitable[Page | EventPage]]
+# path -> method -> the function that answers. A path that ends in a slash takes one more segment.
+Pages = Mapping[str, Mapping[str, Make]]
+
+PROBES: Final = frozenset({"/livez", "/startupz", "/readyz", "/readyz/upstream/", "/metrics"})
+
+PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]]]] = {
+    "/livez": {"GET": _alive},
+    "/startupz": {"GET": _alive},
+    "/readyz": {"GET": _ready},
+    "/readyz/upstream/": {"GET": _upstream_ready},
+    "/metrics": {"GET": _metrics},
+    "/-/routes": {"GET": _routes},
+    "/-/config": {"GET": _config},
+    "/-/schemas/": {"GET": _schema},
+    "/-/guidance": {"GET": make_guidance_page},
+    "/-/overview": {"GET": _overview},
+    "/-/calls": {"GET": _calls},
+    "/-/calls/": {"GET": _call},
+    "/-/tools/": {"GET": _tool},
+    "/-/reloads": {"GET": _reloads},
+    "/-/upstreams": {"GET": _upstreams},
+    "/-/attempts": {"GET": _attempts},
+    "/-/conversations": {"GET": _attempts},
+    "/-/conversations/find": {"POST": _find_conversations},
+    "/-/attempts/reset": {"POST": _reset_attempts},
+    "/-/reload": {"POST": _reload},
+    "/-/drain": {"GET": _drained, "POST": _drain},
+    "/-/validate": {"POST": _validate},
+    "/-/trial": {"POST": _trial},
+    "/-/log-level": {"GET": _level, "POST": _set_level},
+    "/ui/": {"GET": _file},
+}
+
+
+def make_pages(serving: Serving) -> Pages:
+    """The pages of one running proxy; with `console: off` without those for a browser."""
+    shown = serving.console is not None and serving.console.mistakes is not None
+    return {
+        path: {name: partial(make, serving) for name, make in made.items()}
+        for path, made in PAGES.items()
+        if shown or not path.startswith("/ui/")
+    }

@@ -1,0 +1,161 @@
+"""`/-/calls`: the last calls, filtered; one of them in full; and the same as a stream of events.
+
+A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). Above several workers
+there is one such pair for each, joined by commas; a reader takes `cursor` as it is and sends it back as `after`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote
+
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.server.admin.console_data import ConsoleData
+from proxy.server.admin.event_stream import Readers, follow_calls
+from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
+
+# The most entries of one answer, and how many there are where the question says nothing.
+MOST_ENTRIES: Final = 500
+_USUAL: Final = 200
+_SEVERAL: Final = ("tool", "route", "outcome")
+_SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id")
+_KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes"})
+_SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers) -> Page | EventPage:
+    """The kept calls, newest first, or the stream of those to come."""
+    query = parse_qs(question.query, keep_blank_values=True)
+    if question.wants_events and question.resume:
+        query["after"] = [question.resume]
+    wanted = read_filter(query, data)
+    if isinstance(wanted, str):
+        return refuse_question(wanted)
+    if question.wants_events:
+        return EventPage(follow_calls(data, wanted, _start(query, data), readers))
+    limit = _read_limit(query)
+    if limit is None:
+        return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
+    return make_json_page(list_entries(data, wanted, limit, query))
+
+
+def list_entries(
+    data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]
+) -> dict[str, JsonValue]:
+    """What `/-/calls` answers: entries, the place behind the newest, how many are kept, and what a reader missed."""
+    recent = data.recent
+    shown: dict[str, JsonValue] = {
+        "calls": [name_entry(data, entry) for entry in recent.entries(wanted, limit)],
+        "cursor": f"{recent.boot}.{recent.last}",
+        "kept": recent.size,
+        "bound": recent.bound,
+        "missed": count_missed(data, wanted.after) if query.get("after") else 0,
+    }
+    if "changes" in query:
+        seen = read_place(query["changes"][0], data.recent.boot) or 0
+        shown["changes"] = [{"event": each.event, "at": each.at, **each.data} for each in data.changes.after(seen)]
+        shown["changes_cursor"] = f"{recent.boot}.{data.changes.last}"
+    return shown
+
+
+async def show_call(data: ConsoleData, question: PageRequest) -> Page:
+    """One call in full."""
+    place = unquote(question.rest)
+    seq = read_place(place, data.recent.boot) if "." in place else _number(place)
+    kept = None if seq is None else data.recent.find(seq)
+    if kept is None:
+        return refuse_question(f"no call {place[:64]!r} is kept (any more)", 404)
+    return make_json_page(open_call(data, kept, with_values=question.role == "operator"))
+
+
+def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:
+    """A kept call with all that is known of it; its arguments too where they are kept and may be seen."""
+    shown = name_entry(data, make_entry(kept))
+    shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
+    if kept.failure is not None and (text := kept.failure.compose_answer()):
+        shown["model_read"] = text
+    shown["values"] = data.values if with_values else "off"
+    values = data.recent.values.read(kept.seq) if data.recent.values is not None and with_values else None
+    if values is not None:
+        came, went = (_read_value(text) for text in values)
+        shown |= {"came": came, **({"went": went} if values[1] else {})}
+    return shown
+
+
+def name_entry(data: ConsoleData, entry: dict[str, Any]) -> dict[str, JsonValue]:
+    """An entry with the name under which it is found again."""
+    return {"id": f"{data.recent.boot}.{entry['seq']}", **entry}
+
+
+def _read_value(text: bytes) -> JsonValue:
+    value = parse(text)
+    return text.decode("utf-8", "replace") if isinstance(value, JsonProblem) else value
+
+
+# --- the query --------------------------------------------------------------------------------------------------------
+def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter | str:
+    """The filter that a query asks for, or what is wrong with it."""
+    for name in query:
+        if name not in _KNOWN:
+            return f"`{name[:40]}` is no filter; these are: {', '.join(sorted(_KNOWN))}"
+    found: dict[str, Any] = {name: frozenset(filter(None, query.get(name, ()))) for name in _SEVERAL}
+    found |= {name: query[name][0] for name in _SINGLE if name in query}
+    if text := _first(query, "since"):
+        seconds = _read_since(text)
+        if seconds is None:
+            return "`since` is a length of time such as 10m, or seconds since the epoch"
+        found["since"] = seconds if seconds > 1e9 else data.wall() - seconds
+    for name in ("after", "before"):
+        if text := _first(query, name):
+            place = read_place(text, data.recent.boot) if "." in text else _number(text)
+            found[name] = place or 0
+    return CallFilter(**found)
+
+
+def read_place(text: str, boot: str) -> int | None:
+    """The number in `BOOT.NUMBER` that belongs to this run of the process; None where there is none."""
+    for pair in text.split(","):
+        run, _, number = pair.partition(".")
+        if run == boot:
+            return _number(number)
+    return None
+
+
+def count_missed(data: ConsoleData, after: int) -> int:
+    """How many calls have left the ring since a reader's place."""
+    return max(0, min(data.recent.oldest, data.recent.last) - after - 1) if data.recent.oldest else 0
+
+
+def _start(query: Mapping[str, list[str]], data: ConsoleData) -> int | None:
+    """Where a stream begins: behind the place that is named, or with what comes next (None: the place was of another
+    run)."""
+    text = _first(query, "after")
+    if not text:
+        return data.recent.last
+    return read_place(text, data.recent.boot) if "." in text else _number(text)
+
+
+def _first(query: Mapping[str, list[str]], name: str) -> str:
+    return query.get(name, [""])[0]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
+def _read_since(text: str) -> float | None:
+    found = _SINCE.fullmatch(text)
+    return float(found["number"]) * _UNITS[found["unit"]] if found is not None else None
+
+
+def _read_limit(query: Mapping[str, list[str]]) -> int | None:
+    text = _first(query, "limit")
+    if not text:
+        return _USUAL
+    number = _number(text)
+    return number if number is not None and 1 <= number <= MOST_ENTRIES else None

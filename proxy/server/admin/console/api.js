@@ -1,0 +1,44 @@
+// Talks to the operator's port. The token stays in this tab (sessionStorage) and goes as Authorization: no cookies.
+const KEY = "toolcall-proxy token";
+
+export class Refused extends Error {
+  constructor(status, text) { super(text); this.status = status; }
+}
+
+export function takeToken() {
+  const found = /^#k=(.+)$/.exec(location.hash);
+  if (found) {
+    sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+    history.replaceState(null, "", location.pathname + "#/overview");
+  }
+}
+
+export const setToken = (token) => sessionStorage.setItem(KEY, token);
+export const dropToken = () => sessionStorage.removeItem(KEY);
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
+
+export async function ask(path, body, signal) {
+  const token = sessionStorage.getItem(KEY);
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const init = { headers, signal, cache: "no-store" };
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    Object.assign(init, { method: "POST", body: JSON.stringify(body) });
+  }
+  const answer = await fetch(`/-/${path}`, init);
+  const text = await answer.text();
+  let value = {};
+  try { value = JSON.parse(text); } catch { /* an answer of somebody else on this port */ }
+  if (!answer.ok) {
+    const error = new Refused(answer.status, value.error || `status ${answer.status}`);
+    error.value = value;
+    throw error;
+  }
+  return value;
+}
+
+export function query(params) {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) if (value) found.append(name, value);
+  return found.toString();
+}

@@ -1,0 +1,113 @@
+// What is happening, and what happened to this one?
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { ask, query } from "./api.js";
+import { Copy, Failed, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
+
+const SHOWN = 200;
+const FILTERS = [["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
+const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation", "request_id", "trace_id", "since"];
+
+export function Calls({ params }) {
+  const wanted = Object.fromEntries(NAMES.filter((name) => params[name]).map((name) => [name, params[name]]));
+  const filter = query(wanted);
+  const { calls, fresh, state, error, show } = useCalls(filter, params.pause);
+  return html`<h1>Calls</h1>
+    <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+      ${FILTERS.map(([name, title]) => html`<label>${title}<input value=${params[name] || ""} onChange=${(event) => setParams({ [name]: event.target.value.trim() })} /></label>`)}
+      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ outcome: event.target.value })}><option value="">all</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
+      <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
+      <button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
+      ${filter ? html`<a href="#/calls">all calls</a>` : ""}
+      <span class="dim">${state.kept ?? 0} of ${state.bound ?? 0} kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
+    </form><${Failed} error=${error} />
+    ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
+    ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${params.open === call.id} />`)}</ul>`
+      : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within a second"}.</p>`}
+    ${params.open && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
+}
+
+// The list stands still while it is paused, pointed at or focused; what came meanwhile is counted.
+function useCalls(filter, pause) {
+  const [list, set] = useState({ calls: [], waiting: [], state: {} });
+  const still = useRef(false);
+  useEffect(() => {
+    const stop = new AbortController();
+    let cursor = "", timer = 0;
+    const look = async () => {
+      if (!document.hidden) {
+        try {
+          const answer = await ask(`calls?${filter}&limit=${SHOWN}${cursor ? `&after=${encodeURIComponent(cursor)}` : ""}`, undefined, stop.signal);
+          const first = !cursor;
+          cursor = answer.cursor;
+          still.current = !!pause || !!document.querySelector(".calls:hover, .calls:focus-within");
+          set((before) => {
+            const waiting = first ? [] : [...answer.calls, ...before.waiting].slice(0, SHOWN);
+            if (first) return { calls: answer.calls, waiting, state: answer };
+            return still.current ? { ...before, waiting, state: answer } : { calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
+          });
+        } catch (error) {
+          if (stop.signal.aborted) return;
+          cursor = error.status ? "" : cursor;
+          set((before) => ({ ...before, error }));
+        }
+      }
+      if (!stop.signal.aborted) timer = setTimeout(look, 1000);
+    };
+    look();
+    return () => { stop.abort(); clearTimeout(timer); };
+  }, [filter, pause]);
+  const show = () => set((before) => ({ ...before, calls: [...before.waiting, ...before.calls].slice(0, SHOWN), waiting: [] }));
+  return { calls: list.calls, fresh: list.waiting.length, state: list.state, error: list.error, show };
+}
+
+export const reason = (call) => {
+  const [error] = call.errors || [], [repair] = call.repairs || [];
+  if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${error.expected},` : ""} got ${error.got}`;
+  if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
+  return call["error.type"] || "";
+};
+const outcome = (call) => call.outcome + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
+const name = (call) => call["gen_ai.tool.name"] || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
+
+function Row({ call, open }) {
+  const more = (call.errors || call.repairs || []).length - 1;
+  return html`<li><button type="button" class="call" aria-expanded=${open ? "true" : "false"} onClick=${() => setParams({ open: open ? "" : call.id })}>
+      <span>${time(call.timestamp)}</span><span>${clean(name(call))}</span><span class=${call.outcome}>${outcome(call)}</span>
+      <span>${clean(reason(call))}${more > 0 ? html` <span class="dim">+${more} more</span>` : ""}</span>
+      <span class="dim">${ms(call.duration_ms)}${call.overhead_ms != null ? ` (own ${ms(call.overhead_ms)})` : ""}</span>
+      <span class="dim">${call.conversation ? `${call.conversation.slice(0, 4)} ${call["conversation.source"] || ""}` : ""}</span></button>
+    ${open && html`<${Open} id=${call.id} />`}</li>`;
+}
+
+function Open({ id }) {
+  const { value: call, error } = useAnswer(`calls/${encodeURIComponent(id)}`);
+  if (!call) return html`<div class="open"><${Failed} error=${error} /></div>`;
+  const tool = { route: call["http.route"], tool: call["gen_ai.tool.name"] };
+  const times = Object.entries(call.stages_ms || {});
+  return html`<section class="open" aria-label="one call"><h2>${clean(name(call))}, ${outcome(call)}</h2>
+    <div class="actions"><span class="dim">request ${clean(call.correlation_id)}${call.trace_id ? ` · trace ${clean(call.trace_id)}` : ""}</span>
+      <${Copy} text=${() => JSON.stringify(call, null, 2)}>copy as JSON<//>
+      ${call.came !== undefined && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
+      ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
+    <${Rows} label="what came and what went" rows=${places(call)} empty="Nothing was wrong with its arguments." columns=${[
+      ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],
+      ["came", (row) => html`<span class="minus">- ${clean(row.got)}</span>`],
+      ["went", (row) => row.became ? html`<span class="plus">+ ${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
+      ["why", (row) => html`${row.rule || row.code}${row.expected ? ` wants ${clean(row.expected)}` : ""}${row.message ? html`<br /><span class="dim">${clean(row.message)}</span>` : ""}`],
+    ]} />
+    ${call.came !== undefined && html`<div class="two"><div><h2>Came</h2><pre tabindex="0">${json(call.came)}</pre></div>${call.went !== undefined && html`<div><h2>Went</h2><pre tabindex="0">${json(call.went)}</pre></div>`}</div>`}
+    ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
+    <p class="dim">${times.map(([stage, took]) => `${stage} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
+    ${call.conversation && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
+  </section>`;
+}
+
+const at = (value, path) => path.split("/").slice(1).reduce((inner, step) => inner?.[step.replaceAll("~1", "/").replaceAll("~0", "~")], value);
+function places(call) {
+  const shown = (value, words) => (value === undefined ? words : JSON.stringify(value));
+  return [
+    ...(call.errors || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got) })),
+    ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.path), each.became || "changed") })),
+  ];
+}
+const curl = (call) => `curl -s PROXY${call["http.route"]} -H 'Content-Type: application/json' -d '${JSON.stringify(call.came).replaceAll("'", "'\\''")}'`;

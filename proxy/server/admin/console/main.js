@@ -1,0 +1,78 @@
+// The shell: header, navigation, login, and the page that the address names.
+import { render } from "./vendor/preact.js";
+import { useEffect, useState } from "./vendor/hooks.js";
+import { ask, dropToken, hasToken, setToken, takeToken } from "./api.js";
+import { clean, html, readHash } from "./parts.js";
+import { Overview } from "./overview.js";
+import { Calls } from "./calls.js";
+import { Tool } from "./tool.js";
+import { Try } from "./try.js";
+import { Config, Conversations, Upstreams } from "./operations.js";
+
+const PAGES = { overview: ["Overview", Overview], calls: ["Calls", Calls], tools: ["Tools", Tool], try: ["Try it", Try], conversations: ["Conversations", Conversations], upstreams: ["Upstreams", Upstreams], config: ["Config", Config] };
+const THEMES = ["auto", "light", "dark"];
+
+function useHash() {
+  const [hash, set] = useState(readHash());
+  useEffect(() => {
+    const look = () => { takeToken(); set(readHash()); };
+    addEventListener("hashchange", look);
+    return () => removeEventListener("hashchange", look);
+  }, []);
+  return hash;
+}
+
+// What the header says; it also finds out whether the proxy answers, and as whom.
+function useAbout() {
+  const [state, set] = useState({});
+  useEffect(() => {
+    let timer = 0, gone = false;
+    const look = async () => {
+      if (!document.hidden || !state.about) {
+        try { set({ about: await ask("overview?window=1m") }); }
+        catch (error) { set((before) => ({ about: error.status ? undefined : before.about, error })); }
+      }
+      if (!gone) timer = setTimeout(look, 2000);
+    };
+    look();
+    const again = () => { clearTimeout(timer); look(); };
+    addEventListener("login", again);
+    return () => { gone = true; clearTimeout(timer); removeEventListener("login", again); };
+  }, []);
+  return state;
+}
+
+function Login({ error }) {
+  const enter = (event) => {
+    event.preventDefault();
+    setToken(new FormData(event.target).get("token"));
+    dispatchEvent(new Event("login"));
+  };
+  return html`<main class="login"><h1>toolcall-proxy</h1><p>The operator's port asks for a token: <code>admin.token</code> of the config, or <code>admin.readers</code>.</p>
+    <form onSubmit=${enter}><label>token<input type="password" name="token" required autocomplete="off" autofocus /></label> <button>log in</button></form>
+    <p role="alert" class="bad">${hasToken() && error.status === 401 ? "This token is wrong." : error.status === 429 ? clean(error.message) : ""}</p></main>`;
+}
+
+function Shell() {
+  const { page, params } = useHash();
+  const { about, error } = useAbout();
+  const [theme, setTheme] = useState(localStorage.getItem("theme") || "auto");
+  useEffect(() => { document.documentElement.dataset.theme = theme; localStorage.setItem("theme", theme); }, [theme]);
+  const [title, Page] = PAGES[page] || PAGES.overview;
+  useEffect(() => { document.title = `${title} · toolcall-proxy`; }, [title]);
+  if (error && [401, 403, 429].includes(error.status)) return html`<${Login} error=${error} />`;
+  const state = !about ? "" : error ? "DOES NOT ANSWER" : about.status === "draining" ? "DRAINING" : "READY";
+  const other = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>to the content</a>
+    <header class="top"><div class="row"><b>toolcall-proxy ${about?.version || ""}</b><b class=${state === "READY" ? "good" : "bad"} role="status">${state}</b>
+      ${about && html`<span>config <span class="mono">${about.digest.slice(0, 8)}</span> ${about.config_mistakes.length ? html`<a class="bad" href="#/config">NOT TAKEN OVER</a>` : "ok"}</span><span>${about.workers} worker${about.workers > 1 ? "s" : ""}</span><span>values: ${about.values}</span>${about.role === "reader" ? html`<span>reader</span>` : ""}`}
+      <span class="spring"></span><button type="button" onClick=${() => setTheme(other)}>theme: ${theme}</button>
+      ${hasToken() && html`<button type="button" onClick=${() => { dropToken(); dispatchEvent(new Event("login")); }}>log out</button>`}</div>
+      <nav aria-label="pages">${Object.entries(PAGES).map(([name, [text]]) => html`<a href=${`#/${name}`} aria-current=${name === page ? "page" : null}>${text}</a>`)}</nav></header>
+    ${error && !error.status && html`<div class="banner" role="alert">The proxy does not answer. This page goes on by itself when it does.</div>`}
+    ${about?.status === "draining" && html`<div class="banner" role="alert">The proxy is draining: it finishes its calls and ends.</div>`}
+    <main id="main" tabindex="-1">${about ? html`<${Page} params=${params} role=${about.role} />` : ""}</main>`;
+}
+
+takeToken();
+render(html`<${Shell} />`, document.getElementById("root"));

@@ -1,0 +1,70 @@
+// Conversations that failed lately, the services behind the proxy, and the config.
+import { useState } from "./vendor/hooks.js";
+import { ask } from "./api.js";
+import { Failed, Rows, clean, html, link, ms, setParams, sum, time, useAnswer } from "./parts.js";
+
+export function Conversations({ params, role }) {
+  const answer = useAnswer(`conversations${params.waiting ? "?waiting=true" : ""}`, 2000);
+  const [state, set] = useState({});
+  const find = async (event) => {
+    event.preventDefault();
+    const name = new FormData(event.target).get("name");
+    try { setParams({ hash: (await ask("conversations/find", { name })).conversations.join(","), waiting: "" }); set({}); } catch (error) { set({ error }); }
+  };
+  const reset = async (key) => {
+    try { await ask("attempts/reset", { key }); set({ told: "Forgotten: its next call begins at 1." }); answer.again(); } catch (error) { set({ error }); }
+  };
+  const hashes = params.hash?.split(",").filter(Boolean);
+  const rows = (answer.value?.attempts || []).filter((row) => !hashes || hashes.includes(row.conversation));
+  return html`<h1>Conversations</h1><${Failed} error=${answer.error || state.error} />
+    <form class="filters" onSubmit=${find}><label>find my id<input name="name" required autocomplete="off" /></label><button>find</button>
+      ${hashes && html`<button type="button" onClick=${() => setParams({ hash: "" })}>all</button>`}
+      <label>show<select value=${params.waiting || ""} onChange=${(event) => setParams({ waiting: event.target.value })}><option value="">all that failed lately</option><option value="true">those that wait for a human</option></select></label></form>
+    <p role="status">${state.told || ""}</p>
+    <${Rows} label="conversations" rows=${rows} empty=${hashes ? "Nothing is remembered of this conversation." : "No conversation failed lately."} columns=${[
+      ["conversation", (row) => html`<a class="mono" href=${link("calls", { conversation: row.conversation })}>${row.conversation.slice(0, 8)}</a>`],
+      ["known by", (row) => row.source || ""], ["tool", (row) => clean(row.tool || "(unknown tools)")], ["attempts", (row) => `${row.attempts}/${row.max_attempts}`, true],
+      ["state", (row) => row.waiting ? html`<b class="warn">WAITS FOR A HUMAN, told to stop</b>` : row.source === "address" ? "shared by all on one address: set X-Conversation-Id" : "trying"],
+      ["last", (row) => time(row.last), true],
+      ["history", (row) => html`<details><summary>${row.history.length} line${row.history.length === 1 ? "" : "s"}</summary>${row.history.map((line) => html`<p>${clean(line)}</p>`)}</details>`],
+      ["action", (row) => role === "operator" ? html`<button type="button" onClick=${() => reset(row.key)}>reset</button>` : ""],
+    ]} />`;
+}
+
+export function Upstreams() {
+  const { value, error } = useAnswer("upstreams", 2000);
+  return html`<h1>Upstreams</h1><${Failed} error=${error} />
+    <p class="dim">Requests since the start; faults and times of the last 15 minutes.</p>
+    <${Rows} label="upstreams" rows=${value?.upstreams || []} empty="The config has no upstream." columns=${[
+      ["upstream", (row) => clean(row.upstream)],
+      ["breaker", (row) => html`<b class=${row.breaker === "open" ? "bad" : ""}>${row.breaker.toUpperCase()}</b>`],
+      ["since", (row) => time(row.breaker_since)], ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
+      ["faults", (row) => Object.entries(row.faults).map(([name, number]) => `${name} ${number}`).join(", ") || "none"],
+      ["resent", (row) => row.resent, true], ["p50", (row) => ms(row.p50_ms), true], ["p95", (row) => ms(row.p95_ms), true],
+      ["changes", (row) => html`<details><summary>${row.changes.length}</summary>${row.changes.map((each) => html`<p>${time(each.timestamp)} ${each.state}</p>`)}</details>`],
+    ]} />`;
+}
+
+export function Config({ role }) {
+  const answer = useAnswer("reloads", 1000), level = useAnswer("log-level");
+  const [state, set] = useState({});
+  const act = async (path, body, told) => {
+    try { await ask(path, body); set({ told }); } catch (error) { set(error.value?.mistakes ? { told: "Not taken over." } : { error }); }
+    answer.again();
+    level.again();
+  };
+  const value = answer.value;
+  return html`<h1>Config</h1><${Failed} error=${answer.error || state.error} />
+    ${value && html`<p>serving <b class="mono">${value.digest.slice(0, 8)}</b> <span class="dim">files: ${value.files.map(clean).join(", ")}</span></p>
+      ${value.mistakes.length > 0 && html`<section class="needs" aria-label="not taken over"><p><b>NOT TAKEN OVER</b></p><ul>${value.mistakes.map((mistake) => html`<li class="mono">${clean(mistake)}</li>`)}</ul></section>`}
+      ${value.restart_needed.length > 0 && html`<p class="warn">needs a restart: ${value.restart_needed.map(clean).join(", ")}</p>`}
+      ${role === "operator" && html`<div class="actions"><button type="button" onClick=${() => act("reload", {}, "Looked at the files.")}>reload now</button>
+        <label>log level<select value=${level.value?.level || "info"} onChange=${(event) => act("log-level", { level: event.target.value }, "Log level set.")}>${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}</select></label>
+        <span role="status">${state.told || ""}</span></div>`}
+      <h2>Reloads</h2>
+      <${Rows} label="reloads" rows=${value.reloads} empty="None since the start." columns=${[
+        ["at", (row) => time(row.timestamp)], ["result", (row) => html`<span class=${row.result === "failure" ? "bad" : "good"}>${row.result}</span>`],
+        ["config", (row) => html`<span class="mono">${row.digest.slice(0, 8)}</span>`],
+        ["changed", (row) => row.changed.map(clean).join(", ")], ["mistakes", (row) => row.mistakes.map((mistake) => html`<p class="mono">${clean(mistake)}</p>`)],
+      ]} />`}`;
+}

@@ -1,0 +1,102 @@
+// What several pages share: words, links, the bars, and asking again every second while the page is seen.
+import { h } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+import { ask, query } from "./api.js";
+
+export const html = htm.bind(h);
+export const OUTCOMES = ["delivered", "answered", "repaired", "corrected", "refused", "tool_error", "upstream_error", "passthrough", "client_gone"];
+
+// Control and bidirectional characters are shown as what they are; line ends stay.
+const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+export const clean = (text) =>
+  String(text ?? "").replace(HIDDEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export const json = (value) => clean(JSON.stringify(value, null, 2));
+export const time = (stamp) => (stamp ? new Date(stamp).toLocaleTimeString([], { hour12: false }) : "");
+export const ms = (value) => (value == null ? "–" : value >= 100 ? `${Math.round(value)} ms` : `${Number(value.toPrecision(2))} ms`);
+export const share = (part, all) => (all ? `${Math.round((100 * part) / all)} %` : "–");
+export const link = (page, params = {}) => {
+  const found = query(params);
+  return `#/${page}${found ? `?${found}` : ""}`;
+};
+export const sum = (counts) => Object.values(counts || {}).reduce((one, other) => one + other, 0);
+export const good = (counts) => (counts.delivered || 0) + (counts.answered || 0) + (counts.passthrough || 0);
+
+export function readHash() {
+  const [page, params] = location.hash.replace(/^#\/?/, "").split("?");
+  return { page: page || "overview", params: Object.fromEntries(new URLSearchParams(params || "")) };
+}
+export function setParams(params) {
+  const { page, params: before } = readHash();
+  const next = link(page, { ...before, ...params });
+  if (next !== location.hash) location.hash = next;
+}
+
+// What a path answers: asked at once, and again every `every` ms while the page is seen; 0: once.
+export function useAnswer(path, every = 0) {
+  const [state, set] = useState({});
+  const [again, setAgain] = useState(0);
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer = 0;
+    const look = async () => {
+      if (!document.hidden && path) {
+        try {
+          const value = await ask(path, undefined, stop.signal);
+          set({ value, path });
+        } catch (error) {
+          if (stop.signal.aborted) return;
+          set((before) => ({ value: before.path === path ? before.value : undefined, error, path }));
+        }
+      }
+      if (every && !stop.signal.aborted) timer = setTimeout(look, every);
+    };
+    look();
+    return () => { stop.abort(); clearTimeout(timer); };
+  }, [path, every, again]);
+  return { ...state, again: () => setAgain((number) => number + 1) };
+}
+
+export function Failed({ error }) {
+  return error ? html`<p class="bad" role="alert">${error.status ? clean(error.message) : "The proxy does not answer; asking again."}</p>` : null;
+}
+
+export function Copy({ text, children }) {
+  const [done, set] = useState(false);
+  const timer = useRef(0);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(typeof text === "function" ? text() : text);
+    set(true);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => set(false), 1500);
+  };
+  return html`<button type="button" onClick=${copy}>${done ? "copied" : children}</button>`;
+}
+
+// Stacked bars, one an interval, oldest first; read aloud as one sentence and shown as a table too.
+export function Bars({ bars }) {
+  const highest = Math.max(1, ...bars.map((bar) => sum(bar.outcomes)));
+  const width = 1000 / Math.max(bars.length, 60);
+  const total = bars.reduce((number, bar) => number + sum(bar.outcomes), 0);
+  const stack = (bar, index) => {
+    let top = 100;
+    return OUTCOMES.filter((name) => bar.outcomes[name]).map((name) => {
+      const height = (96 * bar.outcomes[name]) / highest;
+      top -= height;
+      return html`<rect class=${name} x=${index * width} y=${top} width=${width * 0.8} height=${height}><title>${time(bar.at)} ${name} ${bar.outcomes[name]}</title></rect>`;
+    });
+  };
+  return html`<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label=${`${total} requests in ${bars.length} intervals of 15 seconds`}>${bars.map(stack)}</svg>
+    <details><summary>as a table</summary><table><thead><tr><th scope="col">until</th>${OUTCOMES.map((name) => html`<th scope="col" class="num">${name}</th>`)}</tr></thead>
+    <tbody>${bars.map((bar) => html`<tr><td>${time(bar.at)}</td>${OUTCOMES.map((name) => html`<td class="num">${bar.outcomes[name] || ""}</td>`)}</tr>`)}</tbody></table></details>`;
+}
+
+// Rows as a table, as cards on a narrow screen. A column: [title, cell, is it a number].
+export function Rows({ label, columns, rows, empty }) {
+  if (!rows.length) return html`<p class="dim">${empty}</p>`;
+  return html`<table class="cards" aria-label=${label}><thead><tr>${columns.map(([title, , number]) => html`<th scope="col" class=${number ? "num" : ""}>${title}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table>`;
+}
+
+// A value as YAML in flow style, which is JSON: it can be pasted below `schema:` as it is.
+export const yaml = (schema) => `schema: ${JSON.stringify(schema)}\n`;

@@ -1,0 +1,204 @@
+"""`/-/overview`: does it work, and where should one look? And `/-/tools/`: what do models get wrong with one tool?
+
+Numbers come from the counters of the metrics; percentiles from the calls that are kept, so they are those of the last
+2,000 at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote
+
+from proxy import __version__
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.improvement.tool_mistakes import CountedMistake
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.values import JsonValue
+from proxy.server.admin.console_data import ConsoleData
+from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
+from proxy.telemetry.recent.change_log import make_stamp
+from proxy.telemetry.recent.ring import CallFilter, make_entry
+
+WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
+_P95: Final = 0.95
+# From this share of calls on, too many conversations are known by their address alone.
+_MANY_BY_ADDRESS: Final = 0.30
+_FEW: Final = 20
+_REPORT: Final = "report"
+_SAFE_AFTER: Final = 24 * 3600.0
+
+Tools = Mapping[tuple[str, str], ToolPolicy]
+
+
+def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state: Mapping[str, JsonValue]) -> Page:
+    """The overview of a window. `tools` are those served, by route and name; `state` is the proxy's own."""
+    window = parse_qs(question.query).get("window", ["15m"])[0]
+    if window not in WINDOWS or data.bars is None or data.mistakes is None:
+        return refuse_question(
+            f"`window` is one of: {', '.join(WINDOWS)}" if data.bars is not None else "the console is off", 400
+        )
+    seconds = WINDOWS[window]
+    bars = list(data.bars.within(seconds))
+    calls: Counter[tuple[str, ...]] = Counter()
+    for bar in bars:
+        calls.update(bar.counts)
+    times = _read_times(data, seconds)
+    shown: dict[str, JsonValue] = {
+        "version": __version__,
+        "at": make_stamp(data.wall()),
+        "window": window,
+        "values": data.values if question.role == "operator" else "off",
+        "role": question.role,
+        "calls_kept": data.recent.size,
+        "calls_bound": data.recent.bound,
+        **state,
+        "totals": _by_outcome(calls),
+        "own_p95_ms": _percentile(times.own),
+        "bars": [{"at": make_stamp(bar.at), "outcomes": _by_outcome(bar.counts)} for bar in bars],
+        "tools": list(_rows(data, tools, calls, times.by_tool)),
+        "by_address": times.by_address,
+    }
+    shown["needs"] = [*_needs(shown)]
+    return make_json_page(shown)
+
+
+class _Times:
+    """What the kept calls of a window say: durations by tool, our own time, and how conversations are known."""
+
+    def __init__(self) -> None:
+        self.by_tool: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self.own: list[float] = []
+        self.by_address = {"calls": 0, "of": 0}
+
+
+def _read_times(data: ConsoleData, seconds: float) -> _Times:
+    times = _Times()
+    for kept in data.recent.select(CallFilter(since=data.wall() - seconds)):
+        entry = make_entry(kept)
+        times.by_tool[entry["http.route"], str(entry.get("gen_ai.tool.name", ""))].append(entry["duration_ms"])
+        if "overhead_ms" in entry:
+            times.own.append(entry["overhead_ms"])
+        if entry.get("conversation.source"):
+            times.by_address["of"] += 1
+            times.by_address["calls"] += entry["conversation.source"] == "address"
+    return times
+
+
+def _rows(
+    data: ConsoleData, tools: Tools, calls: Counter[tuple[str, ...]], times: Mapping[tuple[str, str], list[float]]
+) -> Iterable[dict[str, JsonValue]]:
+    """One row for each tool that is served or was called, the most calls first."""
+    if data.mistakes is None or data.bars is None:
+        return
+    worst, retries = data.mistakes.worst(), data.mistakes.retries()
+    by_tool: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for (route, tool, outcome), number in calls.items():
+        by_tool[route, tool][outcome] += number
+    keys = sorted({*by_tool, *tools}, key=lambda key: (-by_tool[key].total(), key))
+    total = data.bars.total()
+    for key in keys:
+        policy, outcomes = tools.get(key), by_tool[key]
+        if policy is None and set(outcomes) <= {"passthrough"}:
+            continue
+        retried, right = retries.get(key, (0, 0))
+        row: dict[str, JsonValue] = {
+            "route": key[0], "tool": key[1], "calls": outcomes.total(), "outcomes": dict(outcomes),
+            "mode": policy.mode.value if policy is not None else "enforce", "retried": retried, "right": right,
+            "p95_ms": _percentile(times.get(key, [])), "served": policy is not None,
+        }  # fmt: skip
+        if key in worst:
+            row["worst"] = show_mistake(worst[key])
+        if policy is not None and policy.mode.value == _REPORT:
+            seen = data.mistakes.mistakes_of(*key, sum(n for (r, t, _), n in total.items() if (r, t) == key), _REPORT)
+            row |= {"would_refuse": seen.would_refuse, "safe_to_enforce": seen.since_refusal >= _SAFE_AFTER}
+        yield row
+
+
+def show_mistake(mistake: CountedMistake) -> dict[str, JsonValue]:
+    """One counted mistake, as answers give it."""
+    found: dict[str, JsonValue] = {
+        "path": format_pointer(mistake.place), "code": mistake.code, "repaired": mistake.repaired,
+        "calls": mistake.calls, "alone": mistake.alone, "retried": mistake.retried, "right": mistake.right,
+        "last": make_stamp(mistake.last), "got": dict(mistake.got),
+    }  # fmt: skip
+    for name in ("expected", "keyword"):
+        if value := getattr(mistake, name):
+            found[name] = value
+    if mistake.shapes:
+        found["shapes"] = dict(mistake.shapes.most_common())
+    return found
+
+
+def _by_outcome(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for key, number in counts.items():
+        found[key[-1]] += number
+    return dict(found)
+
+
+def _percentile(times: list[float]) -> float | None:
+    return sorted(times)[min(len(times) - 1, int(len(times) * _P95))] if times else None
+
+
+# --- what needs somebody ----------------------------------------------------------------------------------------------
+def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
+    """What somebody should look at now; nothing where all is well. `page` is where."""
+    if shown.get("status") == "draining":
+        yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
+    for mistake in shown.get("config_mistakes", ())[:1]:
+        text = f"a changed config was not taken over: {mistake}"
+        yield {"what": "config", "text": text, "page": "#/config"}
+    for section in shown.get("restart_needed", ()):
+        yield {"what": "restart", "text": f"`{section}` needs a restart", "page": "#/config"}
+    for name, state in shown.get("breakers", {}).items():
+        if state != "closed":
+            yield {"what": "breaker", "text": f"the breaker of `{name}` is {state.upper()}", "page": "#/upstreams"}
+    waiting = shown.get("conversations_waiting", 0)
+    if waiting:
+        text = f"{waiting} conversation{'s wait' if waiting > 1 else ' waits'} for a human"
+        yield {"what": "waiting", "text": text, "page": "#/conversations?waiting=true"}
+    calls, of = shown["by_address"]["calls"], shown["by_address"]["of"]
+    if of >= _FEW and calls > of * _MANY_BY_ADDRESS:
+        text = f"{100 * calls // of} % of calls are known by their address alone: send X-Conversation-Id"
+        yield {"what": "address", "text": text, "page": "#/conversations"}
+
+
+# --- one tool ---------------------------------------------------------------------------------------------------------
+def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
+    """`/-/tools/ROUTE/TOOL`: schema, counts, invented keys, and what to change."""
+    from proxy.core.improvement.improvements import list_improvements
+
+    route, _, tool = map(unquote, question.rest.partition("/"))
+    policy = tools.get((route, tool))
+    if policy is None or data.mistakes is None or data.bars is None:
+        return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
+    total = {key[2]: number for key, number in data.bars.total().items() if key[:2] == (route, tool)}
+    seen = data.mistakes.mistakes_of(route, tool, sum(total.values()), policy.mode.value)
+    with_values = question.role == "operator" and data.values != "off"
+    schema = policy.check.root.raw if policy.check is not None else None
+    shown = [
+        {"rule": each.rule, "path": each.place, "text": each.text, "calls": each.calls, "passes": each.passes,
+         **({"schema": each.schema} if each.schema is not None else {})}
+        for each in list_improvements(policy.check, seen)
+        if with_values or each.rule != "value_tried" or not each.passes
+    ]  # fmt: skip
+    return make_json_page(
+        {
+            "route": route, "tool": tool, "mode": policy.mode.value, "schema_id": policy.schema_id,
+            "description": policy.description, "schema": schema, "outcomes": total, "calls": seen.calls,
+            "mistakes": [show_mistake(each) for each in seen.mistakes],
+            "invented": [
+                {"parent": format_pointer(key.parent), "name": key.name, "calls": key.calls, "refused": key.refused,
+                 "last": make_stamp(key.last), "beside": dict(key.beside)}
+                for key in seen.invented
+            ],
+            "changes": shown,
+        }
+    )  # fmt: skip
+
+
+def served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
+    """The tools of the config's routes, by route and name."""
+    return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}

@@ -1,0 +1,159 @@
+"""The operator's port: checks who asks, and picks the page that answers. The pages themselves stand in `api.py`.
+
+Probes answer from this process alone: `/livez` that the event loop runs, `/readyz` that a config is served and nothing
+is draining. They never depend on the upstream, whose trouble must not take the proxy out of service. Who may ask stands
+in `operator_access.py`. The probes' port only has the probes and the metrics, and accepts any `Host`: Prometheus and
+kubelet use names of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Final
+
+from aiohttp import web
+
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import Fields, JsonValue
+from proxy.server.admin.api import PROBES, Pages
+from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_page
+from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.http.body import read_whole, say_continue
+from proxy.server.http.checks import BadRequest, find_fault
+from proxy.server.http.framing import SERVER, Response, ResponseStream
+from proxy.server.http.headers import read_fields, split_target
+
+# The largest body is that of /-/validate: a whole call.
+MAX_BODY: Final = 4 * 1024 * 1024
+_BODY_TIME: Final = 10.0
+_API: Final = "/-/"
+_UI: Final = "/ui/"
+# A reader may ask these, which change nothing.
+_HARMLESS: Final = frozenset({"/-/validate", "/-/trial", "/-/conversations/find"})
+_FOREIGN: Final = "pages in a browser are served their own origin alone"
+_JSON: Final = "application/json"
+
+
+class Admin:
+    """Answers the operator's port (`handle`) and the probes' port (`probe`)."""
+
+    def __init__(self, pages: Pages, access: OperatorAccess) -> None:
+        self._pages = pages
+        self._probes = {path: pages[path] for path in pages if path in PROBES}
+        self._access = access
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request of the operator."""
+        fields = read_fields(request)
+        if not self._access.knows_host(fields.get("host") or ""):
+            return _answer(
+                refuse_question("this Host is not served here: use an address, a loopback name or `admin.hosts`", 403)
+            )
+        path, query = split_target(request.raw_path)
+        if is_foreign_page(fields, may_navigate=path == "/" or path.startswith(_UI)):
+            return _answer(refuse_question(_FOREIGN, 403))
+        role: Role | Response = "operator"
+        if path.startswith(_API):
+            role = self._find_role(request, fields, path)
+        if isinstance(role, Response):
+            return role
+        if path == "/" and _UI in self._pages and "text/html" in (fields.get("accept") or ""):
+            return _answer(Page(b"", 303, "text/plain", (("Location", _UI),)))
+        return await self._page(request, fields, (path, query), self._pages, role)
+
+    async def probe(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request of kubelet or Prometheus."""
+        fields = read_fields(request)
+        if fields.get("origin") is not None:
+            return _answer(refuse_question(_FOREIGN, 403))
+        return await self._page(request, fields, split_target(request.raw_path), self._probes, "reader")
+
+    def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
+        """As what a request may ask this path, or why it may not."""
+        address = request.remote or ""
+        if self._access.needs_token and self._access.has_to_wait(address):
+            response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))
+            response.fields.append(("Retry-After", "60"))
+            return response
+        role = self._access.find_role(fields)
+        if role is None:
+            if fields.get("authorization"):
+                self._access.count_wrong_token(address)
+            response = _answer(
+                refuse_question("this path asks for `Authorization: Bearer` and the operator's token", 401)
+            )
+            response.fields.append(("WWW-Authenticate", "Bearer"))
+            return response
+        if role == "reader" and request.method not in ("GET", "HEAD") and path not in _HARMLESS:
+            return _answer(refuse_question("readers change nothing: this takes the operator's token", 403))
+        return role
+
+    async def _page(
+        self, request: web.BaseRequest, fields: Fields, target: tuple[str, str], pages: Pages, role: Role
+    ) -> web.StreamResponse:
+        path, query = target
+        if (fault := find_fault(request, fields)) is not None:
+            return _answer(refuse_question(fault.message, fault.status or fault.code.status))
+        known = _find_page(pages, path)
+        if known is None:
+            return _answer(make_json_page({"error": "unknown path", "paths": list(pages)}, 404))
+        method = "GET" if request.method == "HEAD" else request.method
+        make = pages[known].get(method)
+        if make is None:
+            response = _answer(refuse_question(f"this path takes {' and '.join(pages[known])}", 405))
+            response.fields.append(("Allow", ", ".join(pages[known])))
+            return response
+        body = await _body(request, fields) if method == "POST" else {}
+        if isinstance(body, Page):
+            return _answer(body)
+        question = PageRequest(
+            method, path, path.removeprefix(known), query, body, role, request.remote or "",
+            fields.get("accept") or "", fields.get("if-none-match") or "", fields.get("last-event-id") or "",
+        )  # fmt: skip
+        page = await make(question)
+        return await _send_events(page, request) if isinstance(page, EventPage) else _answer(page)
+
+
+def _find_page(pages: Pages, path: str) -> str | None:
+    """The page of a path: that of its name, or one whose name ends in a slash and begins the path."""
+    if path in pages and (not path.endswith("/") or path == _UI):
+        return path
+    folders = [name for name in pages if name.endswith("/") and path.startswith(name) and path != name]
+    return max(folders, key=len, default=None)
+
+
+async def _body(request: web.BaseRequest, fields: Fields) -> Mapping[str, JsonValue] | Page:
+    """The JSON mapping in a POST; an absent body counts as an empty one."""
+    kind = (fields.get("content-type") or _JSON).partition(";")[0].strip().lower()
+    if kind != _JSON:
+        return refuse_question(f"a body here is {_JSON}: send `Content-Type: {_JSON}`", 415)
+    await say_continue(request, fields)
+    data = await read_whole(request, MAX_BODY, _BODY_TIME)
+    if isinstance(data, BadRequest):
+        return refuse_question(data.message, data.status or data.code.status)
+    value = parse(data) if data.strip() else {}
+    return value if isinstance(value, dict) else refuse_question("the body is a JSON mapping, or empty")
+
+
+async def _send_events(page: EventPage, request: web.BaseRequest) -> web.StreamResponse:
+    """Writes the events of a stream until it ends or its reader goes."""
+    stream = ResponseStream(
+        200, [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("Server", SERVER)]
+    )
+    async with aclosing(page.events) as events:
+        try:
+            await stream.prepare(request)
+            async for piece in events:
+                await stream.write(piece)
+            await stream.write_eof()
+        except ConnectionError:
+            stream.abort()
+    return stream
+
+
+def _answer(page: Page) -> Response:
+    own = {name.lower() for name, _ in page.headers}
+    usual = [("Content-Type", page.content_type), ("Cache-Control", "no-store"), ("Server", SERVER)]
+    headers = [(name, value) for name, value in usual if name.lower() not in own]
+    return Response(page.status, [*headers, *page.headers], page.body)

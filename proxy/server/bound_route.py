@@ -1,0 +1,166 @@
+"""The outgoing requests of one route: `RouteBinding` is compiled once per route, `RouteRequest` is one request on it.
+
+A dispatch route sends the client's whole body, unless its `upstream_path` holds `{tool}`: then the upstream serves
+one tool per path, and gets the arguments alone, as it would from a route per tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.adapters import ADAPTERS
+from proxy.adapters.base import Adapter
+from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
+from proxy.adapters.ladder import find_text
+from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
+from proxy.interfaces import UpstreamRequest
+from proxy.routing import Route
+from proxy.server.http.body import is_json
+from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
+from proxy.server.mcp.catalogue import Catalogues
+
+# Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
+_DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
+_TYPE: Final = frozenset({"content-type"})
+_JSON: Final = (("content-type", "application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteBinding:
+    """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope.
+    `target` is the path to send to where it is the same for every request, else ''. `judges`: its
+    requests are calls, unless their adapter says otherwise. `catalogues` holds what was
+    learned of its tools, where a route learns them."""
+
+    route: Route
+    adapter: Adapter
+    dropped: frozenset[str]
+    alone: bool
+    target: str
+    judges: bool = True
+    catalogues: Catalogues = field(default_factory=Catalogues)
+
+    @classmethod
+    def of(cls, route: Route) -> RouteBinding:
+        """Compiles one route."""
+        dropped = Changes(route.headers_set, route.headers_remove).dropped
+        if route.auth is not None and not route.auth.forward:
+            dropped |= {"authorization"}  # the credentials are the proxy's own
+        if route.kind != "passthrough":
+            dropped |= ANOTHER_REQUEST
+        alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
+        target = "" if "{" in route.upstream_path else route.upstream_path
+        return cls(route, ADAPTERS[route.adapter], dropped, alone, target, route.kind != "passthrough")
+
+    def outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
+        """Makes the outgoing request. `tool` is '' for a request that is not a call."""
+        route = self.route
+        dropped, own = self.dropped, hop_fields + route.headers_set
+        if body is not request.body:
+            dropped = dropped | _DIGESTS
+            if (
+                not is_json(request.header("content-type") or "") and "content-type" not in self.dropped
+            ):  # an empty body of any type that became `{}`
+                dropped, own = dropped | _TYPE, (*own, *_JSON)
+        headers = make_request_headers(request.headers, dropped, own)
+        target = self.target or route.target(request.params, tool)
+        if request.query:
+            target = f"{target}?{request.query}"
+        names = request.headers.sent_names if isinstance(request.headers, Fields) else ()
+        timeout = route.timeout_for(tool)
+        return UpstreamRequest(
+            route.upstream,
+            request.method,
+            target,
+            headers,
+            body,
+            timeout,
+            sent_names=names,
+            is_from_root=route.is_from_root,
+        )
+
+    def outgoing_written(
+        self, request: RawRequest, hop_fields: Headers, tool: str, method: str, path: str, written: WrittenRequest
+    ) -> UpstreamRequest:
+        """A request of an HTTP operation as it goes out."""
+        route = self.route
+        dropped, own = self.dropped | written.removed, hop_fields + written.headers + route.headers_set
+        if written.body is not request.body:
+            dropped = dropped | _DIGESTS
+            if written.media_type or not written.body:
+                dropped = dropped | _TYPE
+            own += (("content-type", written.media_type),) if written.media_type else ()
+        headers = make_request_headers(request.headers, dropped, own)
+        target = f"{path}?{written.query}" if written.query else path
+        names = request.headers.sent_names if isinstance(request.headers, Fields) else ()
+        timeout = route.timeout_for(tool)
+        return UpstreamRequest(route.upstream, method, target, headers, written.body, timeout, sent_names=names)
+
+
+@value_class
+class RouteRequest:
+    """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
+    the fields of the answer by which a page may read it."""
+
+    binding: RouteBinding
+    raw: RawRequest
+    hop_fields: Headers
+    cors: Headers = ()
+
+    @property
+    def tools(self) -> Mapping[str, ToolPolicy]:
+        """Returns the policy of every tool of the route."""
+        return self.binding.route.tools
+
+    @property
+    def headers(self) -> Headers:
+        """The client's own headers."""
+        return self.raw.headers
+
+    def wish(self) -> str:
+        """What the user wants, where the config says that clients tell it."""
+        return find_text(self.raw, self.binding.route.query)
+
+    def lets_through(self, tool: str) -> bool:
+        """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the
+        upstream and cannot."""
+        route = self.binding.route
+        named = tool not in ("", ".", "..") or "{tool}" not in route.upstream_path
+        return route.mode is Mode.REPORT and route.kind == "call" and named
+
+    def request(self, checked: CheckedCall) -> UpstreamRequest | None:
+        """Makes the request for a checked call; None on a validate-only route."""
+        binding = self.binding
+        if binding.route.kind == "validate":
+            return None
+        operation = binding.route.operations.get(checked.call.tool)
+        if operation is not None and not (operation.template.is_plain and not operation.by_name):
+            return self._operation_request(operation, checked)
+        body = checked.arguments if binding.alone else binding.adapter.rewrite(self.raw, binding.route.shape, checked)
+        return binding.outgoing(self.raw, self.hop_fields, checked.call.tool, body)
+
+    def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002
+        """Finds nothing: over HTTP a tool complains with a status."""
+        return None
+
+    def _operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
+        """What is sent for a call whose arguments stand all over an HTTP request."""
+        binding, route, raw = self.binding, self.binding.route, self.raw
+        if operation.by_name:
+            written = write_request(operation, checked.value)
+            path, method = fill_path(operation.template.path, written.segments), operation.template.method
+        else:
+            segments = raw_segments(route.path, raw)
+            value = checked.value if checked.enforced else None
+            written = rewrite_request(raw, segments, operation, route.shape, value)
+            path, method = fill_path(route.upstream_path, written.segments), raw.method
+        return binding.outgoing_written(raw, self.hop_fields, checked.call.tool, method, path, written)
+
+    def passthrough(self) -> UpstreamRequest:
+        """Makes the request for a message that is not a call."""
+        return self.binding.outgoing(self.raw, self.hop_fields, "", self.raw.body)

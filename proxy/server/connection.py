@@ -1,0 +1,479 @@
+"""One client's connection: aiohttp's `RequestHandler` with the limits and endings that it lacks.
+
+aiohttp's parser reads the bytes, and its `RequestHandler` serves the requests of a connection one after the other.
+This file adds:
+
+    Connection     timeouts, the size limit of a head, answers to malformed heads, half-closed and lingering
+                   connections, clients that do not read
+      State        what a connection is doing
+
+Only public names of aiohttp are used. aiohttp does not document some of them (`handle_error`, `set_parser`,
+`resume_reading`) for overriding; therefore it is pinned to a minor version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http import HttpProcessingError
+from aiohttp.streams import StreamReader
+
+from proxy.core.model.codes import INTERNAL_ERROR
+from proxy.server.http.checks import (
+    FRAMING_TOO_LONG,
+    HEAD_TOO_LONG,
+    LATE_HEAD,
+    MAX_FIELD,
+    MAX_FIELDS,
+    MAX_HEAD,
+    MAX_TARGET,
+    BadRequest,
+    explain_fault,
+)
+from proxy.server.http.framing import Response, abort, has_begun
+from proxy.server.parser_watch import NOTHING_PARSED, Parsed, WatchedProtocol
+
+# How long a client may go on sending after the last response of its connection, in seconds (RFC 9112 section 9.6).
+LINGER: Final = 2.0
+# The buffer for a body that its reader has not taken yet, in bytes. The socket is paused once it holds twice as many.
+MAX_HELD: Final = 64 * 1024
+# A chunked body may spend this many bytes on chunk sizes, extensions and trailers for each byte of content, and
+# MAX_HEAD more. Chunks of a single byte spend five.
+_FRAMING_PER_BYTE: Final = 16
+# When to look whether a probe was answered with a reset, in seconds.
+_PROBED_AFTER: Final = 0.1
+_PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+# Answers a request. Raises CancelledError when the client has gone.
+Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+# Creates the response to bytes that are not valid HTTP, and to a request whose handler failed.
+RefuseHead = Callable[[BadRequest], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a connection waits, in seconds: for the rest of a `head` that has begun, between two requests (`idle`),
+    and for a client that does not read its response (`send`).
+
+    `idle` is longer than load balancers keep their connections to us (Google's: 600 s), so that they close first and
+    never send a request on a connection that we are closing. Draining closes idle connections itself.
+    """
+
+    head: float = 15.0
+    idle: float = 620.0
+    send: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the connections of a listener share."""
+
+    handle: Handle
+    refuse: RefuseHead
+    timeouts: Timeouts
+
+
+class ConnectionPhase(Enum):
+    """What a connection is doing."""
+
+    IDLE = auto()  # it waits for a request; a part of its head may have arrived
+    BUSY = auto()  # a request is being answered; others may queue behind it
+    LAST = auto()  # the request that is being answered, or comes next, is the last one
+    TUNNEL = auto()  # a WebSocket: the bytes are no longer HTTP
+    LINGERING = auto()  # the last response was sent; whatever the client still sends is thrown away
+    CLOSED = auto()
+
+
+# Constants, because CPython 3.11 looks up a member of an enum more slowly than it calls a function.
+_IDLE: Final = ConnectionPhase.IDLE
+_BUSY: Final = ConnectionPhase.BUSY
+_LAST: Final = ConnectionPhase.LAST
+_TUNNEL: Final = ConnectionPhase.TUNNEL
+_LINGERING: Final = ConnectionPhase.LINGERING
+_CLOSED: Final = ConnectionPhase.CLOSED
+_ANSWERING: Final = frozenset({_BUSY, _LAST, _TUNNEL})
+
+
+class Connection(web.RequestHandler, WatchedProtocol):
+    """The protocol of one connection.
+
+    Requests: `queued` counts those that were parsed and not started; `heard` says that there was one; `request` is the
+    one being answered; `body` is that of the latest. Heads: an unfinished one began at `head_since` and has `head_size`
+    bytes so far. Bodies: `body_open` says that the latest is incomplete, `body_read` counts its bytes with their
+    framing, `chunked` says that it comes in chunks. Ends: `idle_since` is when the connection became idle;
+    `half_closed` says that the client sends no more and waits for its response; `broken` says that bytes arrived that
+    are not HTTP, behind which no request can be found.
+    """
+
+    __slots__ = (
+        "__weakref__", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
+        "head_since", "head_size", "heard", "idle_since", "link", "loop", "paused", "queued", "request", "service",
+        "side_task", "slow_reader", "state",
+    )  # fmt: skip
+
+    def __init__(self, manager: web.Server, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+        self.service = service
+        self.loop = loop
+        self.state = _IDLE
+        self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
+        self.request: web.BaseRequest | None = None
+        self.body: StreamReader | None = None
+        self.queued = self.head_size = self.body_read = 0
+        self.body_open = self.chunked = False
+        self.broken = self.half_closed = self.heard = self.paused = False
+        self.idle_since = loop.time()
+        self.head_since: float | None = None
+        self.closing_since: float | None = None
+        self.slow_reader: asyncio.TimerHandle | None = None
+        self.side_task: asyncio.Task[None] | None = None
+        super().__init__(
+            manager,
+            loop=loop,
+            # `check_timeouts` closes idle connections; aiohttp's own timer must not come first.
+            keepalive_timeout=10 * (service.timeouts.idle + service.timeouts.head),
+            access_log=None,  # type: ignore[arg-type]  # documented by aiohttp: no access log
+            lingering_time=0,
+            auto_decompress=False,
+            read_bufsize=MAX_HELD,
+            max_line_size=MAX_TARGET,
+            max_field_size=MAX_FIELD,
+            max_headers=MAX_FIELDS,
+        )
+
+    # --- opening and closing ------------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Starts serving a client that has connected."""
+        self.link = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Cancels what is being answered: the connection has ended."""
+        self.state = _CLOSED
+        if self.slow_reader is not None:
+            self.slow_reader.cancel()
+        if self.side_task is not None:
+            self.side_task.cancel()
+        super().connection_lost(exc)
+
+    def expects_request(self) -> bool:
+        """Whether the client has just connected, or is in the middle of a head."""
+        return not self.heard or (self.state is _IDLE and self.head_since is not None)
+
+    def is_occupied(self) -> bool:
+        """Whether a request is under way, queued, or unread in the kernel's buffer."""
+        if self.request is not None or self.queued:
+            return True
+        return self.state in (_IDLE, _LAST) and self.link is not None and _has_unread(self.link)
+
+    def finish(self) -> None:
+        """Closes the connection: now, or after the response to the request that occupies it."""
+        if self.state in (_IDLE, _LAST) and not self.is_occupied():
+            self.force_close()
+        elif self.state in (_IDLE, _BUSY):
+            self.state = _LAST
+
+    def give_up(self) -> None:
+        """Cancels the request under way and closes the connection."""
+        if self.request is not None:
+            self.request.task.cancel()
+        self.force_close()
+
+    def check_timeouts(self, now: float) -> None:
+        """Ends the connection, or its request, if a timeout has passed or the client has gone."""
+        link, times = self.link, self.service.timeouts
+        if link is None:
+            return
+        if link.is_closing() or (self.state is _LINGERING and link.get_write_buffer_size()):
+            self.closing_since = self.closing_since or now
+            if now - self.closing_since >= times.send:
+                link.abort()
+        elif self.state is _IDLE and not self.queued:
+            if self.head_since is None:
+                if now - self.idle_since >= times.idle:
+                    self.force_close()
+            elif now - self.head_since >= times.head:
+                self.state = _LINGERING
+                self.side_task = self.loop.create_task(self._refuse_late_head())
+        elif self.state in _ANSWERING:
+            self._abort_if_gone()
+
+    def _abort_if_gone(self) -> None:
+        """Aborts a connection whose client has gone unnoticed, because the socket is not being read."""
+        link = self.link
+        if link is None or link.is_closing():
+            return
+        if self.half_closed:
+            if _is_gone(link, 0):
+                link.abort()
+        elif not link.is_reading() and _is_gone(link, getattr(select, "POLLRDHUP", 0)):
+            link.abort()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+    def feed_parser(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
+        """Parses what has arrived, and notes which requests, or which part of a head or body, it was. After the last
+        response, and after bytes that are not HTTP, it is thrown away. Raises HttpProcessingError where the bytes are
+        not HTTP, or a head or the framing of a body is too long."""
+        if self.broken or self.state is _LINGERING:
+            return NOTHING_PARSED
+        try:
+            parsed = parse(data)
+            self._note_parsed(data, parsed)
+        except HttpProcessingError:
+            self._note_malformed()
+            raise
+        return parsed
+
+    def _note_parsed(self, data: bytes, parsed: Parsed) -> None:
+        messages, upgraded, _ = parsed
+        if not messages:
+            if data:
+                self._note_part(data)
+            return
+        self.heard = True
+        self.queued += len(messages)
+        message, self.body = messages[-1]
+        self.head_since, self.head_size = None, 0
+        self.body_open, self.body_read, self.chunked = not self.body.is_eof(), len(data), message.chunked
+        if upgraded or len(messages) > 1 or message.chunked or self.body_open:
+            return
+        # The request ends within these bytes. Bytes behind its end belong to the next head.
+        blank = data.find(b"\r\n\r\n", _SHORTEST_HEAD)
+        if 0 <= blank < len(data) - 4 - self.body.total_bytes:
+            self.head_since = self.loop.time()
+            # After an upgrade that aiohttp does not know, llhttp stops and drops the rest of the same bytes.
+            if message.upgrade:
+                self.state = _LAST
+
+    def _note_part(self, data: bytes) -> None:
+        """Notes bytes that completed no head. Raises HttpProcessingError as `feed_parser`."""
+        if self.body_open and self.body is not None:
+            self.body_read += len(data)
+            self.body_open = not self.body.is_eof()
+            framing = self.body_read - self.body.total_bytes
+            if self.body_open and self.chunked and framing > MAX_HEAD + _FRAMING_PER_BYTE * self.body.total_bytes:
+                raise HttpProcessingError(message=FRAMING_TOO_LONG)
+            return
+        if self.head_since is None:
+            self.head_since = self.loop.time()
+        self.head_size += len(data)
+        if self.head_size > MAX_HEAD:
+            raise HttpProcessingError(message=HEAD_TOO_LONG)
+
+    def _note_malformed(self) -> None:
+        """Notes bytes that are not HTTP. If they stand in a body, whoever reads the body gets an exception."""
+        self.broken = self.heard = True
+        self.queued += 1
+        if self.body is not None and not self.body.is_eof():
+            self.body.set_exception(web.RequestPayloadError("the body is not framed as HTTP requires"))
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
+        """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112
+        section 9.6).
+
+        A client that has gone and one that merely sends no more look alike until they are sent something. Therefore
+        they get an interim response: the kernel of a client that has gone answers it with a reset.
+        """
+        waits = self.queued or self.state in (_BUSY, _LAST)
+        whole = self.broken or self.body is None or self.body.is_eof()
+        begun = self.request is not None and has_begun(self.request)
+        if (
+            not waits
+            or not whole
+            or begun
+            or self.ssl_context is not None
+            or self.link is None
+            or _is_gone(self.link, 0)
+        ):
+            return False
+        self.half_closed = True
+        if self.request is not None:
+            self._probe(self.request)
+        return True
+
+    def _probe(self, request: web.BaseRequest) -> None:
+        if self.link is None:
+            return
+        if request.version == HttpVersion11:  # HTTP/1.0 knows no interim responses
+            self.link.write(_PROBE)
+        self.loop.call_later(_PROBED_AFTER, self._abort_if_gone)
+
+    # --- answering ----------------------------------------------------------------------------------------------------
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request and ends its connection where that was the last one."""
+        self.request = request
+        self.queued -= 1
+        if self.state is _IDLE:
+            self.state = _BUSY
+        if self.half_closed:
+            self._probe(request)
+        try:
+            response = await self._answer(request)
+            if self.slow_reader is not None or not isinstance(response, Response):
+                await response.write_eof()
+        except asyncio.CancelledError:  # the client has gone, or the listener shuts down
+            if has_begun(request):  # half a response was sent and must not look like a whole one
+                abort(self.link, request)
+            raise
+        except ConnectionError:
+            abort(self.link, request)
+            raise
+        finally:
+            self.request = None
+        if response.keep_alive and self.state is _BUSY and request.content.is_eof():
+            self._await_next()
+        else:
+            await self._end(request)
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Gets the response to a request, and sends it, or its head where it streams. Raises ConnectionError where a
+        response that has begun cannot be completed."""
+        try:
+            response = await self.service.handle(request)
+            if isinstance(response, Response):
+                self._encode(request, response)
+                whole = response
+            else:
+                await response.prepare(request)
+                return response
+        except Exception as error:
+            if has_begun(request):
+                raise ConnectionError("the response broke off") from error
+            whole = self.service.refuse(BadRequest(INTERNAL_ERROR, ""))
+            self._encode(request, whole)
+        whole.send(request)
+        return whole
+
+    def _encode(self, request: web.BaseRequest, response: Response) -> None:
+        if self.state is _LAST or (self.half_closed and not self.queued):
+            response.closes = True
+        response.encode(request)
+
+    def _await_next(self) -> None:
+        """Makes the connection idle after a response."""
+        self.state = _IDLE
+        self.idle_since = self.loop.time()
+        if self.head_since is not None:
+            self.head_since = self.idle_since
+        if self.half_closed and not self.queued:
+            self.close()
+
+    async def _end(self, request: web.BaseRequest) -> None:
+        """Closes the connection after its last response."""
+        single = not request.keep_alive or request.version != HttpVersion11  # the client expects no second response
+        expected = single and request.content.is_eof() and self.head_since is None
+        if self.state is not _TUNNEL and not expected:
+            await self.linger()
+        self.close()
+
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Hands all further bytes of the connection to `parser`: they are no longer HTTP."""
+        self.state = _TUNNEL
+        super().set_parser(parser, data_received_cb)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,  # noqa: ARG002 - `explain_fault` has the status
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - as above
+    ) -> web.StreamResponse:
+        """Creates the response to bytes that the parser refused. Raises ConnectionError where a response was begun."""
+        if has_begun(request) or not self.broken:
+            raise ConnectionError("the response broke off")
+        self.queued -= 1
+        return LastResponse(self, self.service.refuse(explain_fault(exc)))
+
+    async def _refuse_late_head(self) -> None:
+        """Answers a head that did not arrive in time."""
+        response = LastResponse(self, self.service.refuse(LATE_HEAD))
+        if self.link is not None:
+            self.link.write(response.to_bytes("", 0, keep_alive=False))
+            await self.linger()
+            self.force_close()
+
+    async def linger(self) -> None:
+        """Closes the sending side and throws away what the client still sends, for up to LINGER seconds. Closing both
+        sides at once would reset the connection, and the client could lose the response (RFC 9112 section 9.6)."""
+        link = self.link
+        if link is None or link.is_closing():
+            return
+        self.state = _LINGERING
+        if link.can_write_eof():
+            with suppress(OSError):  # the client has gone already
+                link.write_eof()
+        if not self.half_closed:
+            if not link.is_reading():
+                link.resume_reading()
+            await asyncio.sleep(LINGER)  # cancelled when the client has gone
+
+    # --- back-pressure ------------------------------------------------------------------------------------------------
+    def pause_reading(self) -> None:
+        """Pauses the socket: the buffer of a body is full."""
+        self.paused = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Resumes the socket if it was paused. aiohttp calls this after every body; its own method would then run the
+        parser on no bytes."""
+        if self.paused:
+            self.paused = False
+            super().resume_reading(resume_parser)
+
+    def pause_writing(self) -> None:
+        """Starts the timeout of a client that does not read."""
+        super().pause_writing()
+        if self.link is not None:
+            self.slow_reader = self.loop.call_later(self.service.timeouts.send, self.link.abort)
+
+    def resume_writing(self) -> None:
+        """Stops the timeout: the client reads again."""
+        super().resume_writing()
+        if self.slow_reader is not None:
+            self.slow_reader.cancel()
+            self.slow_reader = None
+
+
+# The length of `GET / HTTP/1.0`: no head can end before it.
+_SHORTEST_HEAD: Final = 14
+
+
+class LastResponse(Response):
+    """A response after which the connection lingers and closes."""
+
+    def __init__(self, connection: Connection, response: Response) -> None:
+        super().__init__(response.status, [*response.fields, ("Connection", "close")], response.payload, closes=True)
+        self.connection = connection
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Waits until the response is on its way, then lingers."""
+        await super().write_eof(data)
+        await self.connection.linger()
+
+
+def _is_gone(link: asyncio.Transport, events: int) -> bool:
+    """Whether the other end of a connection is gone, found out without reading from it. `events` are the poll events
+    that count beside a reset."""
+    return _poll(link, events)  # poll always reports POLLHUP and POLLERR
+
+
+def _has_unread(link: asyncio.Transport) -> bool:
+    """Whether bytes, or the end of the connection, wait in the kernel's buffer."""
+    return _poll(link, select.POLLIN if hasattr(select, "poll") else 0)
+
+
+def _poll(link: asyncio.Transport, events: int) -> bool:
+    client: socket.socket | None = link.get_extra_info("socket")
+    if client is None or client.fileno() < 0 or not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(client.fileno(), events)
+    return bool(poll.poll(0))

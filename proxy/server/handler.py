@@ -1,0 +1,480 @@
+"""One request from its head to its response: finds the route, reads the body, runs the call, answers.
+
+Takes one snapshot of the routes at the beginning and keeps it to the end, so that a reload never changes the rules
+under a request. Every request ends in one `CallRecord`, which the observers get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+
+from proxy.adapters.ladder import trace_id
+from proxy.call.elsewhere import LONG
+from proxy.call.run import run_call
+from proxy.config.model import Guidance
+from proxy.core.contract.spellings import Unclear
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    Delivered,
+    Failure,
+    Fields,
+    Headers,
+    HttpReply,
+    Passthrough,
+    RawRequest,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.interfaces import CallRecord, Episode, JudgesElsewhere, Observer, Services, Trace, Upstream, UpstreamRequest
+from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, RouteTable
+from proxy.server.bound_route import RouteBinding, RouteRequest
+from proxy.server.http.access import (
+    AccessDenied,
+    Admitted,
+    admit,
+    answer_preflight,
+    find_other_request,
+    is_served_host,
+    read_preflight_method,
+)
+from proxy.server.http.body import (
+    BodyBrokenError,
+    find_unmet_expectation,
+    read_body,
+    read_content_length,
+    read_whole,
+    replace_body,
+    say_continue,
+    stream_body,
+    take_body,
+)
+from proxy.server.http.checks import BadRequest, find_fault
+from proxy.server.http.framing import Response, has_begun
+from proxy.server.http.guidance import answer_guidance
+from proxy.server.http.headers import Callers, Hop, read_fields, split_target
+from proxy.server.http.responses import (
+    answer_failure,
+    answer_fault,
+    answer_unrouted,
+    cut_short,
+    deliver,
+    make_refusal,
+    make_response,
+)
+from proxy.server.http.websocket import NOT_AGREED, UPGRADE, asks_for_websocket, is_agreed
+from proxy.server.http.websocket import run as run_tunnel
+from proxy.server.mcp.entry import Mcp
+from proxy.server.mcp.mcp_request import McpRequest
+from proxy.upstream.stream import close_body
+from proxy.upstream.traced import trace_sends
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
+_SENT_WHOLE: Final = 1024 * 1024
+# Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
+_WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
+# A request's `traceparent` and `tracestate` -> its trace.
+BeginTrace = Callable[[str | None, str | None], Trace]
+_LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to this proxy.")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The routes of one config, what their calls need, and the hash of that config."""
+
+    table: RouteTable
+    bindings: Mapping[str, RouteBinding]
+    services: Services
+    digest: str
+    guidance: Guidance = field(default_factory=Guidance)
+
+
+class Handler:
+    """Handles requests. `snapshot` and `observers` may be exchanged at any time; `inflight` counts requests under way.
+
+    While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
+    the proxy restarts.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        observers: Sequence[Observer],
+        hop: Hop,
+        fresh_id: Callable[[], str],
+        report_error: Callable[[str, BaseException], None],
+        hosts: frozenset[str] = frozenset(),
+        begin_trace: BeginTrace | None = None,
+        mcp: Mcp | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.draining = False
+        self.closing = False
+        self._stopping = False
+        self._clock = snapshot.services.clock
+        self.observers = observers
+        self._hop = hop
+        self._hosts = hosts
+        self._begin_trace = begin_trace
+        self._mcp = mcp
+        self._fresh_id = fresh_id
+        self._report_error = report_error
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._callers = Callers(hop)
+
+    @property
+    def inflight(self) -> int:
+        """How many requests are under way."""
+        return len(self._tasks)
+
+    def exchange(self, snapshot: Snapshot) -> frozenset[asyncio.Task[object]]:
+        """Serves another snapshot from here on; gives the requests under way, which keep the one they began with."""
+        self.snapshot = snapshot
+        return frozenset(self._tasks)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answers one request. The response is sent already where it went out piece by piece. Raises CancelledError
+        when the client has gone, and ConnectionError where a response that has begun cannot be brought to its end."""
+        fields = read_fields(request)
+        record, task = self._record(request, fields), asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+        try:
+            found = self._answer(request, fields, record)
+            response = found if isinstance(found, Response) else await found
+        except asyncio.CancelledError:
+            if not self._stopping or task is None or has_begun(request):
+                record.outcome = "client_gone"
+                raise
+            task.uncancel()
+            response = cut_short(codes.RESTARTING, record, fields.get("accept") or "")
+        except Exception as error:
+            self._report_error(record.request_id, error)
+            if has_begun(
+                request
+            ):  # a part of the response was sent: the connection is reset, so that the end does not look clean
+                raise ConnectionError("the response broke off") from error
+            response = cut_short(codes.INTERNAL_ERROR, record, fields.get("accept") or "")
+        finally:
+            if task is not None:
+                self._tasks.discard(task)
+            self._finish(record)
+        if self.draining and isinstance(response, Response):
+            response.closes = True
+        return response
+
+    def refuse_head(self, why: BadRequest) -> Response:
+        """The response to a request whose head is no valid HTTP. Counted like any other."""
+        record = CallRecord(self._fresh_id(), "", started=self._clock.now())
+        response = answer_unrouted(why.code, why.message, record, status=why.status)
+        self._finish(record)
+        return response
+
+    async def settled(self) -> None:
+        """Waits for the requests that are under way now; later ones are not waited for."""
+        if self._tasks:
+            await asyncio.wait(frozenset(self._tasks))
+
+    async def idle(self) -> None:
+        """Returns when no request is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def abandon(self) -> None:
+        """Ends what is still under way: each client hears that the proxy restarts."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await self.idle()
+
+    def _record(self, request: web.BaseRequest, fields: Fields) -> CallRecord:
+        given = fields.get("x-request-id")
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else self._fresh_id()
+        record = CallRecord(request_id, "", request.method, started=self._clock.now())
+        parent = fields.get("traceparent")
+        if parent is not None or self._begin_trace is not None:
+            self._place(record, parent, fields.get("tracestate"))
+        return record
+
+    def _place(self, record: CallRecord, parent: str | None, state: str | None) -> None:
+        """Puts a request into its trace, which is named in the log alone where no spans are made."""
+        if self._begin_trace is None:
+            record.trace_id = trace_id(parent) or ""
+        else:
+            record.trace = self._begin_trace(parent, state)
+            record.trace_id = record.trace.trace_id
+
+    def _finish(self, record: CallRecord) -> None:
+        record.ended = self._clock.now()
+        others = record.upstream_seconds
+        for stage in _WAITED_FOR:
+            others += record.stages.get(stage, 0.0)
+        record.stages["total"] = record.ended - record.started - others
+        if record.settling is None:
+            self._tell(record)
+        else:  # the answer need not wait for the store, what is written down of it may
+            record.settling.add_done_callback(lambda told: self._learn(record, told))
+
+    def _learn(self, record: CallRecord, told: asyncio.Future[Episode | None]) -> None:
+        episode = None if told.cancelled() else told.result()
+        record.corrected_after = episode.count if episode is not None else 0
+        self._tell(record)
+
+    def _tell(self, record: CallRecord) -> None:
+        for observer in self.observers:
+            observer.finished(record)
+
+    def _answer(
+        self, request: web.BaseRequest, fields: Fields, record: CallRecord
+    ) -> Response | Coroutine[Any, Any, web.StreamResponse]:
+        """Finds the route, and whether it may be used now: the response, or the coroutine that makes it."""
+        accept = fields.get("accept") or ""
+        if (fault := find_fault(request, fields) or find_unmet_expectation(fields)) is not None:
+            return answer_unrouted(fault.code, fault.message, record, accept, fault.status)
+        snapshot = self.snapshot
+        if self._hosts and not is_served_host(fields.get("host") or "", self._hosts):
+            return answer_unrouted(codes.HOST_NOT_SERVED, "", record, accept)
+        path, query = split_target(request.raw_path)
+        match = snapshot.table.match(request.method, path)
+        if request.method == "OPTIONS" and (asked := read_preflight_method(fields)):
+            answer = _preflight(snapshot.table.match(asked, path), fields, record)
+            if answer is not None:
+                return answer
+        if not isinstance(match, Match):
+            return self._answer_unrouted(request, fields, match, record)
+        binding = snapshot.bindings[match.route.key]
+        record.route = match.route.name
+        caller = self._callers.find(request)
+        client, admitted = caller.client(fields), self._admit(fields, binding, query)
+        if isinstance(admitted, AccessDenied):
+            raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
+            return _denied(binding, raw, admitted, record)
+        if admitted.token:
+            record.notes = {"client.token": admitted.token}
+        own = (*caller.own_fields(fields, binding.judges), ("x-request-id", record.request_id))
+        if binding.route.kind == "passthrough":
+            own += UPGRADE if binding.route.websocket and asks_for_websocket(request, fields) else ()
+            raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
+            call_route = RouteRequest(binding, raw, own, admitted.cors)
+            made = self._relay(request, fields, call_route, snapshot.services, record)
+        else:
+            data = None if binding.route.form else take_body(request, fields, binding.route.max_body)
+            raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
+            call_route = RouteRequest(binding, raw, own, admitted.cors)
+            made = self._call(request, fields, call_route, data is not None, snapshot.services, record)
+        return _readable(made, admitted.cors) if admitted.cors else made
+
+    def _answer_unrouted(
+        self,
+        request: web.BaseRequest,
+        fields: Fields,
+        match: MethodNotAllowed | Unclear | LeftOutOperation | None,
+        record: CallRecord,
+    ) -> Response | Coroutine[Any, Any, Response]:
+        """The response to a request that no route takes: guidance, where it is served at that path."""
+        snapshot = self.snapshot
+        path, query = split_target(request.raw_path)
+        if match is None and request.method == "GET" and path == snapshot.guidance.serve and not self.closing:
+            client = self._callers.find(request).client(fields)
+            return _guide(RawRequest("GET", path, query, fields, b"", {}, client), fields, snapshot, record)
+        return _unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
+
+    def _admit(self, fields: Fields, binding: RouteBinding, query: str) -> Admitted | AccessDenied:
+        """Whether a request may use its route now."""
+        if fields.get("via") is not None and self._hop.is_loop(fields):
+            return _LOOP
+        if self.closing:
+            return AccessDenied(codes.RESTARTING, "")
+        admitted = admit(binding.route, fields)
+        if isinstance(admitted, AccessDenied):
+            return admitted
+        return find_other_request(binding.route, query, fields) or admitted
+
+    async def _call(
+        self,
+        request: web.BaseRequest,
+        fields: Fields,
+        call_route: RouteRequest,
+        whole: bool,
+        services: Services,
+        record: CallRecord,
+    ) -> web.StreamResponse:
+        """Reads the body, unless the `whole` of it is there; runs the call, and encodes its outcome."""
+        binding, route, now = call_route.binding, call_route.binding.route, self._clock.now
+        if not whole:
+            body = await read_body(request, fields, route.max_body, route.timeout, route.form, route.kind == "validate")
+            if isinstance(body, BadRequest):
+                record.stages["read"] = now() - record.started
+                return _unread(binding, call_route.raw, body, record)
+            call_route = replace(call_route, raw=replace_body(call_route.raw, body))
+        started = now()
+        record.stages["read"], record.request_bytes = started - record.started, len(call_route.raw.body)
+        if record.request_bytes > LONG and services.elsewhere is not None:
+            if isinstance(read := await _read_elsewhere(call_route, services.elsewhere, record), Response):
+                return read
+            call_route = read
+        if binding.route.learn is not None and self._mcp is not None:
+            known = (services, record, self.draining, self._send, self._place, self.snapshot.guidance)
+            return await self._mcp.handle(McpRequest(request, call_route, *known))
+        call = binding.adapter.decode(call_route.raw, binding.route.shape, record.request_id)
+        record.stages["decode"] = now() - started
+        if isinstance(call, Passthrough):
+            return await self._relay(request, fields, call_route, services, record)
+        if isinstance(call, Failure):
+            return _answer_no_call(binding, call_route.raw, call, record)
+        outcome = await run_call(call, call_route, services, record)
+        started = now()
+        if isinstance(outcome, ToolResult):
+            response: web.StreamResponse = answer_failure(binding, call_route.raw, outcome, record)
+        else:
+            response = await deliver(outcome, request, call_route.cors, record, self.draining)
+        record.stages["stream" if response.prepared else "answer"] = now() - started
+        return response
+
+    async def _relay(
+        self, request: web.BaseRequest, fields: Fields, call_route: RouteRequest, services: Services, record: CallRecord
+    ) -> web.StreamResponse:
+        """Forwards a request that is not a call unchanged, streamed both ways."""
+        binding, raw = call_route.binding, call_route.raw
+        record.outcome, record.upstream = "passthrough", binding.route.upstream
+        await say_continue(request, fields)
+        started = self._clock.now()
+        body = None
+        if request.body_exists and not request.content.at_eof():  # else the call's own reader has taken it
+            if 0 < read_content_length(fields) <= _SENT_WHOLE:
+                whole = await read_whole(request, _SENT_WHOLE, binding.route.timeout)
+                if isinstance(whole, BadRequest):
+                    return _unread(binding, raw, whole, record)
+                call_route = replace(call_route, raw=replace(raw, body=whole))
+            else:
+                body = stream_body(request, binding.route.timeout)
+        try:
+            reply = await self._send(call_route.passthrough(), body, services.upstreams[record.upstream], record)
+        except BodyBrokenError as broken:
+            return _unread(binding, raw, broken.why, record)
+        record.upstream_seconds = self._clock.now() - started
+        if isinstance(reply, UpstreamReply) and reply.status == 101 and not is_agreed(fields, reply):
+            await close_body(reply)
+            reply = NOT_AGREED
+        if isinstance(reply, UpstreamFault):
+            return answer_fault(binding, raw, reply, record)
+        record.upstream_status = reply.status
+        if binding.route.rewrites_resource:
+            from proxy.server.mcp.oauth.protected_resource import rewrite_metadata
+
+            reply = await rewrite_metadata(reply, call_route)
+        started = self._clock.now()
+        if reply.status == 101:
+            response = await run_tunnel(request, reply, record)
+        else:
+            response = await deliver(Delivered(reply), request, call_route.cors, record, self.draining)
+        record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
+        return response
+
+    async def _send(
+        self, request: UpstreamRequest, body: AsyncIterator[bytes] | None, upstream: Upstream, record: CallRecord
+    ) -> UpstreamReply | UpstreamFault:
+        """Relays a request, as part of its trace where there is one."""
+        if record.trace is None:
+            return await upstream.relay(request, body)
+        return await trace_sends(partial(upstream.relay, body=body), record.trace, self._clock.now)(request)
+
+
+def _pathless(snapshot: Snapshot, method: str, path: str) -> str:
+    """What is said of a path that no route has. The path itself would be taken for a file's, and shortened."""
+    if path.endswith("/") and snapshot.table.match(method, path.rstrip("/")) is not None:
+        return "No route has this path: it ends in '/', and the route does not."
+    return ""
+
+
+def _unrouted(
+    match: MethodNotAllowed | Unclear | LeftOutOperation | None,
+    snapshot: Snapshot,
+    method: str,
+    path: str,
+    accept: str,
+    record: CallRecord,
+) -> Response:
+    """The response to a request that no route takes."""
+    if isinstance(match, Unclear):
+        return answer_unrouted(codes.BAD_REQUEST, match.message, record, accept)
+    if isinstance(match, LeftOutOperation):
+        return answer_unrouted(
+            codes.OPERATION_LEFT_OUT, f"This operation is not judged here: {match.why}.", record, accept
+        )
+    if match is None:
+        return answer_unrouted(codes.ROUTE_NOT_FOUND, _pathless(snapshot, method, path), record, accept)
+    allow = ", ".join(match.methods)
+    response = answer_unrouted(codes.METHOD_NOT_ALLOWED, f"This route takes {allow}.", record, accept)
+    response.fields.append(("Allow", allow))
+    return response
+
+
+async def _guide(raw: RawRequest, fields: Fields, snapshot: Snapshot, record: CallRecord) -> Response:
+    """The guidance that a caller asks for itself."""
+    record.route, record.outcome = raw.path, "answered"
+    reply = await answer_guidance(raw, fields, snapshot.table.routes, snapshot.guidance, snapshot.services.store)
+    return make_response(reply, record)
+
+
+def _denied(binding: RouteBinding, raw: RawRequest, why: AccessDenied, record: CallRecord) -> Response:
+    """The response to a request that may not use its route, or not now."""
+    if why is _LOOP:
+        record.upstream_error = "proxy_loop_detected"
+    response = answer_failure(binding, raw, make_refusal(why.code, why.message, record), record)
+    response.fields += why.headers
+    return response
+
+
+def _preflight(
+    match: Match | MethodNotAllowed | Unclear | LeftOutOperation | None, fields: Fields, record: CallRecord
+) -> Response | None:
+    """The response to a browser that asks before it sends; None where the request goes the way of every other."""
+    if not isinstance(match, Match):
+        return None
+    record.route = match.route.name
+    allowed = answer_preflight(
+        match.route, fields.get("origin") or "", fields.get("access-control-request-headers") or ""
+    )
+    if isinstance(allowed, AccessDenied):
+        return answer_unrouted(allowed.code, allowed.message, record)
+    return None if allowed is None else make_response(HttpReply(204, allowed, b""), record)
+
+
+def _answer_no_call(binding: RouteBinding, raw: RawRequest, failure: Failure, record: CallRecord) -> Response:
+    """The response to a request in which no call was found."""
+    return answer_failure(binding, raw, make_refusal(failure.code, failure.message, record, failure.status), record)
+
+
+async def _read_elsewhere(
+    call_route: RouteRequest, elsewhere: JudgesElsewhere, record: CallRecord
+) -> RouteRequest | Response:
+    """The request with a body that can be read at little cost; or the response where it cannot be read now."""
+    raw, shape = call_route.raw, call_route.binding.route.shape
+    text = await elsewhere.read(raw.body, shape.text, shape.text_repairs)
+    if isinstance(text, Failure):
+        return _answer_no_call(call_route.binding, replace(raw, body=b""), text, record)
+    return call_route if text is raw.body else replace(call_route, raw=replace(raw, body=text))
+
+
+def _unread(binding: RouteBinding, raw: RawRequest, why: BadRequest, record: CallRecord) -> Response:
+    """The response to a request whose body could not be read. What is left of it ends the connection."""
+    response = answer_failure(binding, raw, make_refusal(why.code, why.message, record, why.status), record)
+    response.closes = True
+    return response
+
+
+async def _readable(made: Coroutine[Any, Any, web.StreamResponse], cors: Headers) -> web.StreamResponse:
+    """A response that a page may read. A stream has its fields already."""
+    response = await made
+    if isinstance(response, Response):
+        response.fields += cors
+    return response

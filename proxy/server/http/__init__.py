@@ -1,0 +1,1 @@
+"""One HTTP message: body, headers, access, responses, WebSocket."""

@@ -1,0 +1,166 @@
+"""Who may call a route: by which name of this host, with which bearer token, from which page in a browser. Pure.
+
+A refusal says nothing of what would have been right. Tokens are compared by their hashes, all of them and each in
+constant time, so that neither a token nor its place in the list can be measured.
+
+A page in a browser is known by its `Origin`, which a browser always sends with what could change something. Without
+`cors` there is no page that may call: so one that a user of this machine happens to look at cannot reach a proxy on
+loopback, not even when it gives its own name this machine's address (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import replace
+from typing import Final
+
+from proxy.config.model import Auth, Cors
+from proxy.core.contract.channels import QueryPolicy
+from proxy.core.contract.policy import Mode
+from proxy.core.model import codes
+from proxy.core.model.codes import ErrorCode
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import Fields, Headers
+from proxy.routing import Route
+from proxy.server.http.headers import asks_for_another_method
+
+# RFC 6750 section 3: what is asked for, and what was wrong with what came. No `error` where no token came at all.
+_ASK: Final = 'Bearer realm="toolcall-proxy"'
+_BEARER: Final = "bearer "
+
+# What pages may send beyond what browsers always allow: a call's own headers, and those of MCP's HTTP transport.
+_ALLOWED: Final = (
+    "Content-Type", "Authorization", "Accept", "X-Conversation-Id", "X-Tool-Call-Id", "X-Request-ID",
+    "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Last-Event-ID",
+)  # fmt: skip
+_MIRROR: Final = re.compile(r"mcp-param-[A-Za-z0-9_.-]{1,100}", re.IGNORECASE)
+# What pages may read of an answer: else they could not tell what was repaired, or which attempt this was.
+_EXPOSED: Final = ", ".join(
+    (
+        "X-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Corrections",
+        "Tool-Warnings", "Retry-After", "Mcp-Session-Id", "WWW-Authenticate",
+    )
+)  # fmt: skip
+
+
+@value_class
+class AccessDenied:
+    """Why a request may not go on; `headers` belong to the answer."""
+
+    code: ErrorCode
+    message: str
+    headers: Headers = ()
+
+
+@value_class
+class Admitted:
+    """A request that may go on: the name of its token, '' without one, and the CORS fields of its answer."""
+
+    token: str = ""
+    cors: Headers = ()
+
+
+_ANYBODY: Final = Admitted()
+_NO_QUERY: Final = AccessDenied(
+    codes.BAD_REQUEST, "This route takes no query string: send every argument in the JSON body."
+)
+_NO_OVERRIDE: Final = "The header '{name}' asks for another request than the one that is judged: send it without."
+
+
+def is_served_host(host: str, names: frozenset[str]) -> bool:
+    """Whether a `Host` is one of the names that clients may use; any where none is configured."""
+    if not names:
+        return True
+    name = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
+    name = name.lower().removesuffix(".")
+    while name not in names:
+        _, dot, name = name.removeprefix("*.").partition(".")
+        if not dot:
+            return False
+        name = f"*.{name}"
+    return True
+
+
+def find_other_request(route: Route, query: str, headers: Fields) -> AccessDenied | None:
+    """Why a request on a route that judges would be more than the body that is judged: it has a query where none is
+    taken, or a header by which frameworks take it for one with another method."""
+    if route.kind == "passthrough":
+        return None
+    if query and route.query_policy is QueryPolicy.REFUSE and route.mode is Mode.ENFORCE:
+        return _NO_QUERY
+    name = asks_for_another_method(headers)
+    return AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)) if name else None
+
+
+def admit(route: Route, headers: Fields) -> Admitted | AccessDenied:
+    """Whether a request may use a route."""
+    cors = route.cors
+    if route.auth is None and headers.get("origin") is None:  # no page, no token: nearly everybody
+        return _ANYBODY
+    origins = [value for name, value in headers if name == "origin"]
+    if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
+        return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
+    fields = _answered(origins[0]) if origins and cors is not None and not cors.upstream else ()
+    if route.auth is None:
+        return Admitted("", fields)
+    name = _holder(route.auth, headers)
+    # The page may read why it was refused: else it could not ask its user for a token.
+    return Admitted(name, fields) if isinstance(name, str) else replace(name, headers=name.headers + fields)
+
+
+def _welcome(origin: str, cors: Cors | None) -> bool:
+    return cors is not None and (origin in cors.origins or "*" in cors.origins)
+
+
+def _holder(auth: Auth, headers: Headers) -> str | AccessDenied:
+    """The name of the token that came (RFC 6750 section 2.1: in the header, never in the query or the body)."""
+    sent = [value for name, value in headers if name == "authorization"]
+    if not sent:
+        return _unknown("This route asks for a bearer token.", _ASK)
+    if len(sent) > 1 or not sent[0].lower().startswith(_BEARER):
+        return _unknown("This route asks for one bearer token.", f'{_ASK}, error="invalid_request"')
+    token = sent[0][len(_BEARER) :].strip(" ")
+    digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+    names = [name for name, known in auth.tokens if hmac.compare_digest(known, digest)]
+    return names[0] if names else _unknown("The bearer token is not known here.", f'{_ASK}, error="invalid_token"')
+
+
+def _unknown(message: str, challenge: str) -> AccessDenied:
+    return AccessDenied(codes.TOKEN_REQUIRED, message, (("WWW-Authenticate", challenge),))
+
+
+# --- CORS (fetch.spec.whatwg.org, "CORS protocol") --------------------------------------------------------------------
+def _answered(origin: str) -> Headers:
+    """The page may read the answer. Cookies are never allowed: whoever calls shows a token."""
+    return (
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Expose-Headers", _EXPOSED),
+        ("Vary", "Origin"),
+    )
+
+
+def read_preflight_method(headers: Fields) -> str:
+    """The method that a preflight asks about, or '' where an OPTIONS is none."""
+    if headers.get("origin") is None:
+        return ""
+    return headers.get("access-control-request-method") or ""
+
+
+def answer_preflight(route: Route, origin: str, asked: str = "") -> Headers | AccessDenied | None:
+    """The answer to a preflight that `asked` for headers; None where it is the upstream's to give."""
+    cors = route.cors
+    if cors is not None and cors.upstream:
+        return None
+    if cors is None or not _welcome(origin, cors):
+        return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
+    # MCP's headers that repeat arguments are named by tools; no list has them all.
+    mirrors = [name for name in map(str.strip, asked.split(",")) if route.learn is not None and _MIRROR.fullmatch(name)]
+    return (
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Allow-Methods", ", ".join(sorted(route.methods))),
+        ("Access-Control-Allow-Headers", ", ".join((*_ALLOWED, *cors.headers, *mirrors))),
+        ("Access-Control-Max-Age", str(int(cors.max_age))),
+        ("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
+    )

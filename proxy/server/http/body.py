@@ -1,0 +1,219 @@
+"""Reading a request's body: every check that needs no byte of it comes first, then it is read within its bound.
+
+`100 Continue` is sent only when the route, the method, the content type, the coding and the announced size are all
+right (RFC 9110 section 10.1.1), so that a client with a large body hears of its mistake before it sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+from aiohttp.streams import StreamReader
+
+from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
+from proxy.core.model import codes
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import Fields, RawRequest
+from proxy.server.http.checks import BadRequest
+
+# RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.
+_OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9a-z]+\+json")
+
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+# What reading a body raises where it broke off or is not framed as HTTP wants it.
+BROKEN: Final = (web.RequestPayloadError, ConnectionError)
+_LATE: Final = BadRequest(codes.BAD_REQUEST, "The body did not arrive in time.", 408)
+_BADLY_FRAMED: Final = BadRequest(codes.BAD_REQUEST, "The body broke off or is not framed as HTTP wants it.")
+
+
+@value_class
+class Body:
+    """A body as read. `decoded` says that a content coding was taken off, so its header must not go on."""
+
+    data: bytes
+    decoded: bool = False
+
+
+def take_body(request: web.BaseRequest, fields: Fields, limit: int) -> bytes | None:
+    """The body of a call, where all of it has come with its head, and nothing has to be asked, undone or refused. That
+    is how nearly all calls come; None sends the others to `read_body`, which has the same rules and waits."""
+    if not request.body_exists:
+        return b""
+    content = request.content
+    if not content.is_eof() or content.total_bytes > limit:
+        return None
+    if fields.get("content-encoding") or fields.get("expect") is not None:
+        return None
+    return content.read_nowait() if is_json(fields.get("content-type") or "") else None
+
+
+async def read_body(
+    request: web.BaseRequest,
+    fields: Fields,
+    limit: int,
+    timeout: float,  # noqa: ASYNC109 - of the whole body
+    form: str = "",
+    takes_text: bool = False,
+) -> Body | BadRequest:
+    """Reads the body of a call. `limit` in bytes, as sent and as decoded; `timeout` in seconds. `form`: the media type
+    of a form that is taken in place of JSON. `takes_text`: plain text will do as well, which a final output is."""
+    if not request.body_exists:
+        return Body(b"")
+    coding = _coding(fields)
+    unfit = _unfit(fields, coding, limit, form, takes_text=takes_text)
+    if unfit is not None:
+        return unfit
+    await say_continue(request, fields)
+    data = await read_whole(request, limit, timeout)
+    if isinstance(data, BadRequest):
+        return data
+    return _decoded(data, coding, limit) if coding and is_coded(coding) else Body(data)
+
+
+async def read_whole(request: web.BaseRequest, limit: int, timeout: float) -> bytes | BadRequest:  # noqa: ASYNC109 - as above
+    """The body as it was sent, unless it is longer than `limit` bytes, comes too slowly or is badly framed."""
+    try:
+        async with asyncio.timeout(timeout):
+            data = await _read(request.content, limit)
+    except TimeoutError:
+        return _LATE
+    except BROKEN:
+        return _BADLY_FRAMED
+    return _too_large(limit) if data is None else data
+
+
+def read_content_length(fields: Fields) -> int:
+    """How long a body is by its own account, in bytes; 0 where it does not say."""
+    length = fields.get("content-length")
+    return int(length) if length else 0
+
+
+async def say_continue(request: web.BaseRequest, fields: Fields) -> None:
+    """Tells a client that waits to send its body (RFC 9110 section 10.1.1). An interim response begins nothing."""
+    if fields.get("expect") is not None and request.version == HttpVersion11:
+        with suppress(ConnectionError):  # the client has gone, and its cancellation is on the way
+            await request.writer.write(_CONTINUE)
+            request.writer.output_size = 0
+
+
+class BodyBrokenError(Exception):
+    """A streamed body ended early, and the client is to blame: `why` is what it hears."""
+
+    def __init__(self, why: BadRequest) -> None:
+        super().__init__(why.message)
+        self.why = why
+
+
+async def stream_body(request: web.BaseRequest, idle_timeout: float) -> AsyncIterator[bytes]:
+    """The body of a passthrough request as it comes. Raises BodyBrokenError, so that no upstream takes a part for the
+    whole. `idle_timeout` is the longest wait for the next bytes, in seconds."""
+    while True:
+        try:
+            async with asyncio.timeout(idle_timeout):
+                chunk = await request.content.readany()
+        except TimeoutError:
+            raise BodyBrokenError(_LATE) from None
+        except BROKEN:
+            raise BodyBrokenError(_BADLY_FRAMED) from None
+        if not chunk:
+            return
+        yield chunk
+
+
+def replace_body(raw: RawRequest, body: Body) -> RawRequest:
+    """The request with its body; a coding that was taken off is no longer claimed."""
+    headers = raw.headers
+    if body.decoded:
+        sent_names = headers.sent_names if isinstance(headers, Fields) else ()
+        headers = Fields(field for field in headers if field[0] != "content-encoding")
+        headers.sent_names = sent_names
+    return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
+
+
+def find_unmet_expectation(fields: Fields) -> BadRequest | None:
+    """Why an `Expect` header cannot be met; None where there is none or it asks for `100-continue`."""
+    expected = fields.get("expect")
+    if expected is None or expected.lower() == "100-continue":
+        return None
+    return BadRequest(codes.EXPECTATION_FAILED, codes.EXPECTATION_FAILED.meaning)
+
+
+def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bool) -> BadRequest | None:
+    """What the head alone says against the body."""
+    media_type = fields.get("content-type") or ""
+    if takes_text and _TEXT.fullmatch(media_type.strip().lower()):
+        media_type = "application/json"
+    if form and not is_form(media_type, form):
+        return BadRequest(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as {form} in UTF-8, and say so.")
+    if not form and not is_json(media_type):
+        sent = f"not as {media_type.partition(';')[0].strip()[:60]!r}" if media_type else "and say so"
+        return BadRequest(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as JSON in UTF-8, {sent}.")
+    if coding and not is_known(coding):
+        return BadRequest(
+            codes.UNSUPPORTED_MEDIA_TYPE, "The body's content coding is not known: send it plain or as gzip."
+        )
+    return _too_large(limit) if read_content_length(fields) > limit else None
+
+
+def _coding(fields: Fields) -> str:
+    """The content coding; of several lines all, which is a coding that nobody knows (RFC 9110 section 5.3)."""
+    if fields.get("content-encoding") is None:
+        return ""
+    return ", ".join(value for name, value in fields if name == "content-encoding")
+
+
+# Plain text or Markdown in UTF-8, or in a charset that is not named.
+_TEXT: Final = re.compile(r"text/(?:plain|markdown)(?:\s*;\s*charset\s*=\s*\"?utf-?8\"?)?")
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a Content-Type is JSON in UTF-8: `application/json` or `*/*+json`, charset utf-8 or none.
+
+    A charset counts however it is spelt (`charset = utf-7`, `charset*=`): some readers are as lenient.
+    """
+    if content_type == "application/json":
+        return True
+    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    if media_type != "application/json" and not _OTHER_JSON.fullmatch(media_type):
+        return False
+    pairs = [(name.strip(), value.strip(' \t"')) for name, _, value in (item.partition("=") for item in parameters)]
+    return all(value in ("utf-8", "utf8") for name, value in pairs if name.startswith("charset"))
+
+
+def is_form(content_type: str, form: str) -> bool:
+    """Whether a Content-Type is that of a form, with charset utf-8 or none."""
+    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charsets = [value.strip(' \t"') for name, _, value in (item.partition("=") for item in parameters)
+                if name.strip().startswith("charset")]  # fmt: skip
+    return media_type == form and all(value in ("utf-8", "utf8") for value in charsets)
+
+
+async def _read(content: StreamReader, limit: int) -> bytes | None:
+    """The whole body, or None as soon as it is longer than `limit`."""
+    read = await content.readany()
+    while len(read) <= limit:
+        chunk = await content.readany()
+        if not chunk:
+            return read
+        read += chunk
+    return None
+
+
+def _decoded(data: bytes, coding: str, limit: int) -> Body | BadRequest:
+    match decode(data, coding, limit):
+        case bytes() as plain:
+            return Body(plain, decoded=True)
+        case Undecodable.TOO_LARGE:
+            return _too_large(limit)
+        case Undecodable.BROKEN | Undecodable.UNKNOWN:
+            return BadRequest(codes.BAD_REQUEST, "The body's content coding is broken.")
+
+
+def _too_large(limit: int) -> BadRequest:
+    return BadRequest(codes.BODY_TOO_LARGE, f"The body is larger than the {limit} bytes this route takes.")

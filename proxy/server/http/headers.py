@@ -1,0 +1,304 @@
+"""Selects the headers that cross the proxy, in both directions (RFC 9110 section 7.6, operations.md "HTTP
+correctness"). Pure.
+
+Hop-by-hop fields end here, those named by `Connection` included. Length and framing are always our own. `Via` names
+this process, so that a request that comes round again is recognised. What a client says about itself in
+`X-Forwarded-*`, `Forwarded`, `X-Real-IP` and their like, or about the path it asked for in `X-Original-*`, is believed
+only of trusted hops; of all others it is replaced by what this process saw, or dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Final
+
+from aiohttp import web
+
+from proxy.core.model.framing import OF_THE_CONNECTION
+from proxy.core.model.values import Fields, Headers
+from proxy.server.http.forwarded import extend_forwarded, list_addresses
+
+# RFC 9110 section 11.7: credentials between a client and this proxy.
+HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
+
+# What this proxy writes itself on the way to the upstream. `expect` was answered here, before the body was read.
+_OWN_REQUEST: Final = frozenset(
+    {
+        "host",
+        "content-length",
+        "expect",
+        "via",
+        "x-request-id",
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-forwarded-host",
+    }
+)
+# All that hops say of the client: three of these we write ourselves, and the others go on if a trusted hop sent them.
+_SAID_OF_THE_CLIENT: Final = "x-forwarded-"
+# Clients use these to claim another address. The address of the connection replaces them, unless a trusted hop sent
+# them.
+_ADDRESSES: Final = frozenset({"x-real-ip", "true-client-ip", "x-client-ip"})
+_OTHER_ADDRESSES: Final = frozenset(
+    {"x-cluster-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-envoy-external-address",
+     "x-azure-clientip", "x-appengine-user-ip", "x-remote-ip", "x-remote-addr", "x-originating-ip", "client-ip"}
+)  # fmt: skip
+# By these gateways hand on the path and the method that a request had before they changed it. Nobody but a trusted hop
+# knows.
+_PATHS: Final = ("x-original-", "x-envoy-original-")
+_REWRITTEN: Final = frozenset({"x-rewrite-url"})
+
+# By these some frameworks and gateways take a request for one with another method than its first line says. Where calls
+# are judged such a request is refused.
+_METHODS: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
+# And by these for one at another path. They end here where calls are judged, whoever sent them.
+_PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
+ANOTHER_REQUEST: Final = frozenset({*_METHODS, *_PATH_OVERRIDES})
+
+_OWN_REPLY: Final = frozenset({"content-length", "x-request-id", "tool-corrections", "tool-repairs", "tool-warnings"})
+
+# What nearly every answer says in `Connection`; it names no field.
+_ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
+
+# What many clients say in `Connection`: it names a field that never crosses, and no other.
+_LASTING: Final = "keep-alive"
+
+# What is said of the client or of the request before this hop: dropped, unless a trusted hop said it.
+_SAID: Final = _ADDRESSES | _OTHER_ADDRESSES | _REWRITTEN
+_ORIGINAL: Final = "-original-"  # in both of `_PATHS`
+_SAID_PREFIXES: Final = (_SAID_OF_THE_CLIENT, *_PATHS)
+_NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
+_NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
+
+# Addresses of clients that are remembered with what this hop thinks of them.
+_MOST_CALLERS: Final = 1024
+
+Network = IPv4Network | IPv6Network
+
+
+# An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+
+
+def read_fields(request: web.BaseRequest) -> Fields:
+    """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
+    (surrogateescape): it goes on as it came."""
+    pairs = [(name.lower(), value) for name, value in request.headers.items()]
+    index = dict(pairs)
+    if len(index) != len(pairs):
+        index = dict(reversed(pairs))
+    fields = Fields.indexed(pairs, index)
+    fields.sent_names = request.raw_headers
+    return fields
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Splits a target into path and query. A URL inside it, such as in the query, is not an authority."""
+    if not target.startswith("/"):
+        target = _ABSOLUTE.sub("", target, count=1)
+    path, _, query = target.partition("?")
+    return path, query
+
+
+def list_nominated(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The fields that `Connection` makes hop-by-hop for this message."""
+    return frozenset(
+        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
+    )
+
+
+def make_reply_headers(headers: Headers) -> list[tuple[str, str]]:
+    """An upstream's headers as they go on to the client, spelling kept."""
+    dropped = _NEVER_RETURNED
+    kept = []
+    for field in headers:
+        name = field[0].lower()
+        if name not in dropped:
+            kept.append(field)
+        elif name == "connection" and field[1].lower() not in _ABOUT_THE_CONNECTION:
+            named = list_nominated(headers)
+            return [field for field in headers if field[0].lower() not in dropped | named]
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a route does to the headers of its requests: `set` replaces, `remove` drops. Names in lower case."""
+
+    set: Headers = ()
+    remove: frozenset[str] = frozenset()
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Every field that does not cross on this route."""
+        return _NEVER_FORWARDED | self.remove | {name for name, _ in self.set}
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """This process as a hop: its pseudonym in `Via`, and the networks whose word about earlier hops is believed."""
+
+    pseudonym: str
+    trusted: tuple[Network, ...] = ()
+    trusts_unix: bool = False
+
+    def trusts(self, address: str) -> bool:
+        """Whether an address belongs to a trusted hop."""
+        if not address:  # a unix socket has none
+            return self.trusts_unix
+        if not self.trusted:  # parsing an address costs more than the rest of this function
+            return False
+        try:
+            found = ip_address(address)
+        except ValueError:  # nonsense in a header
+            return False
+        return any(found in network for network in self.trusted)
+
+    def client(self, peer: str, headers: Headers) -> str:
+        """Returns the client's address: the peer's, or the nearest one before the trusted hops."""
+        if not self.trusts(peer):
+            return peer
+        said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
+        said = said or list_addresses(_all(headers, "forwarded"))
+        return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
+
+    def _known(self, address: str) -> bool:
+        return bool(address) and self.trusts(address)
+
+    def is_loop(self, headers: Headers) -> bool:
+        """Whether this request has passed this very process before."""
+        return self.pseudonym in "\n".join(_all(headers, "via"))
+
+    def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:
+        """`Via`, the `X-Forwarded-*` fields and, where a trusted hop uses it, `Forwarded` for the upstream."""
+        said = dict(headers)
+        via = f"1.1 {self.pseudonym}"
+        if "via" in said:
+            via = ", ".join((*_all(headers, "via"), via))
+        host = said.get("host", "")
+        chain, proto, asked, forwarded = peer, scheme, host, ""
+        others: Headers = ()
+        if self.trusts(peer):
+            others = tuple(field for field in headers if _is_said(field[0]) and field[0] not in _OWN_REQUEST)
+        elif peer:
+            others = tuple((name, peer) for name in said if name in _ADDRESSES)
+        if self.trusts(peer):
+            chain = ", ".join(filter(None, (*_all(headers, "x-forwarded-for"), peer)))
+            proto, asked = said.get("x-forwarded-proto", scheme), said.get("x-forwarded-host", host)
+            if told := _all(headers, "forwarded"):
+                forwarded = extend_forwarded(told, peer, scheme, host)
+        fields = (
+            ("via", via),
+            ("x-forwarded-for", chain),
+            ("x-forwarded-proto", proto),
+            ("x-forwarded-host", asked),
+            ("forwarded", forwarded),
+        )
+        return (*[field for field in fields if field[1]], *others)  # a unix socket has no address, HTTP/1.0 no Host
+
+
+@dataclass(slots=True)
+class Caller:
+    """The peer of a connection: `address` ('' for a unix socket), how it connected, and whether `hop` trusts it.
+    Computed once per connection."""
+
+    hop: Hop
+    address: str
+    scheme: str
+    trusted: bool = False
+    _host: str | None = None
+    _fields: Headers = ()
+
+    @classmethod
+    def of(cls, hop: Hop, address: str, scheme: str) -> Caller:
+        """Describes a peer as `hop` sees it."""
+        return cls(hop, address, scheme, hop.trusts(address))
+
+    def client(self, headers: Fields) -> str:
+        """Returns the client's address."""
+        return self.hop.client(self.address, headers) if self.trusted else self.address
+
+    def own_fields(self, headers: Fields, judged: bool = False) -> Headers:
+        """Returns the fields that this hop adds to a request; for an untrusted caller they depend on `Host` alone.
+        `judged`: not even a trusted caller may name another path."""
+        if judged and self.trusted:
+            own = self.hop.own_fields(self.address, self.scheme, headers)
+            return tuple(field for field in own if field[0] not in _PATH_OVERRIDES)
+        host = headers.get("host")
+        said = not _ADDRESSES.isdisjoint(headers.by_name)
+        if self.trusted or host is None or said or headers.get("via") is not None:
+            return self.hop.own_fields(self.address, self.scheme, headers)
+        if host != self._host:
+            self._host, self._fields = host, self.hop.own_fields(self.address, self.scheme, headers)
+        return self._fields
+
+
+def _is_said(name: str) -> bool:
+    """Whether a field says something of the client, or of the request before this hop."""
+    return name in _SAID or name.startswith(_SAID_PREFIXES)
+
+
+def asks_for_another_method(headers: Fields) -> str:
+    """Returns the field that asks for another method, or ''; `_` is read as `-` too."""
+    by_name = headers.by_name
+    for name in _METHODS:
+        if name in by_name:
+            return name
+    return next((name for name in by_name if "_" in name and name.replace("_", "-") in _METHODS), "")
+
+
+class Callers:
+    """A cache of the callers of a hop: nearly all requests come from a few."""
+
+    def __init__(self, hop: Hop) -> None:
+        self._hop = hop
+        self._known: dict[tuple[str, bool], Caller] = {}
+
+    def find(self, request: web.BaseRequest) -> Caller:
+        """Returns the caller at the other end of a request's connection."""
+        peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
+        # A unix socket's other end is no address: its client may have given it any name, with a line end in it.
+        address = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
+        caller = self._known.get((address, secure))
+        if caller is None:
+            if len(self._known) >= _MOST_CALLERS:
+                self._known.clear()
+            caller = Caller.of(self._hop, address, "https" if secure else "http")
+            self._known[address, secure] = caller
+        return caller
+
+
+def _all(headers: Headers, name: str) -> list[str]:
+    """The values of all fields of one name: several lines mean the same as one with commas (RFC 9110 section 5.3)."""
+    return [value for known, value in headers if known == name]
+
+
+def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
+    """A client's headers as they go on to the upstream: without `dropped`, `X-Forwarded-*`, `X-Original-*` and what
+    `Connection` names, with `own`, in which those stand that are believed.
+
+    Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such a spelling is dropped too.
+    """
+    if type(headers) is Fields and len(by_name := headers.by_name) == len(headers):  # each name once, as nearly always
+        names = "\n".join(by_name)
+        lasting = by_name.get("connection", _LASTING) == _LASTING
+        if (
+            lasting and "_" not in names and _SAID_OF_THE_CLIENT not in names and _ORIGINAL not in names
+        ):  # nothing to look at name by name
+            crossing: list[tuple[str, str]] = []
+            for field in headers:  # each call comes here: a comprehension would be one more call
+                if field[0] not in dropped:
+                    crossing.append(field)  # noqa: PERF401
+            return (*crossing, *own)
+    names = "\n".join([name for name, _ in headers])
+    if "connection" in names:
+        dropped = dropped | list_nominated(headers)
+    kept = [field for field in headers if field[0] not in dropped and not field[0].startswith(_SAID_PREFIXES)]
+    if "_" in names:
+        plain = [(field, field[0].replace("_", "-")) for field in kept]
+        kept = [field for field, name in plain if name not in dropped and not name.startswith(_SAID_PREFIXES)]
+    return (*kept, *own)

@@ -1,0 +1,159 @@
+"""Answers on their way to the client: the tool's own, ours as JSON, and streams. Nothing is decided here.
+
+Every answer carries `X-Request-ID`. An answer of ours says in `Proxy-Status` (RFC 9209) what the upstream had to do
+with it. A stream is written as it comes, with the client's pace as back-pressure; if it breaks off, so does the
+client's connection, because a clean end would claim that the answer was whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import web
+
+from proxy.core.envelope import render_failure
+from proxy.core.envelope.headers import make_correction_headers, make_repair_headers, make_warning_headers
+from proxy.core.model.codes import ErrorCode
+from proxy.core.model.values import (
+    Conversation,
+    Delivered,
+    Document,
+    Executed,
+    Failure,
+    Headers,
+    HttpReply,
+    RawRequest,
+    Rung,
+    ToolCall,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.core.tool_errors.classify import make_fault_failure
+from proxy.interfaces import CallRecord
+from proxy.server.bound_route import RouteBinding
+from proxy.server.http.framing import SERVER, Response, ResponseStream
+from proxy.server.http.headers import make_reply_headers
+from proxy.upstream import ReplyBroken
+from proxy.upstream.stream import close_body
+
+NAME: Final = SERVER
+_SERVER: Final = ("Server", NAME)
+
+
+def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> Response:
+    """Makes a response of the proxy's own. Notes status and size in the record."""
+    headers = [
+        *reply.headers,
+        *extra,
+        _SERVER,
+        ("X-Request-ID", record.request_id),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+    if status := _proxy_status(record):
+        headers.append(("Proxy-Status", status))
+    record.status, record.response_bytes = reply.status, len(reply.body)
+    return Response(reply.status, headers, reply.body)
+
+
+def _proxy_status(record: CallRecord) -> str:
+    if record.upstream_error:
+        return f"{NAME}; error={record.upstream_error}"
+    return f"{NAME}; received-status={record.upstream_status}" if record.upstream_status else ""
+
+
+def make_refusal(code: ErrorCode, message: str, record: CallRecord, status: int | None = None) -> ToolResult:
+    """The result for a request that is not a call: it has no tool, no conversation and no attempts."""
+    record.outcome, record.code = "refused", code.name
+    nobody = ToolCall("", Document(b"", None), record.request_id, Conversation("", Rung.ADDRESS))
+    return ToolResult(nobody, Failure(code, message or code.meaning, status=status))
+
+
+def answer_unrouted(
+    code: ErrorCode, message: str, record: CallRecord, accept: str = "", status: int | None = None
+) -> Response:
+    """The answer to a request that belongs to no route."""
+    return make_response(
+        render_failure(make_refusal(code, message, record, status), "auto", "category", accept), record
+    )
+
+
+def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> Response:
+    """The response to a request that an internal error ended. If the request was already being sent, its tool may have
+    run, and the text says so."""
+    result = make_refusal(code, "", record)
+    if record.upstream:
+        result = replace(result, failure=replace(result.failure, details={"executed": str(Executed.UNKNOWN)}))
+    return make_response(render_failure(result, "auto", "category", accept), record)
+
+
+def answer_failure(binding: RouteBinding, raw: RawRequest, result: ToolResult, record: CallRecord) -> Response:
+    """A failure in the format of its route."""
+    route = binding.route
+    accept = raw.header("accept") or ""
+    return make_response(
+        binding.adapter.encode(result, route.envelope, route.error_status, accept, raw, route.detail), record
+    )
+
+
+def answer_fault(binding: RouteBinding, raw: RawRequest, fault: UpstreamFault, record: CallRecord) -> Response:
+    """The answer to a relayed request whose upstream gave none."""
+    failure = make_fault_failure(fault)
+    result = replace(make_refusal(failure.code, "", record), failure=failure)
+    record.outcome, record.upstream_error = "upstream_error", fault.token
+    return answer_failure(binding, raw, result, record)
+
+
+async def deliver(
+    delivered: Delivered, request: web.BaseRequest, cors: Headers, record: CallRecord, closing: bool
+) -> web.StreamResponse:
+    """The tool's answer as it goes to the client; a stream is written here to its end. `cors` are the fields by which
+    a page may read it; `closing`: the connection ends with this answer."""
+    reply = delivered.reply
+    record.status = reply.status
+    headers = make_reply_headers(reply.headers)
+    if delivered.repairs or delivered.corrections or delivered.warnings:
+        headers += make_repair_headers(delivered.repairs)
+        headers += make_correction_headers(delivered.corrections)
+        headers += make_warning_headers(delivered.warnings, delivered.limits)
+    if delivered.attempt is not None:
+        headers.append(("Tool-Attempt", str(delivered.attempt)))
+    headers.append(("X-Request-ID", record.request_id))
+    if cors:  # what the upstream says of pages is its own view, without our routes
+        headers = [(name, value) for name, value in headers if not name.lower().startswith("access-control-")]
+    if request.method == "HEAD":
+        headers += [(name, value) for name, value in reply.headers if name.lower() == "content-length"]
+    if isinstance(reply.body, bytes):
+        record.response_bytes = len(reply.body)
+        return Response(reply.status, headers, reply.body)
+    length = next((value for name, value in reply.headers if name.lower() == "content-length"), "")
+    stream = ResponseStream(
+        reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
+    )
+    await _write(stream, reply, reply.body, request, record)
+    return stream
+
+
+async def _write(
+    stream: ResponseStream,
+    reply: UpstreamReply,
+    body: AsyncIterator[bytes],
+    request: web.BaseRequest,
+    record: CallRecord,
+) -> None:
+    try:
+        await stream.prepare(request)
+        async for chunk in body:
+            record.response_bytes += len(chunk)
+            await stream.write(chunk)
+        await stream.write_eof()
+    except ConnectionError as error:  # the client has gone, and its cancellation is still on the way
+        raise asyncio.CancelledError from error
+    except ReplyBroken as broken:
+        record.outcome, record.upstream_error = "upstream_error", broken.fault.token
+        stream.abort()
+    finally:
+        await close_body(reply)

@@ -1,0 +1,398 @@
+"""The composition root: a loaded config becomes listeners, upstreams, state and telemetry, wired together.
+
+`Serving.start` opens the ports, `drain` and `stop` close them in the order that loses no call (operations.md,
+"Lifecycle"): first readiness turns 503 and every answer ends its connection, while new calls are still taken, because
+load balancers learn late; then new calls are told that the proxy restarts; only then the port is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple, TextIO
+
+from proxy.call.elsewhere import Elsewhere
+from proxy.config.files.secrets import reveal_again
+from proxy.config.files.source import read_file
+from proxy.config.load import Loaded
+from proxy.config.model import Address, Config, ServerTls
+from proxy.config.model import AdminConfig as AdminEntry
+from proxy.formatters import Formatters
+from proxy.interfaces import Clock, GuardedUpstream, Observer, Services
+from proxy.server.admin.api import make_pages
+from proxy.server.admin.console_data import list_observers, make_console_data
+from proxy.server.admin.event_stream import Readers
+from proxy.server.admin.operator_access import OperatorAccess
+from proxy.server.admin.port import Admin
+from proxy.server.handler import Handler, Snapshot
+from proxy.server.http.headers import Hop
+from proxy.server.http.responses import NAME
+from proxy.server.identity import SystemClock, SystemPacing, make_id, make_pseudonym
+from proxy.server.listener import Listener, make_timeouts
+from proxy.server.mcp.entry import Mcp
+from proxy.server.mcp.mcp_request import Reports
+from proxy.server.ports import Port, open_port
+from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
+from proxy.server.setup.corrections import Corrections
+from proxy.server.setup.escalations import Escalations
+from proxy.server.setup.hooks import make_hook_chain
+from proxy.server.setup.notes import tell_notes, warn_of_addresses
+from proxy.server.setup.pools import MakeUpstream, Pools
+from proxy.server.setup.recorders import Recorder
+from proxy.server.setup.second_judge import SecondJudges
+from proxy.server.setup.stores import SharedStore
+from proxy.server.setup.tracing import begin_tracing
+from proxy.server.setup.upstreams import make_upstream
+from proxy.server.tls import make_server_context, renew
+from proxy.server.upstream_ready import await_gone, find_trouble
+from proxy.server.warmup import Warming
+from proxy.telemetry.address_watch import AddressWatch
+from proxy.telemetry.lag import LoopLag
+from proxy.telemetry.library_log import LibraryLog
+from proxy.telemetry.logs import Log, make_log
+from proxy.telemetry.metrics import Metrics
+
+# How long calls under way may still take once the port is to be closed.
+GRACE: Final = 5.0
+# How long the end of the process waits for escalations that are not yet delivered, in seconds.
+_NOTICES: Final = 2.0
+# A client with a kept connection may be about to send a request, and one that has just connected surely is: closing
+# now would lose the call. How long each has for that, in seconds.
+_KEPT_WAIT: Final = 0.2
+_FRESH_WAIT: Final = 2.0
+# How long a connection may take to be closed.
+_CLOSING: Final = 1.0
+# The states of circuit breakers by the number that the metric shows.
+BREAKER_STATES: Final = ("closed", "half-open", "open")
+
+
+class Made(NamedTuple):
+    """Who makes the upstreams, and the operator's port, which is not always that of the config."""
+
+    upstream: MakeUpstream
+    admin: AdminEntry | None
+
+
+class Serving:
+    """A running proxy. Made by `start`."""
+
+    def __init__(self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, made: Made) -> None:
+        self.log, self._environ = log, environ
+        self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
+        self.console = make_console_data(made.admin, lambda: self.metrics.requests.series, base.clock.wall)
+        self.readers, self.comparing = Readers(), asyncio.Lock()
+        self._recorder = Recorder(base.clock.wall, base.pacing.chance, self.metrics.recorded.series)
+        self._lag = LoopLag(self.metrics.lagged)
+        traces = compiled.loaded.config.telemetry.traces
+        self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
+        self._base = base
+        self._pools = Pools(
+            base.clock.now, self._breaker_changed, made.upstream, self._child_wrote, self._server_changed
+        )
+        self._corrections = Corrections(base, log)
+        self._escalations = Escalations(log)
+        self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
+        self._mcp = Mcp(base.clock, make_id, Reports(self.metrics.learned, self._schema_unusable))
+        self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
+        trusted = compiled.loaded.config.trusted
+        self.handler = Handler(
+            _snapshot(compiled, self._served(compiled, self._pools.of(compiled.loaded.config)[0])),
+            self._observers(),
+            Hop(make_pseudonym(NAME), trusted.networks, trusted.unix),
+            make_id,
+            log.defect,
+            compiled.loaded.config.listen.hosts,
+            self._tracing.begin,
+            self._mcp,
+        )
+        self.reloader = Reloader(compiled, environ, self._adopt, self._reloaded, log.defect)
+        self.drained = False
+        self._library_log = LibraryLog(log)
+        self._ports, self._operator_ports = list[Port](), list[Port]()  # no ports where an application listens
+        self._draining: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.warming = Warming(log.defect)
+        self._watch()
+        self._tell_metrics(compiled)
+
+    def _observers(self) -> tuple[Observer, ...]:
+        """What finished requests are told to. What is off is not among them, so that it costs no call anything."""
+        kept = list_observers(self.console)
+        return (self.metrics, self.log, self._addresses, *self._recorder.observers, *self._tracing.observers, *kept)
+
+    def _watch(self) -> None:
+        """Sets where the metrics read at each scrape."""
+        self.metrics.watch(
+            lambda: self.handler.inflight,
+            lambda: self.handler.draining,
+            self._pools.breaker_states,
+            lambda: self.log.dropped,
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        loaded: Loaded,
+        *,
+        listen: Address | None = None,
+        clock: Clock | None = None,
+        log_to: TextIO | None = None,
+        environ: Mapping[str, str] | None = None,
+        watch: bool = False,
+        worker: AdminEntry | None = None,
+        mounted: MakeUpstream | None = None,
+    ) -> Serving:
+        """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
+
+        `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
+        `worker`: this is one of several that share the port, with an operator's port of its own. `mounted`: somebody
+        else listens and hands requests to `handler`, so only the operator's port is opened; it makes the upstreams.
+        Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded; nothing is left open.
+        """
+        config, clock = loaded.config, clock or SystemClock()
+        log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
+        shared = SharedStore(log)
+        base = _services(loaded, shared, log, clock)
+        environ = os.environ if environ is None else environ
+        made = Made(mounted or make_upstream, worker or config.admin)
+        serving = cls(Compiled.of(loaded), base, environ, log, made)
+        serving.metrics.watch_state(lambda: shared.up)
+        try:
+            await base.store.open()
+            await serving._open(None if mounted else listen or config.listen, worker is not None)
+            await serving._open_admin(worker or config.admin)
+        except OSError:
+            await serving.stop(grace=0)
+            raise
+        if worker is None:  # the process above the workers has logged it
+            tell_notes(log, loaded, watched=watch)
+        serving.warming.begin(serving.reloader.served.table)
+        serving._begin(watch=watch)
+        return serving
+
+    def _begin(self, *, watch: bool) -> None:
+        self._lag.begin()
+        if self.console is not None:
+            self.console.begin()
+        if watch:
+            self._watching = asyncio.create_task(self.reloader.watch())
+
+    @property
+    def config(self) -> Config:
+        """The config being served."""
+        return self.reloader.served.loaded.config
+
+    @property
+    def url(self) -> str:
+        """Where the proxy listens, such as http://127.0.0.1:8080."""
+        return self._ports[0].url
+
+    @property
+    def admin_url(self) -> str | None:
+        """Where the admin port listens, or None without one."""
+        return self._operator_ports[0].url if self._operator_ports else None
+
+    @property
+    def probes_url(self) -> str | None:
+        """Where the probes' port listens, or None without one."""
+        return self._operator_ports[1].url if len(self._operator_ports) > 1 else None
+
+    async def drain(self, seconds: float | None = None) -> None:
+        """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
+        waits for what is under way. The process lives on. A second call waits for the first drain."""
+        await asyncio.shield(self.begin_drain(seconds))
+
+    def begin_drain(self, seconds: float | None = None, *, with_tools: bool = False) -> asyncio.Task[None]:
+        """Like `drain`, but does not wait for it. `with_tools`: it serves on no longer than upstreams of this machine
+        take connections."""
+        if self._draining is None:
+            self.handler.draining = True
+            seconds = self.config.drain if seconds is None else seconds
+            self.log.event("draining", inflight=self.handler.inflight, seconds=seconds)
+            self._draining = asyncio.create_task(self._drain(seconds, with_tools))
+            if self.console is not None:
+                self.console.changes.drain_began()
+        return self._draining
+
+    async def find_upstream_trouble(self, name: str) -> str | None:
+        """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
+        entry, upstream = self.config.upstreams.get(name), self._pools.unguarded(name)
+        return None if entry is None or upstream is None else await find_trouble(entry, upstream)
+
+    async def _drain(self, seconds: float, with_tools: bool) -> None:
+        if with_tools:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(await_gone(self.config.upstreams.values()), seconds)
+        else:
+            await asyncio.sleep(seconds)
+        self.handler.closing = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.finish):
+                await self.handler.settled()
+        await self._tracing.flush()
+        self.drained = True
+        self.log.event("drained", inflight=self.handler.inflight)
+
+    async def stop(self, grace: float = GRACE) -> None:
+        """Stops accepting, waits up to `grace` seconds for calls under way, and closes everything."""
+        self.handler.draining = True
+        self.warming.end()
+        self._lag.end()
+        self.readers.ending = True
+        if self.console is not None:
+            self.console.end()
+        for task in filter(None, (self._watching, self._draining)):
+            task.cancel()
+        for port in self._ports:
+            await port.close()
+            if grace:
+                await port.listener.await_requests(_KEPT_WAIT, min(_FRESH_WAIT, grace))
+        try:
+            async with asyncio.timeout(grace):
+                await self._answer_all()
+        except TimeoutError:
+            await self.handler.abandon()
+        for port in (*self._ports, *self._operator_ports):
+            await port.close()
+            await port.listener.shutdown(_CLOSING)
+        await self._escalations.settled(_NOTICES)
+        await self._mcp.close()
+        await self._second_judge.close()
+        await self._pools.close()
+        if isinstance(self._base.elsewhere, Elsewhere):
+            await self._base.elsewhere.close()
+        await self._base.store.close()
+        await self._tracing.close()
+        await self._recorder.close()
+        self._library_log.detach()
+        await asyncio.to_thread(self.log.close)
+
+    async def _answer_all(self) -> None:
+        """Returns when no request is under way, parsed, or waiting in a connection's buffer."""
+        while True:
+            for port in self._ports:
+                await port.listener.await_responses()
+            if not self.handler.inflight:
+                return
+            await self.handler.idle()
+
+    def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
+        self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
+
+    async def _open(self, listen: Address | None, shared: bool) -> None:
+        if listen is None:
+            return
+        handler = self.handler
+        inbound = self.config.listen
+        self._library_log.attach()  # an application that mounts the proxy has a logging of its own
+        listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound))
+        tls = make_server_context(inbound.tls) if inbound.tls is not None else None
+        self._ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))
+
+    async def _open_admin(self, admin: AdminEntry | None) -> None:
+        if admin is None:
+            return
+        handler = self.handler
+        reveal_now = partial(
+            reveal_again, folder=self.reloader.served.loaded.files[0].parent, environ=self._environ, read=read_file
+        )
+        operator = Admin(make_pages(self), OperatorAccess(admin, self._base.clock.now, reveal_now))
+        self._operator_ports.append(
+            await open_port(Listener(operator.handle, handler.refuse_head), admin.listen, key="admin.listen")
+        )
+        if admin.probes is not None:
+            probes = Listener(operator.probe, handler.refuse_head)
+            self._operator_ports.append(await open_port(probes, admin.probes, key="admin.probes"))
+
+    def _adopt(self, compiled: Compiled) -> None:
+        """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
+        before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
+        upstreams, gone = self._pools.of(compiled.loaded.config)
+        last = self.handler.exchange(_snapshot(compiled, self._served(compiled, upstreams)))
+        self._pools.retire(gone, last)
+        self.warming.begin(compiled.table)
+        self._renew(compiled.loaded.config.listen.tls)
+        self._tell_metrics(compiled)
+        if before != after:  # else what the operator has set by hand stays
+            self.log.level = after
+
+    def _tell_metrics(self, compiled: Compiled) -> None:
+        loaded = compiled.loaded
+        self._recorder.adopt(loaded.config, compiled.table, loaded.digest)
+        self.handler.observers = self._observers()
+        self.metrics.loaded(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
+
+    def _served(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
+        """Makes the services that the calls of a config use."""
+        services = replace(
+            self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
+        )
+        services = self._escalations.added(compiled.loaded.config.on_escalation, services)
+        return self._corrections.added(compiled.loaded.config, services)
+
+    def _renew(self, tls: ServerTls | None) -> None:
+        """Shows the certificate that the files hold now; the port stays as it is."""
+        context = self._ports[0].tls if self._ports else None
+        if context is None or tls is None:
+            return
+        try:
+            renew(context, tls)
+        except OSError as error:  # ssl.SSLError is one: the files changed once more since the config was read
+            self.log.event("certificate not renewed", "error", reason=getattr(error, "reason", None) or error.strerror)
+
+    def breaker_states(self) -> dict[str, str]:
+        """Upstream -> closed, half-open or open; of those that have a breaker."""
+        return {name: BREAKER_STATES[state] for name, state in self._pools.breaker_states().items()}
+
+    def _breaker_changed(self, upstream: str, state: str) -> None:
+        self.metrics.breaker_changed(upstream, state)
+        if self.console is not None:
+            self.console.changes.breaker_changed(upstream, state)
+        self.log.event(
+            "Circuit breaker changed", "info" if state == "closed" else "warning", upstream=upstream, state=state
+        )
+
+    def _child_wrote(self, upstream: str, pid: int, line: str) -> None:
+        if line:
+            self.log.event("Tool server wrote to stderr", "info", upstream=upstream, pid=pid, line=line)
+
+    def _server_changed(self, upstream: str, server: str, reason: str) -> None:
+        if reason:
+            self.log.event("Tool server out of reach", "warning", upstream=upstream, server=server, reason=reason)
+        else:
+            self.log.event("Tool server answers again", upstream=upstream, server=server)
+
+    def servers_down(self, upstream: str) -> dict[str, str]:
+        """Of an upstream that is several servers: those that are out of reach, and why."""
+        return self._pools.servers_down(upstream)
+
+    def _reloaded(self, reloaded: Reloaded) -> None:
+        self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))
+        if self.console is not None and reloaded.result != "unchanged":
+            self.console.changes.reloaded(reloaded.result, reloaded.digest, reloaded.mistakes, reloaded.changed)
+        if reloaded.result == "failure":
+            for mistake in reloaded.mistakes:
+                self.log.event("config not taken over", "error", mistake=mistake, serving=reloaded.digest)
+        elif reloaded.result == "success":
+            self.log.event("config taken over", digest=reloaded.digest)
+            for section in reloaded.restart_needed:
+                self.log.event("config needs a restart", "warning", section=section)
+
+
+def _services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
+    """Makes the services that calls use, except for the upstreams."""
+    store, formatters = shared.make(loaded.config.state, clock), Formatters.installed(log.formatter_failed)
+    hooks = make_hook_chain(loaded, log, clock)
+    elsewhere = Elsewhere.with_pools()
+    return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
+
+
+def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
+    return Snapshot(
+        compiled.table, compiled.bindings, services, compiled.loaded.digest, compiled.loaded.config.guidance
+    )

@@ -1,0 +1,65 @@
+"""The outgoing request of a call on an MCP route: headers that repeat parts of the body are kept equal to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from proxy.adapters.mcpheaders import update_headers
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.codes import UPSTREAM_REJECTED_ARGUMENTS
+from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamReply
+from proxy.interfaces import UpstreamRequest
+from proxy.server.bound_route import RouteRequest
+from proxy.server.mcp.catalogue import Catalogue
+from proxy.server.mcp.learner import decode_body
+from proxy.server.mcp.verdicts import read_result_failure
+
+
+@dataclass(frozen=True, slots=True)
+class McpRouteRequest:
+    """Implements `CallRoute` for one call as it was decoded. `catalogue`: None where nothing was learned."""
+
+    call_route: RouteRequest
+    call: ToolCall
+    tools: Mapping[str, ToolPolicy]
+    catalogue: Catalogue | None
+    modern: bool
+    headers: Headers = field(repr=False)
+    request_id: JsonValue = None
+
+    def wish(self) -> str:
+        """The user query, where the client sends one."""
+        return self.call_route.wish()
+
+    def lets_through(self, tool: str) -> bool:
+        """Whether a call of an unknown tool goes on."""
+        return self.call_route.lets_through(tool)
+
+    def request(self, checked: CheckedCall) -> UpstreamRequest:
+        """Makes the request for a checked call. Headers that repeat a changed part of the body are changed too."""
+        binding, raw, tool, body = (
+            self.call_route.binding,
+            self.call_route.raw,
+            checked.call.tool,
+            self.call_route.raw.body,
+        )
+        if checked.repairs or checked.call is not self.call:
+            body = binding.adapter.rewrite(raw, binding.route.shape, checked)
+        sent = binding.outgoing(raw, self.call_route.hop_fields, tool, body)
+        headers = sent.headers
+        if self.modern and body is not raw.body:
+            wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
+            headers = update_headers(headers, tool, wanted, checked.value)
+        return replace(sent, headers=headers, silence=math.inf)
+
+    def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
+        """What a result with `isError` says against the arguments."""
+        body = decode_body(reply, reply.body) if isinstance(reply.body, bytes) else None
+        if body is None or reply.status >= 300:
+            return None
+        policy = self.tools.get(checked.call.tool)
+        check = policy.check if policy is not None else None
+        failure = read_result_failure(body, self.request_id, check, checked.value)
+        return failure if failure is not None and failure.code is UPSTREAM_REJECTED_ARGUMENTS else None

@@ -1,0 +1,153 @@
+"""Calls whose client has gone. Since 2026-07-28 that cancels them, in older revisions it must not: they run on here.
+
+"Disconnection SHOULD NOT be interpreted as the client cancelling its request" (specification 2025-11-25, "Sending
+Messages to the Server", 6): the upstream keeps its connection until the tool is done, and the answer is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.model.values import Delivered, Outcome, UpstreamReply
+from proxy.upstream import ReplyBroken
+
+# The most calls that run without a client; the oldest ends first.
+_MOST: Final = 1_000
+# A field of a server-sent event that gives it an id (WHATWG HTML, "Parsing an event stream").
+_EVENT_ID: Final = re.compile(rb"[\r\n]id: ?[^\r\n]")
+_ID_PREFIX: Final = 5
+
+
+class DetachedCalls:
+    """Keeps calls going without a client. `close` ends them all."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def run(self, call: Coroutine[object, object, Outcome]) -> Outcome:
+        """Returns the outcome of a call. If the caller is cancelled, the call goes on without it."""
+        task = asyncio.create_task(call)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self.keep(_finish(task))
+            raise
+
+    async def done(self, rest: Coroutine[object, object, None]) -> None:
+        """Runs something to its end, even if the caller is cancelled."""
+        await asyncio.shield(self._kept(rest))
+
+    def outlives(self, reply: UpstreamReply) -> UpstreamReply:
+        """Reads an answer to its end, even if its client leaves earlier."""
+        return reply if isinstance(reply.body, bytes) else replace(reply, body=_Outliving(reply.body, self))
+
+    async def close(self) -> None:
+        """Cancels the calls that are still running."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def keep(self, rest: Coroutine[object, object, None]) -> None:
+        """Runs something in the background."""
+        self._kept(rest)
+
+    def _kept(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(rest)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        if len(self._tasks) > _MOST:
+            next(iter(self._tasks)).cancel()
+        return task
+
+
+async def _finish(call: asyncio.Task[Outcome]) -> None:
+    try:
+        outcome = await call
+    except asyncio.CancelledError:
+        call.cancel()
+        raise
+    if isinstance(outcome, Delivered) and not isinstance(outcome.reply.body, bytes):
+        await read_out(outcome.reply.body)
+
+
+async def read_out(body: AsyncIterator[bytes]) -> None:
+    """Reads an unwanted answer to its end."""
+    try:
+        with suppress(ReplyBroken):
+            async for _ in body:
+                pass
+    finally:
+        close = getattr(body, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class _Outliving:
+    """A stream whose reader may leave early: the rest is read in the background. A task of its own waits for each
+    piece, so that cancelling the reader does not cancel the wait.
+    """
+
+    def __init__(self, body: AsyncIterator[bytes], detached: DetachedCalls) -> None:
+        self._body = body
+        self._afterlife = detached
+        self._piece: asyncio.Task[bytes | None] | None = None
+        self._ended = False
+        self._tail = b"\n"
+        self._resumes = False
+
+    def __aiter__(self) -> _Outliving:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._piece is None:
+            self._piece = asyncio.create_task(self._next())
+        try:
+            data = await asyncio.shield(self._piece)
+        except ReplyBroken:
+            self._ended = True
+            raise
+        self._piece = None
+        if data is None:
+            self._ended = True
+            raise StopAsyncIteration
+        self._resumes = self._resumes or _EVENT_ID.search(self._tail + data) is not None
+        self._tail = data[-_ID_PREFIX:] or self._tail
+        return data
+
+    async def aclose(self) -> None:
+        """Leaves the stream; an unfinished answer is read on. A stream with event ids is closed instead: its server
+        keeps the later events for a client that returns with its last id, but only after the connection has ended."""
+        if self._ended:
+            return
+        self._ended = True
+        if self._resumes:
+            if self._piece is not None:
+                self._piece.cancel()
+                await asyncio.gather(self._piece, return_exceptions=True)
+            close = getattr(self._body, "aclose", None)
+            if close is not None:
+                await close()
+            return
+        self._afterlife.keep(self._rest())
+
+    async def _next(self) -> bytes | None:
+        """Returns the next piece; None at the end."""
+        async for data in self._body:
+            return data
+        return None
+
+    async def _rest(self) -> None:
+        try:
+            with suppress(ReplyBroken):
+                if self._piece is not None:
+                    await self._piece
+                await read_out(self._body)
+        except asyncio.CancelledError:
+            if self._piece is not None:
+                self._piece.cancel()
+            raise

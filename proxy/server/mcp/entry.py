@@ -1,0 +1,44 @@
+"""The entry to MCP routes: it loads the modules that only they need.
+
+A config without such a route never loads them. A config with one loads them while it is compiled (`load_exchange`), so
+that no request waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from proxy.interfaces import Clock
+from proxy.server.mcp.mcp_request import McpRequest, Reports
+
+if TYPE_CHECKING:
+    from proxy.server.mcp.exchange import Exchange
+
+
+class Mcp:
+    """Handles the requests of all MCP routes of this process. `reports` is told of their tools."""
+
+    def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
+        self._make: Callable[[], Exchange] = lambda: load_exchange()(clock, fresh_id, reports)
+        self._exchange: Exchange | None = None
+
+    def handle(self, mcp_request: McpRequest) -> Awaitable[web.StreamResponse]:
+        """Answers one request, whose body was read."""
+        if self._exchange is None:
+            self._exchange = self._make()
+        return self._exchange.handle(mcp_request)
+
+    async def close(self) -> None:
+        """Cancels the calls that run without a client."""
+        if self._exchange is not None:
+            await self._exchange.close()
+
+
+def load_exchange() -> type[Exchange]:
+    """Loads and returns the class that handles MCP requests."""
+    from proxy.server.mcp.exchange import Exchange
+
+    return Exchange

@@ -1,0 +1,268 @@
+"""One request of an MCP route, from its message to its answer.
+
+    Exchange.handle  a call, or what passes
+      _call      finds the tools that judge it, runs the call, encodes the answer for MCP
+      _pass      forwards everything else unchanged and reads the answers that pass
+
+Answers are never changed, except where the config wants guidance in them (`server/mcp/injection/`). What is learned
+from them is learned while they pass (`server/mcp/watching.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from aiohttp import web
+
+from proxy.adapters.mcp import decode_message, make_result_message, write_answer
+from proxy.adapters.mcpheaders import find_wrong_mirror
+from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, guess_message, is_bare, read_message
+from proxy.call.context import open_context
+from proxy.call.elsewhere import Here
+from proxy.call.outcome import count_tool_error
+from proxy.call.run import run_call
+from proxy.core.contract.policy import Mode
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    ABSENT,
+    Delivered,
+    Document,
+    Failure,
+    ToolCall,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.interfaces import Clock
+from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
+from proxy.server.mcp.asking import Asking, Tools
+from proxy.server.mcp.bound_mcp_route import McpRouteRequest
+from proxy.server.mcp.choosing import filter_list
+from proxy.server.mcp.collapsed.collapsing import make_collapsed_list
+from proxy.server.mcp.collapsed.visible_tools import VisibleTools, announce_change
+from proxy.server.mcp.detached_calls import DetachedCalls
+from proxy.server.mcp.injection.guided_answers import GuidedAnswers
+from proxy.server.mcp.learner import Learner, Unlearned, find_header
+from proxy.server.mcp.mcp_request import McpRequest, Reports
+from proxy.server.mcp.oauth.protected_resource import rewrite_challenge
+from proxy.server.mcp.promises import watch_promise
+from proxy.server.mcp.verdicts import LateStore, ResultVerdict
+from proxy.server.mcp.watching import LIST_CHANGED, UNKNOWN_TOOL, Watch, WatchedBody, WatchedStream, watch_answer
+
+_JSON = (("Content-Type", "application/json"),)
+_NO_MESSAGE = Message("", "")
+
+
+class Exchange:
+    """Handles the requests of all MCP routes of this process. `reports` is told of their tools."""
+
+    def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
+        self._clock = clock
+        self._learner = Learner(clock, fresh_id)
+        self._reports = reports
+        self._afterlife = DetachedCalls()
+        self._visible = VisibleTools()
+        self._guided = GuidedAnswers()
+
+    async def close(self) -> None:
+        """Cancels the calls that run without a client."""
+        await self._afterlife.close()
+        await self._learner.close()
+
+    async def handle(self, mcp_request: McpRequest) -> web.StreamResponse:
+        """Answers one request, whose body was read."""
+        started, call_route, record = self._clock.now(), mcp_request.call_route, mcp_request.record
+        binding, raw, shape = call_route.binding, call_route.raw, call_route.binding.route.shape
+        found = None if is_bare(raw) else read_message(raw, shape.text)
+        if isinstance(found, Message):
+            meant = decode_message(found, raw, shape, record.request_id)
+        else:
+            meant = binding.adapter.decode(raw, shape, record.request_id)
+        record.stages["decode"] = self._clock.now() - started
+        message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
+        _place(mcp_request, message)
+        if isinstance(meant, Failure) and binding.route.mode is Mode.ENFORCE:
+            return mcp_request.refused(make_refusal(meant.code, meant.message, record))
+        upstream, elsewhere = (
+            mcp_request.services.upstreams[binding.route.upstream],
+            mcp_request.services.elsewhere or Here(),
+        )
+        token = record.notes.get("client.token", "")
+        asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
+        if isinstance(meant, ToolCall):
+            return await self._call(mcp_request, meant, asking)
+        if message.method == LIST and asking.rules.collapse is not None:
+            return await self._list(mcp_request, asking)
+        return await self._pass(mcp_request, asking)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+    async def _call(self, mcp_request: McpRequest, call: ToolCall, asking: Asking) -> web.StreamResponse:
+        record, message = mcp_request.record, asking.message
+        tools = await asking.tools(call)
+        if isinstance(tools, UpstreamReply):
+            return await self._hand_on(mcp_request, tools)
+        if isinstance(tools, Failure):
+            record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
+            return mcp_request.refused(ToolResult(call, tools))
+        if wrong := _wrong_mirror(call, tools, asking):
+            return mcp_request.refused(make_refusal(codes.HEADER_MISMATCH, wrong, record))
+        call_route = McpRouteRequest(
+            mcp_request.call_route,
+            call,
+            tools.policies,
+            tools.catalogue,
+            message.modern,
+            mcp_request.call_route.raw.headers,
+            message.id,
+        )
+        store = LateStore(mcp_request.services.store)
+        story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
+        outcome = await story if message.modern else await self._afterlife.run(story)
+        if isinstance(outcome, Delivered):
+            policy = tools.policies.get(record.tool)
+            check = policy.check if policy is not None else None
+            sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+            counting = open_context(call, call_route, mcp_request.services, record)
+            verdict = ResultVerdict(message.id, check, sent, record, store, partial(count_tool_error, counting))
+            return await self._deliver(mcp_request, outcome, asking, tools, verdict)
+        if (unwelcome := await asking.verified()) is not None:
+            return await self._hand_on(mcp_request, unwelcome)
+        return mcp_request.refused(outcome)
+
+    async def _hand_on(self, mcp_request: McpRequest, reply: UpstreamReply) -> web.StreamResponse:
+        """Returns the upstream's own answer to this client: a request for credentials, or for a new session."""
+        mcp_request.record.outcome, mcp_request.record.code = "passthrough", ""
+        mcp_request.record.upstream, mcp_request.record.upstream_status = (
+            mcp_request.call_route.binding.route.upstream,
+            reply.status,
+        )
+        reply = rewrite_challenge(reply, mcp_request.call_route)
+        return await deliver(
+            Delivered(reply), mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
+        )
+
+    async def _deliver(
+        self, mcp_request: McpRequest, outcome: Delivered, asking: Asking, tools: Tools, verdict: ResultVerdict
+    ) -> web.StreamResponse:
+        reply, message = outcome.reply, asking.message
+        own = not mcp_request.record.upstream or "hook" in mcp_request.record.notes
+        if own and isinstance(reply.body, bytes):  # an expanded container, a hook's answer
+            raw, text = mcp_request.call_route.raw, reply.body.decode()
+            failed = {"isError": True} if reply.status >= 400 else {}
+            await verdict.settle()
+            result = make_result_message(message, {"content": [{"type": "text", "text": text}], **failed})
+            answer = write_answer(result, message, raw, raw.header("accept") or "", reply.headers)
+            if self._shows_more(reply.body, asking):
+                answer = announce_change(answer)
+            return make_response(answer, mcp_request.record)
+        if not message.modern:
+            reply = self._afterlife.outlives(reply)
+        promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
+        reply = watch_answer(reply, verdict, *(() if promise is None else (promise,)))
+        if isinstance(reply.body, bytes):  # it was read; a stream is while it passes
+            await verdict.settle()
+        try:
+            reply = rewrite_challenge(self._seen(reply, asking), mcp_request.call_route)
+            return await self._answer(mcp_request, replace(outcome, reply=reply))
+        finally:
+            await self._afterlife.done(verdict.settle())
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+    async def _list(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
+        """Answers with one container in place of all tools, or with the upstream's answer where it has no list for this
+        client."""
+        learned = await asking.listed()
+        if isinstance(learned, UpstreamReply):
+            return await self._hand_on(mcp_request, learned)
+        if isinstance(learned, Unlearned):
+            return await self._pass(mcp_request, asking)
+        if (unwelcome := await asking.verified()) is not None:
+            return await self._hand_on(mcp_request, unwelcome)
+        mcp_request.record.outcome = "passthrough"
+        message, raw = asking.message, mcp_request.call_route.raw
+        visible = self._visible.of(asking.key, asking.session)
+        tools = asking.served(learned)
+        listed = make_collapsed_list(message, tools, asking.rules, visible)
+        listed = await self._guided.describe_tools(listed, tools, mcp_request.guidance)
+        result = make_result_message(message, listed)
+        return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
+
+    def _shows_more(self, text: bytes, asking: Asking) -> bool:
+        """Whether an answer of ours makes functions visible that the session's list did not have, and its client can
+        hear of it with the answer."""
+        if asking.rules.collapse is None or not self._visible.add(asking.key, asking.session, text):
+            return False
+        return "text/event-stream" in (asking.call_route.raw.header("accept") or "")
+
+    # --- everything else ----------------------------------------------------------------------------------------------
+    async def _pass(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
+        record, started = mcp_request.record, self._clock.now()
+        record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
+        out = replace(mcp_request.call_route.passthrough(), silence=math.inf)
+        reply = await mcp_request.relay(out, None, asking.upstream, record)
+        record.upstream_seconds = self._clock.now() - started
+        if isinstance(reply, UpstreamFault):
+            return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
+        record.upstream_status = reply.status
+        seen = self._seen(rewrite_challenge(reply, mcp_request.call_route), asking)
+        if asking.message.method == LIST and not asking.rules.serves_all and reply.status < 300:
+            seen = filter_list(seen, asking.rules)
+        seen = await self._guided.add_guidance(seen, asking, mcp_request.guidance)
+        return await self._answer(mcp_request, Delivered(seen))
+
+    async def _answer(self, mcp_request: McpRequest, delivered: Delivered) -> web.StreamResponse:
+        started = self._clock.now()
+        response = await deliver(
+            delivered, mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
+        )
+        mcp_request.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
+        return response
+
+    # --- looking at answers -------------------------------------------------------------------------------------------
+    def _seen(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
+        """Watches an answer that passes for sessions, lists, and changes of lists."""
+        learner, key, message = self._learner, asking.key, asking.message
+        if reply.status == 404 and asking.session:
+            learner.lost(key, asking.session)
+        if reply.status >= 300:
+            return reply
+        if asking.call_route.raw.method == "DELETE":
+            learner.forget(key, asking.session)
+            self._visible.forget(key, asking.session)
+        elif not message.modern:
+            learner.accept(key, find_header(reply, SESSION_HEADER) or asking.session)
+        watches: list[Watch] = [WatchedStream(LIST_CHANGED, lambda: learner.outdated(key))]
+        if message.is_call:
+            watches.append(WatchedStream(UNKNOWN_TOOL, lambda: learner.outdated(key, surely=False)))
+        if message.method == LIST:
+            watches.append(WatchedBody(lambda body: self._learned(body, reply, asking)))
+        return watch_answer(reply, *watches)
+
+    def _learned(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
+        """A list that the client has asked for itself, where it is all of it."""
+        if _asks_for_all(asking.message):
+            self._learner.look(asking.key, find_header(reply, "content-type"), body, asking.message.id)
+
+
+def _asks_for_all(message: Message) -> bool:
+    """Whether a request for the list has no parameters of its own: a server's own parameters may select tools."""
+    params = message.params
+    return params is ABSENT or (isinstance(params, dict) and params.keys() <= {"_meta"})
+
+
+def _place(mcp_request: McpRequest, message: Message) -> None:
+    """Reads the trace context from `_meta` (SEP-414), unless the request's headers have one."""
+    parent, state = message.meta.get("traceparent"), message.meta.get("tracestate")
+    if isinstance(parent, str) and mcp_request.call_route.raw.header("traceparent") is None:
+        mcp_request.place(mcp_request.record, parent, state if isinstance(state, str) else None)
+
+
+def _wrong_mirror(call: ToolCall, tools: Tools, asking: Asking) -> str:
+    """Finds an `Mcp-Param-*` header that contradicts the body; '' where none does, and in revisions without such
+    headers."""
+    if not asking.message.modern or tools.catalogue is None or not isinstance(call.arguments, Document):
+        return ""
+    return find_wrong_mirror(asking.call_route.raw, tools.catalogue.mirrors(call.tool), call.arguments.value)

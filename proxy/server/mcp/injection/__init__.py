@@ -1,0 +1,1 @@
+"""Guidance that reaches models through MCP's own messages (`guidance: {mcp: ...}`)."""

@@ -1,0 +1,175 @@
+"""Opens and closes ports. Closing a port loses no connection that the kernel has already accepted for it.
+
+The kernel completes handshakes on its own and queues the connections; closing a listening socket resets those that are
+still queued. Therefore `Port.close` first drops the packets that begin a handshake, gives handshakes under way time to
+end, and empties the queue before it closes the socket. A client whose first packet was dropped sends it again after a
+second and then finds the port closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import os
+import socket
+import ssl
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.config.model import Address
+from proxy.server.listener import Listener
+
+# How many connections the kernel queues: enough for a burst.
+_BACKLOG: Final = 1024
+# How long a TCP handshake that has begun may still take, and a TLS handshake on a queued connection, in seconds.
+_HANDSHAKE: Final = 0.05
+_TLS_HANDSHAKE: Final = 2.0
+# Seconds that a new connection has for its handshake of TLS: asyncio gives a minute.
+NEW_TLS_HANDSHAKE: Final = 10.0
+# A classic packet filter (socket(7), SO_ATTACH_FILTER) for a listening socket: load the flags of the TCP header; where
+# SYN is set drop the packet, else take it whole.
+_SO_ATTACH_FILTER: Final = 26
+_DROP_SYN: Final = ((0x30, 0, 0, 13), (0x45, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
+# Why a port could not be opened and what to do, where the system's message does not say it.
+_REMEDIES: Final = {
+    errno.EADDRINUSE: "another process listens there  (end it, or choose another address)",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EACCES: "this process may not  (ports below 1024 need the right to; a unix socket a folder it can write to)",
+    errno.ENOENT: "its folder does not exist",
+}
+
+
+class ListenError(OSError):
+    """An address that cannot be listened at. The text names the key of the config and the reason."""
+
+
+@dataclass(slots=True)
+class Port:
+    """One open port: its server, the connections on it, and where it is."""
+
+    server: asyncio.Server
+    listener: Listener
+    address: Address
+    tls: ssl.SSLContext | None = None
+    _queues: list[socket.socket] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """The port's address, such as http://127.0.0.1:8080, or unix:/path."""
+        return str(self.address) if self.address.unix else f"http{'s' if self.tls else ''}://{self.address}"
+
+    async def close(self) -> None:
+        """Stops accepting. Serves the connections that were queued. A second call has no effect."""
+        queues, self._queues = self._queues, []
+        if [queue for queue in queues if _drop_handshakes(queue)]:
+            await asyncio.sleep(_HANDSHAKE)
+        self.server.close()
+        loop = asyncio.get_running_loop()
+        wait = _TLS_HANDSHAKE if self.tls else None
+        waiting = [
+            loop.connect_accepted_socket(self.listener, connection, ssl=self.tls, ssl_handshake_timeout=wait)
+            for queue in queues
+            for connection in _empty_queue(queue)
+        ]
+        await asyncio.gather(*waiting, return_exceptions=True)  # an exception means that the client has gone
+
+
+def _empty_queue(queue: socket.socket) -> list[socket.socket]:
+    """Takes the queued connections from a listening socket and closes it."""
+    queue.setblocking(False)
+    waiting: list[socket.socket] = []
+    with queue, contextlib.suppress(OSError):  # the queue is empty
+        while True:
+            waiting.append(queue.accept()[0])
+    return waiting
+
+
+def _drop_handshakes(queue: socket.socket) -> bool:
+    """Makes a listening socket drop the first packet of every handshake, and returns whether it could. Otherwise a
+    connection could arrive after the queue was emptied and before the socket is closed. Only Linux has the filter."""
+    if sys.platform != "linux" or queue.family == socket.AF_UNIX:
+        return False
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN))
+    program = struct.pack("HL", len(_DROP_SYN), ctypes.addressof(code))
+    try:
+        queue.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+    except OSError:  # a sandbox may forbid it
+        return False
+    return True
+
+
+async def open_port(
+    listener: Listener,
+    address: Address,
+    *,
+    key: str,
+    shared: bool = False,
+    tls: ssl.SSLContext | None = None,
+    mode: int | None = None,
+) -> Port:
+    """Listens at an address; port 0 takes any free one. `shared`: other processes listen there too (SO_REUSEPORT).
+    `mode`: the permissions of a unix socket, None for what the umask leaves. `key`: where the config says the address.
+
+    Raises ListenError.
+    """
+    try:
+        return await _open(listener, address, shared=shared, tls=tls, mode=mode)
+    except OSError as error:
+        why = _REMEDIES.get(error.errno or 0) or error.strerror or str(error)
+        raise ListenError(f"`{key}` {address}: {why}") from error
+
+
+async def _open(
+    listener: Listener, address: Address, *, shared: bool, tls: ssl.SSLContext | None, mode: int | None
+) -> Port:
+    loop = asyncio.get_running_loop()
+    wait = None if tls is None else NEW_TLS_HANDSHAKE
+    if address.unix:
+        with _permitting(mode):
+            server = await loop.create_unix_server(
+                listener, address.unix, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=wait
+            )
+        return Port(server, listener, address, tls, _queues(server))
+    if (family := _literal(address.host)) is not None:
+        # The socket is bound here: the loop would resolve the number like a name, and load the IDNA tables for it.
+        bound = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG, reuse_port=shared)
+        server = await loop.create_server(listener, sock=bound, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=wait)
+    else:
+        server = await loop.create_server(
+            listener, address.host, address.port, backlog=_BACKLOG, reuse_port=shared or None, ssl=tls,
+            ssl_handshake_timeout=wait,
+        )  # fmt: skip
+    found = Address(address.host, server.sockets[0].getsockname()[1])
+    return Port(server, listener, found, tls, _queues(server))
+
+
+def _literal(host: str) -> socket.AddressFamily | None:
+    """The family of a numeric address; None for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
+
+
+@contextlib.contextmanager
+def _permitting(mode: int | None) -> Iterator[None]:
+    """Limits the permissions of files created in the block. The umask limits them from the first moment on."""
+    if mode is None:
+        yield
+        return
+    before = os.umask(0o777 & ~mode)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _queues(server: asyncio.Server) -> list[socket.socket]:
+    """Second handles of the listening sockets: closing the server closes its own before their queue can be emptied."""
+    return [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]

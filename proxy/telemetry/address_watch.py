@@ -1,0 +1,45 @@
+"""Notices when most calls carry no conversation id, so that attempts and caps can do little for them.
+
+Of the calls of ten minutes more than half came by address: one warning is written, once in the life of a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.model.values import Rung
+from proxy.interfaces import CallRecord
+
+_WINDOW: Final = 600.0
+# Fewer calls in ten minutes tell nothing.
+_FEWEST: Final = 20
+_ADDRESS: Final = Rung.ADDRESS
+
+
+class AddressWatch:
+    """Implements `Observer`. `warn` is called once, with the calls of the window and how many came by address."""
+
+    def __init__(self, now: Callable[[], float], warn: Callable[[int, int], None]) -> None:
+        self._now = now
+        self._warn = warn
+        self._until = now() + _WINDOW
+        self._calls = 0
+        self._by_address = 0
+        self._warned = False
+
+    def finished(self, record: CallRecord) -> None:
+        """Counts a call; what was no call has no rung."""
+        if self._warned or record.conversation_rung is None:
+            return
+        if self._now() >= self._until:
+            self._look()
+        self._calls += 1
+        self._by_address += record.conversation_rung is _ADDRESS
+
+    def _look(self) -> None:
+        """The window is over: warns where there is reason to, and begins another."""
+        if self._calls >= _FEWEST and self._by_address * 2 > self._calls:
+            self._warned = True
+            self._warn(self._calls, self._by_address)
+        self._until, self._calls, self._by_address = self._now() + _WINDOW, 0, 0

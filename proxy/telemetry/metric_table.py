@@ -1,0 +1,249 @@
+"""The table of all metrics: name, kind, labels and meaning. `metrics.py` and docs/metrics.md are made from it, and
+tests compare the dashboard and the alerts with it.
+
+All label values come from the config or from our own tables (`LABELS` says which). A client's own texts, conversations,
+paths and argument values are never label values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from proxy.core.contract.container import EVENTS
+from proxy.core.contract.correction import Asked, BudgetKind, Layer
+from proxy.core.model.codes import ERROR_CODES, VIOLATION_CODES, Severity
+from proxy.core.rules.rules import HOOK, RULES
+from proxy.core.tool_errors.backoff import Reason, ResendDenied
+from proxy.core.tool_errors.circuit_breaker import CALLED
+from proxy.telemetry.writer import DROP_REASONS
+
+# Replaces every text that a client made up: a tool's name, a method, a tool's own error code.
+OTHER: Final = "_other"
+
+# The stages that measure only the proxy; reading a body and streaming an answer wait for others, so `total` omits them.
+OWN_STAGES: Final = ("decode", "decide", "answer", "total")
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+# Larger values of `corrected` share one label value.
+MOST_CORRECTED: Final = 10
+# Actions of the optional layers 3 and 4 that are counted (GoMind's span events).
+CORRECTION_EVENTS: Final = (
+    "validation_feedback_started",
+    "validation_feedback_success",
+    "validation_feedback_failed",
+    "contextual_re_resolution.start",
+    "contextual_re_resolution.complete",
+)
+# The points at which hooks run, and the ways one can fail (docs/hooks.md).
+HOOK_POINTS: Final = ("before_decision", "after_decision", "before_forward", "after_answer", "after_outcome")
+HOOK_REASONS: Final = ("timeout", "exception", "cancelled", "wrong_answer", "wrong_header")
+# All error types of RFC 9209 section 2.3.
+PROXY_ERRORS: Final = (
+    "dns_timeout", "dns_error", "destination_not_found", "destination_unavailable", "destination_ip_prohibited",
+    "destination_ip_unroutable", "connection_refused", "connection_terminated", "connection_timeout",
+    "connection_read_timeout", "connection_write_timeout", "connection_limit_reached", "tls_protocol_error",
+    "tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied",
+    "http_response_incomplete", "http_response_header_section_size", "http_response_header_size",
+    "http_response_body_size", "http_response_trailer_section_size", "http_response_trailer_size",
+    "http_response_transfer_coding", "http_response_content_coding", "http_response_timeout", "http_upgrade_failed",
+    "http_protocol_error", "proxy_internal_response", "proxy_internal_error", "proxy_configuration_error",
+    "proxy_loop_detected",
+)  # fmt: skip
+SPAN_RESULTS: Final = ("exported", "failed", "dropped")
+# Outcomes that operators look into.
+WRONG: Final = frozenset({"refused", "tool_error", "upstream_error"})
+
+# The bounds that OTel recommends for HTTP durations, extended to the minutes that tools take.
+_DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_OVERHEADS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
+# A timer is a millisecond late on a quiet machine; a second of lag fails a liveness probe.
+_LAGS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+# Model endpoints take seconds.
+_QUESTIONS: Final = (0.1, 0.25, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60)
+
+Kind = Literal["counter", "gauge", "histogram", "info"]
+
+_CALL: Final = ("route", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The meaning of a label. `values` are all it can have, or () where they come from the config."""
+
+    meaning: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric. `name` is that of its series (a histogram's without `_bucket`); `own` describes labels that mean
+    something else here than in `LABELS`; `bounds` are those of a histogram's buckets, in ascending order."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    own: Mapping[str, Label] = field(default_factory=dict)
+    bounds: tuple[float, ...] = ()
+
+    def label(self, name: str) -> Label:
+        """The meaning of one of its labels."""
+        return self.own.get(name) or LABELS[name]
+
+
+LABELS: Final[Mapping[str, Label]] = {
+    "route": Label("The route's name; `_other` for a request that has none."),
+    "tool": Label("The tool's name; `_other` for one that the config does not know."),
+    "upstream": Label("The upstream's name."),
+    "outcome": Label(
+        "What became of the request.",
+        (
+            "delivered",
+            "repaired",
+            "corrected",
+            "answered",
+            "refused",
+            "tool_error",
+            "upstream_error",
+            "passthrough",
+            "client_gone",
+        ),
+    ),
+    "mode": Label("Whether the route enforces or only reports.", ("enforce", "report")),
+    "code": Label("The error code ([errors.md](errors.md)); `_other` for one of a tool's own.", (*ERROR_CODES, OTHER)),
+    "rule": Label("The repair rule ([repair.md](repair.md)); `hook`: a hook did it.", (*RULES, HOOK)),
+    "attempts": Label(
+        f"Failed attempts before; {MOST_CORRECTED} stands for that and more.",
+        tuple(map(str, range(1, MOST_CORRECTED + 1))),
+    ),
+    "event": Label("What happened.", EVENTS),
+    "status": Label(
+        "The class of the upstream's status; `_other` where no answer came.",
+        ("1xx", "2xx", "3xx", "4xx", "5xx", OTHER),
+    ),
+    "layer": Label("Layer 3 (`validation_feedback`) or layer 4 (`semantic_retry`).", tuple(Layer)),
+    "independent": Label("Whether no earlier result of the conversation was known.", ("true", "false")),
+    "hook": Label("The hook, as the config names it (`use`)."),
+    "point": Label("Where it was asked.", HOOK_POINTS),
+    "error": Label("The fault, as a proxy error type of RFC 9209.", PROXY_ERRORS),
+    "reason": Label("What allowed it ([upstream.md](upstream.md)).", tuple(Reason)),
+    "why": Label("What stood against it.", tuple(ResendDenied)),
+    "stage": Label("The part of the proxy's own work; `total` is all of it.", OWN_STAGES),
+    "result": Label("What came of it.", ("success", "unchanged", "failure")),
+    "version": Label("The version of this software."),
+    "hash": Label("The hash over the config and all its files."),
+    "files_hash": Label("The same over the files in the config's folder, without secrets."),
+    "schema_id": Label("The fingerprint of the tool's schema; empty where it has none."),
+    "kind": Label(
+        "`call` forwards, `validate` answers the checked arguments itself (structured-output finalisation).",
+        ("call", "validate"),
+    ),
+    "http_request_method": Label("The method.", (*METHODS, OTHER)),
+    "http_route": Label("The route's name, as in `route`."),
+    "http_response_status_code": Label("The status code; empty where no answer came."),
+    "error_type": Label("The fault or the status code from 500 on; empty where all went well."),
+    "server_address": Label("The upstream's name."),
+}
+
+_VIOLATION: Final = Label("The violation's code ([errors.md](errors.md)).", tuple(VIOLATION_CODES))
+
+_TABLE: Final = (
+    MetricRow("toolproxy_requests_total", "counter", "Finished requests.", (*_CALL, "outcome")),
+    MetricRow("toolproxy_validations_total", "counter", "Judged calls.", (*_CALL, "outcome", "mode"),
+              {"outcome": Label("What the check said; `skipped` where there is no schema.",
+                                ("passed", "repaired", "rejected", "skipped"))}),
+    MetricRow("toolproxy_violations_total", "counter", "Broken schema keywords, by code.", (*_CALL, "code"),
+              {"code": _VIOLATION}),
+    MetricRow("toolproxy_warnings_total", "counter", "Violations that block nothing, by code and severity.",
+              (*_CALL, "code", "severity"),
+              {"code": _VIOLATION,
+               "severity": Label("The severity ([errors.md](errors.md)).", (Severity.WARNING, Severity.INFO))}),
+    MetricRow("toolproxy_repairs_total", "counter", "Repairs made, by rule.", (*_CALL, "rule")),
+    MetricRow("toolproxy_episodes_total", "counter", "Calls that failed for the first time, to be corrected.", _CALL),
+    MetricRow("toolproxy_attempts_total", "counter", "Failed calls that raised the attempt.", _CALL),
+    MetricRow("toolproxy_corrected_total", "counter", "Delivered calls, by failed attempts before.",
+              (*_CALL, "attempts")),
+    MetricRow("toolproxy_escalations_total", "counter", "Calls answered with an escalation.", _CALL),
+    MetricRow("toolproxy_repeats_total", "counter", "Byte-identical resends of refused arguments.", _CALL),
+    MetricRow("toolproxy_errors_total", "counter", "Failed requests, by error code.", (*_CALL, "code")),
+    MetricRow("toolproxy_caps_exceeded_total", "counter", "Calls refused because their call cap was used up.", _CALL),
+    MetricRow("toolproxy_containers_total", "counter", "What happened around containers.", (*_CALL, "event")),
+    MetricRow("toolproxy_corrections_total", "counter", "What the optional correction layers did.", (*_CALL, "event"),
+              {"event": Label("The event, as in the span.", CORRECTION_EVENTS)}),
+    MetricRow("toolproxy_correction_questions_total", "counter",
+              "Questions to the model endpoint ([correction.md](correction.md)).",
+              (*_CALL, "layer", "outcome", "independent"),
+              {"outcome": Label("What came of it; `busy` and `budget`: it was not asked.", tuple(Asked))}),
+    MetricRow("toolproxy_correction_seconds", "histogram", "How long the model endpoint took for one question.",
+              ("layer",), bounds=_QUESTIONS),
+    MetricRow("toolproxy_correction_tokens_total", "counter",
+              "Tokens that questions and answers took, by the endpoint's own count (`usage`).",
+              (*_CALL, "layer", "kind"),
+              {"kind": Label("What was asked (`prompt`), or the answer (`completion`).", ("prompt", "completion"))}),
+    MetricRow("toolproxy_correction_budget_exhausted_total", "counter",
+              "Questions that were not asked, because a budget was used up.", (*_CALL, "budget"),
+              {"budget": Label("The key in `correction.budget`.", tuple(BudgetKind))}),
+    MetricRow("toolproxy_answers_total", "counter", "Tools' answers held against their `response_schema`.",
+              (*_CALL, "outcome"),
+              {"outcome": Label("What the check said; `unread`: no whole JSON; `broken`: handed on all the same.",
+                                ("passed", "broken", "refused", "unread"))}),
+    MetricRow("toolproxy_hook_failures_total", "counter", "Hooks that failed ([hooks.md](hooks.md)).",
+              ("hook", "point", "reason"), {"reason": Label("What went wrong.", HOOK_REASONS)}),
+    MetricRow("toolproxy_second_opinions_total", "counter",
+              "Calls that the second judge was asked about ([engine.md](engine.md)).", (*_CALL, "outcome"),
+              {"outcome": Label("What came of it; `disagreed`: it refuses what was accepted; `gave_up`: no answer.",
+                                ("agreed", "disagreed", "cannot_tell", "gave_up"))}),
+    MetricRow("toolproxy_upstream_requests_total", "counter", "Requests sent upstream.", ("upstream", "status")),
+    MetricRow("toolproxy_upstream_errors_total", "counter", "Upstream faults.", ("upstream", "error")),
+    MetricRow("toolproxy_upstream_resends_total", "counter", "Calls sent again.", ("upstream", "reason")),
+    MetricRow("toolproxy_upstream_resends_denied_total", "counter",
+              "Calls not sent again although they might have been.", ("upstream", "why")),
+    MetricRow("toolproxy_upstream_breaker_state", "gauge", "Circuit breakers: 0 closed, 1 half-open, 2 open.",
+              ("upstream",)),
+    MetricRow("toolproxy_upstream_breaker_changes_total", "counter", "Changes of state of circuit breakers.",
+              ("upstream", "state"),
+              {"state": Label("The state it came into.", tuple(CALLED.values()))}),
+    MetricRow("toolproxy_overhead_seconds", "histogram", "Time spent in this proxy alone.", ("stage",),
+              bounds=_OVERHEADS),
+    MetricRow("http_server_request_duration_seconds", "histogram", "Requests, from head to answer (OTel's name).",
+              ("http_request_method", "http_route", "http_response_status_code", "error_type"), bounds=_DURATIONS),
+    MetricRow("http_client_request_duration_seconds", "histogram", "Requests to upstreams (OTel's name).",
+              ("http_route", "server_address", "http_response_status_code", "error_type"), bounds=_DURATIONS),
+    MetricRow("toolproxy_inflight_requests", "gauge", "Requests under way."),
+    MetricRow("toolproxy_draining", "gauge", "1 while the proxy drains."),
+    MetricRow("toolproxy_state_backend_up", "gauge", "1 while the state backend is in use, 0 while its stand-in is."),
+    MetricRow("toolproxy_event_loop_lag_seconds", "histogram",
+              "How late the event loop came to a timer, looked at twice a second.", bounds=_LAGS),
+    MetricRow("toolproxy_spans_total", "counter", "Finished spans; none without traces.", ("result",),
+              {"result": Label("`failed`: the collector did not take them; `dropped`: the queue was full.",
+                               SPAN_RESULTS)}),
+    MetricRow("toolproxy_log_lines_dropped_total", "counter", "Lines that the log lost.", ("reason",),
+              {"reason": Label("`queue_full`: nobody reads the log, or too slowly; `write_failed`: it cannot be "
+                               "written (full disk, closed pipe).", DROP_REASONS)}),
+    MetricRow("toolproxy_recorded_total", "counter", "Calls recorded to a file (`record`).", ("result",),
+              {"result": Label("`dropped`: the queue was full; `failed`: the file cannot be written.",
+                               ("written", "dropped", "failed"))}),
+    MetricRow("toolproxy_build_info", "info", "What is running.", ("version",)),
+    MetricRow("toolproxy_tool_info", "info", "The tools of the config being served.",
+              (*_CALL, "kind", "mode", "schema_id")),
+    MetricRow("toolproxy_config_info", "info", "The config being served: `files_hash` is what "
+              "`toolcall-proxy check --config-only --digest` prints.", ("hash", "files_hash")),
+    MetricRow("toolproxy_config_reloads_total", "counter", "Attempts to take over a changed config.", ("result",)),
+    MetricRow("toolproxy_config_last_reload_successful", "gauge", "1 while what is served is what the files say."),
+    MetricRow("toolproxy_config_last_reload_success_timestamp_seconds", "gauge",
+              "When the config being served was loaded."),
+    MetricRow("toolproxy_config_restart_needed", "gauge", "Changed sections that only a restart takes over."),
+)  # fmt: skip
+
+METRICS: Final[Mapping[str, MetricRow]] = {metric.name: metric for metric in _TABLE}
+
+# Metrics of the process that the client library adds (on Linux), under the names that all exporters share.
+OF_THE_PROCESS: Final = (
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+)

@@ -1,0 +1,96 @@
+"""What happened to the proxy itself, for the operator: reloads, breakers, faults of upstreams, the begin of a drain.
+
+Bounded: 50 reloads, 200 changes of breakers, 50 faults of each upstream. A change holds names, times and places in the
+config, never a value of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from proxy.interfaces import CallRecord
+
+RELOADS: Final = 50
+BREAKER_CHANGES: Final = 200
+FAULTS: Final = 50
+# Upstreams whose faults are kept: there are as many as the config names, and those of earlier configs.
+_UPSTREAMS: Final = 200
+
+ChangeEvent = Literal["reload", "breaker", "drain"]
+
+
+class LoggedChange(NamedTuple):
+    """One change: its number, when (seconds since the epoch), which event, and what there is to say of it."""
+
+    seq: int
+    at: float
+    event: ChangeEvent
+    data: dict[str, Any]
+
+
+class ChangeLog:
+    """Implements `Observer`, for the faults of upstreams. `wall` gives seconds since the epoch."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self.last = 0
+        self._wall = wall
+        self._reloads: deque[LoggedChange] = deque(maxlen=RELOADS)
+        self._breakers: deque[LoggedChange] = deque(maxlen=BREAKER_CHANGES)
+        self._drains: deque[LoggedChange] = deque(maxlen=1)
+        self._faults: dict[str, deque[tuple[float, str]]] = {}
+
+    def finished(self, record: CallRecord) -> None:
+        """Keeps the fault of an upstream, if there was one."""
+        if record.upstream_error and (record.upstream in self._faults or len(self._faults) < _UPSTREAMS):
+            kept = self._faults.setdefault(record.upstream, deque(maxlen=FAULTS))
+            kept.append((self._wall(), record.upstream_error))
+
+    def reloaded(self, result: str, digest: str, mistakes: Sequence[str], changed: Sequence[str]) -> None:
+        """A config was taken over, or not; `changed` names what differs from the one before."""
+        self._add(self._reloads, "reload", {"result": result, "digest": digest, "mistakes": list(mistakes)[:20],
+                                            "changed": list(changed)[:50]})  # fmt: skip
+
+    def breaker_changed(self, upstream: str, state: str) -> None:
+        """A circuit breaker came into another state."""
+        self._add(self._breakers, "breaker", {"upstream": upstream, "state": state})
+
+    def drain_began(self) -> None:
+        """The proxy begins to drain."""
+        self._add(self._drains, "drain", {})
+
+    def reloads(self) -> list[dict[str, Any]]:
+        """Reloads, the latest first."""
+        return [_shown(change) for change in reversed(self._reloads)]
+
+    def breaker_changes(self, upstream: str) -> list[dict[str, Any]]:
+        """Changes of one breaker, the latest first."""
+        return [_shown(change) for change in reversed(self._breakers) if change.data["upstream"] == upstream]
+
+    def faults(self, upstream: str, since: float) -> Mapping[str, int]:
+        """How many faults of each kind an upstream had since then (seconds since the epoch)."""
+        found: dict[str, int] = {}
+        for at, error in self._faults.get(upstream, ()):
+            if at >= since:
+                found[error] = found.get(error, 0) + 1
+        return found
+
+    def after(self, seq: int) -> Iterator[LoggedChange]:
+        """Changes with a higher number, oldest first."""
+        later = [each for kept in (self._reloads, self._breakers, self._drains) for each in kept if each.seq > seq]
+        return iter(sorted(later))
+
+    def _add(self, kept: deque[LoggedChange], event: ChangeEvent, data: dict[str, Any]) -> None:
+        self.last += 1
+        kept.append(LoggedChange(self.last, self._wall(), event, data))
+
+
+def make_stamp(at: float) -> str:
+    """A time of day as answers give it (RFC 3339, UTC, milliseconds)."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _shown(change: LoggedChange) -> dict[str, Any]:
+    return {"timestamp": make_stamp(change.at), **change.data}

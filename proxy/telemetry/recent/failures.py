@@ -1,0 +1,182 @@
+"""What is kept of a call that was refused, repaired or failed, so that it can be opened later; never a value.
+
+Values leave before anything is kept: each violation is worded with its value treated as a secret, so `Actual: "***"`
+stands where the model read the value, and texts that quote what was sent have it replaced. What the model read is
+composed only when somebody opens the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.preview import MASK, make_hider
+from proxy.core.display.value_words import describe_value
+from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.view import show_path
+from proxy.core.explain.misplaced import find_value
+from proxy.core.guidance.advice import add_advice
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import (
+    ABSENT,
+    Absent,
+    Conversation,
+    Document,
+    FeedbackLimits,
+    JsonValue,
+    Pointer,
+    Rung,
+    ToolCall,
+    ToolResult,
+    Violation,
+)
+from proxy.interfaces import CallRecord
+
+# The most errors and repairs kept of one call, as many as the log's line lists.
+MOST_LISTED: Final = 20
+_LONGEST: Final = 200
+# How many texts and numbers of the sent arguments are looked for in what is kept.
+_MOST_LEAVES: Final = 256
+_SHORTEST_LEAF: Final = 3
+# Details of a failure that quote an upstream's words, which may quote the call.
+_QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
+_NOBODY: Final = Conversation("", Rung.HEADER)
+_NO_ARGUMENTS: Final = Document(b"", None)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFailure:
+    """Errors and repairs of one call without a value, and the answer that its model read, if one of ours went out."""
+
+    errors: tuple[Row, ...]
+    repairs: tuple[Row, ...]
+    answer: ToolResult | None
+    policy: ToolPolicy | None
+
+    def fields(self) -> Row:
+        """Those parts of it that an entry shows."""
+        found: Row = {}
+        if self.errors:
+            found["errors"] = [dict(each) for each in self.errors]
+        if self.repairs:
+            found["repairs"] = [dict(each) for each in self.repairs]
+        return found
+
+    def compose_answer(self) -> str:
+        """What the model read, with every value masked; '' where no answer of ours went out. An example is made from
+        the schema alone."""
+        return write_sentence(add_advice(self.answer, self.policy)) if self.answer is not None else ""
+
+
+def keep_failure(record: CallRecord) -> KeptFailure:
+    """What is kept of a finished call."""
+    limits = FeedbackLimits() if record.policy is None else record.policy.feedback
+    sent = _sent(record)
+    leaves = _leaves(sent)
+    came = list_errors(record)[:MOST_LISTED]
+    violations = tuple(_without_value(each, limits, leaves) for each in came)
+    errors = tuple(_error(*pair) for pair in zip(violations, came, strict=True))
+    went = record.checked.value if record.checked is not None else ABSENT
+    repairs = tuple(_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
+    answer = None if record.result is None else _without_values(record.result, violations, leaves)
+    return KeptFailure(errors, repairs, answer, record.policy)
+
+
+def list_errors(record: CallRecord) -> list[Violation]:
+    """What was wrong with a call, without what was only worth a warning."""
+    return [each for each in record.violations if each.severity is Severity.ERROR]
+
+
+def describe_errors(record: CallRecord) -> Row:
+    """Of each error what was wanted and the type of what came, as an entry shows them; {} where there is none."""
+    errors = [
+        {"path": show_path(each.path), "code": each.code.name, "expected": each.expected[:_LONGEST],
+         "got": describe_value(each.value)}
+        for each in list_errors(record)[:MOST_LISTED]
+    ]  # fmt: skip
+    return {"errors": errors} if errors else {}
+
+
+def _sent(record: CallRecord) -> JsonValue:
+    call = record.call
+    return call.arguments.value if call is not None and isinstance(call.arguments, Document) else ABSENT
+
+
+def _error(kept: Violation, came: Violation) -> Row:
+    found = {
+        "path": show_path(came.path), "code": came.code.name, "expected": kept.expected[:_LONGEST],
+        "got": describe_value(came.value), "message": kept.message[:_LONGEST],
+    }  # fmt: skip
+    if kept.hint:
+        found["hint"] = kept.hint[:_LONGEST]
+    return found
+
+
+def _repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
+    found = {"rule": rule, "path": show_path(path)}
+    before, after = find_value(sent, path), find_value(went, path)
+    if not (isinstance(before, Absent) and isinstance(after, Absent)):
+        found |= {"got": describe_value(before), "became": describe_value(after)}
+    return found
+
+
+# --- without values ---------------------------------------------------------------------------------------------------
+def _leaves(value: JsonValue) -> tuple[str, ...]:
+    """Texts and numbers inside the arguments that a sentence may quote, longest first."""
+    found: set[str] = set()
+    stack = [value]
+    looked_at = 0
+    while stack and looked_at < _MOST_LEAVES:
+        item = stack.pop()
+        looked_at += 1
+        if isinstance(item, dict):
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item[:_MOST_LEAVES]
+        elif item is not None and not isinstance(item, bool | Absent):
+            found.add(str(item))
+    return tuple(sorted((text for text in found if len(text) >= _SHORTEST_LEAF), key=len, reverse=True))
+
+
+def _hide(text: str, leaves: Sequence[str]) -> str:
+    for leaf in leaves:
+        if leaf in text:
+            text = text.replace(leaf, MASK)
+    return text
+
+
+def _without_value(violation: Violation, limits: FeedbackLimits, leaves: Sequence[str]) -> Violation:
+    value = violation.value
+    hiding = make_hider(value, limits, path=violation.path, sensitive=True)
+    message, hint = (_hide(hiding.hide(text[:4096]), leaves) for text in (violation.message, violation.hint))
+    shown = value if value is None or isinstance(value, Absent | bool) else MASK
+    return replace(violation, message=message, hint=hint, value=shown, sensitive=True)
+
+
+def _without_values(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:
+    """The answer with nothing in it that was sent."""
+    failure = result.failure
+    kept = replace(
+        failure,
+        message=_hide(failure.message[:4096], leaves),
+        hint=_hide(failure.hint[:4096], leaves),
+        violations=violations,
+        details=dict(_safe_details(failure.details.items(), leaves)),
+        sent=ABSENT,
+        headers=(),
+        advice=None,
+        container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),
+    )
+    call = ToolCall(
+        result.call.tool, _NO_ARGUMENTS, result.call.call_id, replace(_NOBODY, rung=result.call.conversation.rung)
+    )
+    return replace(result, call=call, failure=kept, example="", example_complete=False, extra=(), repairs=())
+
+
+def _safe_details(details: Any, leaves: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name, text in details:
+        yield name, MASK if name in _QUOTING else _hide(str(text)[:1024], leaves)

@@ -1,0 +1,260 @@
+"""Counts what models get wrong, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
+
+Bounded, whatever clients send: places are those of the schema (`core/improvement/schema_places.py`), names of invented
+keys are cut and the rarest leave, shapes of texts hold no letter or digit that was sent. Values that an enum refused
+are kept only where the operator wants values seen, and only once three conversations have tried them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from proxy.core.contract.attempts import hash_conversation
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.preview import is_secret_path
+from proxy.core.display.secrets import may_hold_secret
+from proxy.core.display.value_words import make_shape
+from proxy.core.explain.misplaced import find_value
+from proxy.core.improvement.schema_places import find_place, nodes_at
+from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
+from proxy.core.json.jsontext import name_json_type
+from proxy.core.model import codes
+from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
+from proxy.interfaces import CallRecord
+from proxy.telemetry.metric_table import OTHER
+from proxy.telemetry.recent.failures import list_errors
+
+# The most mistakes counted apart; further ones are counted together under `_other`.
+MOST_MISTAKES: Final = 4000
+MOST_INVENTED: Final = 32
+MOST_SHAPES: Final = 8
+MOST_TRIED: Final = 20
+# A value is shown once so many conversations have tried it.
+TRIED_BY: Final = 3
+# Refused calls whose next try is waited for.
+MOST_PENDING: Final = 2000
+_LONGEST_KEY: Final = 64
+_LONGEST_TRIED: Final = 32
+
+Key = tuple[str, str, Pointer, str]
+_OTHER_KEY: Final[Key] = (OTHER, OTHER, (), OTHER)
+
+
+class MistakeCounts:
+    """Implements `Observer`. `values`: values that an enum refused may be kept."""
+
+    def __init__(self, wall: Callable[[], float], *, values: bool = False, most: int = MOST_MISTAKES) -> None:
+        self._wall = wall
+        self._values = values
+        self._most = most
+        self._since = wall()
+        self._mistakes: dict[Key, CountedMistake] = {}
+        self._invented: dict[tuple[str, str], dict[tuple[Pointer, str], InventedKey]] = {}
+        self._tried: dict[Key, dict[str, set[str]]] = {}
+        self._pending: OrderedDict[tuple[str, str], tuple[Key, ...]] = OrderedDict()
+        self._would: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def finished(self, record: CallRecord) -> None:
+        """Counts what was wrong with one call; a clean call costs two looks."""
+        if record.violations or record.repairs:
+            if record.call is not None:
+                self._count(record, record.call)
+        elif record.corrected_after and record.call is not None:
+            self._settle(record, record.call, ())
+
+    def mistakes_of(self, route: str, tool: str, calls: int, mode: str) -> ToolMistakes:
+        """What was counted of one tool; `calls` is how many calls it had in all."""
+        refused, last = self._would.get((route, tool), (0, self._since))
+        return ToolMistakes(
+            calls,
+            tuple(self.rows(route, tool)),
+            tuple(sorted(self._invented.get((route, tool), {}).values(), key=lambda key: -key.calls)),
+            mode,
+            refused,
+            self._wall() - last,
+        )
+
+    def rows(self, route: str, tool: str) -> Iterator[CountedMistake]:
+        """The mistakes of one tool, the most frequent first."""
+        found = [
+            each for (of_route, of_tool, _, _), each in self._mistakes.items() if (of_route, of_tool) == (route, tool)
+        ]
+        return iter(sorted(found, key=lambda each: -each.calls))
+
+    def worst(self) -> Mapping[tuple[str, str], CountedMistake]:
+        """Of each route and tool, the most frequent mistake."""
+        found: dict[tuple[str, str], CountedMistake] = {}
+        for (route, tool, _, _), each in self._mistakes.items():
+            known = found.get((route, tool))
+            if known is None or (each.repaired, -each.calls) < (known.repaired, -known.calls):
+                found[route, tool] = each
+        return found
+
+    def retries(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """Of each route and tool: calls that were tried again, and those that were right then."""
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for (route, tool, _, _), each in self._mistakes.items():
+            retried, right = found.get((route, tool), (0, 0))
+            found[route, tool] = (retried + each.retried, right + each.right)
+        return found
+
+    # --- counting -----------------------------------------------------------------------------------------------------
+    def _count(self, record: CallRecord, call: ToolCall) -> None:
+        policy, now = record.policy, self._wall()
+        route, tool = (record.route, record.tool) if policy is not None else (OTHER, OTHER)
+        refused = record.outcome == "refused" or record.would_refuse
+        if record.would_refuse:
+            self._would[route, tool] = (self._would.get((route, tool), (0, 0.0))[0] + 1, now)
+        seen: set[Key] = set()
+        places = [(each, _place(policy, each)) for each in list_errors(record)]
+        kinds = {(place, each.code.name) for each, place in places}
+        for violation, place in places:
+            key = (route, tool, place, violation.code.name)
+            mistake = self._mistake(key, repaired=False)
+            if key not in seen:
+                mistake.calls, mistake.last = mistake.calls + 1, now
+                mistake.alone += len(kinds) == 1
+                mistake.expected, mistake.keyword = violation.expected[:200], violation.keyword
+            seen.add(key)
+            self._describe(key, mistake, violation, record, call, alone=len(places) == 1)
+        self._count_repairs(record, route, tool, now)
+        if policy is not None and record.violations:
+            self._count_invented(record, call, policy, now)
+        if refused or record.corrected_after:
+            self._settle(record, call, tuple(seen) if refused else ())
+
+    def _mistake(self, key: Key, *, repaired: bool) -> CountedMistake:
+        found = self._mistakes.get(key)
+        if found is None:
+            if len(self._mistakes) >= self._most:
+                key = _OTHER_KEY
+            found = self._mistakes.setdefault(key, CountedMistake(key[2], key[3], repaired))
+        return found
+
+    def _count_repairs(self, record: CallRecord, route: str, tool: str, now: float) -> None:
+        for rule, place in {(each.rule, _normal(record.policy, each.path)) for each in record.repairs}:
+            mistake = self._mistake((route, tool, place, rule), repaired=True)
+            mistake.calls, mistake.last = mistake.calls + 1, now
+
+    def _describe(
+        self,
+        key: Key,
+        mistake: CountedMistake,
+        violation: Violation,
+        record: CallRecord,
+        call: ToolCall,
+        *,
+        alone: bool,
+    ) -> None:
+        value = violation.value
+        mistake.got["nothing" if isinstance(value, Absent) else name_json_type(value)] += 1
+        if not isinstance(value, str):
+            return
+        if violation.code in (codes.FORMAT_MISMATCH, codes.PATTERN_MISMATCH):
+            _add(mistake.shapes, make_shape(value), MOST_SHAPES)
+        if self._values and violation.code is codes.ENUM_MISMATCH and alone and _may_show(violation, record):
+            self._try(key, mistake, value, call)
+
+    def _try(self, key: Key, mistake: CountedMistake, value: str, call: ToolCall) -> None:
+        """Counts a value that an enum refused, once enough conversations have tried it."""
+        waiting = self._tried.setdefault(key, {})
+        if value in mistake.tried:
+            mistake.tried[value] += 1
+            return
+        if value not in waiting and len(waiting) >= MOST_TRIED:
+            waiting.pop(next(iter(waiting)))
+        by = waiting.setdefault(value, set())
+        by.add(hash_conversation(call.conversation))
+        if len(by) >= TRIED_BY:
+            del waiting[value]
+            _add(mistake.tried, value, MOST_TRIED)
+            if value in mistake.tried:
+                mistake.tried[value] = len(by)
+
+    def _count_invented(self, record: CallRecord, call: ToolCall, policy: ToolPolicy, now: float) -> None:
+        if policy.check is None or not isinstance(call.arguments, Document):
+            return
+        table = self._invented.setdefault((record.route, record.tool), {})
+        for parent in {each.path[:-1] for each in list_errors(record) if each.code in _ABOUT_KEYS and each.path}:
+            holder = find_value(call.arguments.value, parent)
+            if not isinstance(holder, dict):
+                continue
+            declared = {name for part in nodes_at(policy.check, parent) for name in part.properties}
+            missing = [str(each.path[-1]) for each in record.violations
+                       if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
+            for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
+                if len(name) <= _LONGEST_KEY and name.isprintable():
+                    key = _invented(table, _normal(policy, parent), name)
+                    key.calls, key.last = key.calls + 1, now
+                    key.refused += all(each.path == (*parent, name) for each in list_errors(record))
+                    for lacking in missing:
+                        key.beside[lacking] += 1
+                        key.instead[lacking] += _fits(policy, call.arguments.value, parent, name, lacking)
+
+    def _settle(self, record: CallRecord, call: ToolCall, keys: tuple[Key, ...]) -> None:
+        """Counts whether the try after a refusal was right, and waits for the next one after this."""
+        who = (hash_conversation(call.conversation), record.tool)
+        for key in self._pending.pop(who, ()):
+            mistake = self._mistakes.get(key)
+            if mistake is not None:
+                mistake.retried += 1
+                mistake.right += not keys
+        if keys:
+            self._pending[who] = keys
+            if len(self._pending) > MOST_PENDING:
+                self._pending.popitem(last=False)
+
+
+_ABOUT_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
+
+
+def _place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
+    """Where a mistake is counted: an unknown key at its object."""
+    path = violation.path[:-1] if violation.code is codes.UNKNOWN_FIELD else violation.path
+    return _normal(policy, path)
+
+
+def _normal(policy: ToolPolicy | None, path: Pointer) -> Pointer:
+    return () if policy is None or policy.check is None else find_place(policy.check, path)
+
+
+def _invented(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, name: str) -> InventedKey:
+    found = table.get((parent, name))
+    if found is None:
+        if len(table) >= MOST_INVENTED:
+            del table[min(table, key=lambda known: table[known].calls)]
+        found = table[parent, name] = InventedKey(parent, name)
+    return found
+
+
+def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, name: str, lacking: str) -> bool:
+    """Whether a call would be right if the required key had the name that was sent."""
+    renamed = _renamed(value, parent, name, lacking)
+    return policy.check is not None and policy.check.accepts(renamed)
+
+
+def _renamed(value: JsonValue, parent: Pointer, name: str, new: str) -> JsonValue:
+    if not parent:
+        return {new if key == name else key: item for key, item in value.items()}
+    step, rest = parent[0], parent[1:]
+    if isinstance(value, list) and isinstance(step, int):
+        return [_renamed(item, rest, name, new) if index == step else item for index, item in enumerate(value)]
+    return {key: _renamed(item, rest, name, new) if key == step else item for key, item in value.items()}
+
+
+def _may_show(violation: Violation, record: CallRecord) -> bool:
+    """Whether a refused value may be shown to an operator who sees values."""
+    limits, value = record.policy.feedback if record.policy is not None else None, violation.value
+    return (
+        limits is not None and not violation.sensitive and not is_secret_path(violation.path, limits)
+        and len(value) <= _LONGEST_TRIED and value.isprintable() and not may_hold_secret(value)
+    )  # fmt: skip
+
+
+def _add(counts: Counter[str], name: str, most: int) -> None:
+    """Counts a name; beyond `most` names the rarest leaves."""
+    if name not in counts and len(counts) >= most:
+        del counts[min(counts, key=lambda known: counts[known])]
+    counts[name] += 1

@@ -1,0 +1,232 @@
+"""The last calls, all outcomes, newest last: a bounded ring in memory.
+
+    RecentCalls.finished   keeps one finished request, numbered; a usual call as a tuple of what its record holds
+    RecentCalls.entries    the kept requests that a `CallFilter` lets through, newest first, as JSON objects
+    RecentCalls.find       one of them, with all that may be opened (`open_call`)
+
+An entry has the names of the log's line, and `seq`, `conversation` and of each error `expected` and `got`; objects are
+made when somebody reads. A reader remembers the number of the last entry that it has seen, so readers cost no memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from proxy.core.contract.attempts import hash_conversation
+from proxy.core.model.values import Conversation
+from proxy.interfaces import CallRecord
+from proxy.telemetry.logs import build_fields
+from proxy.telemetry.metric_table import WRONG
+from proxy.telemetry.recent.failures import KeptFailure, keep_failure
+from proxy.telemetry.recent.values import KeptValues
+
+# Requests kept where the config says nothing: at most 3.5 MB.
+KEPT: Final = 2000
+# Refused, failed and would-be-refused requests kept with `console: off`.
+KEPT_WRONG: Final = 500
+# What is kept of a usual call: all that its line depends on. Violations, repairs and questions make a call unusual.
+_NAMES: Final = (
+    "request_id", "route", "method", "tool", "call_id", "started", "ended", "stages", "mode", "schema_id", "outcome",
+    "code", "status", "attempt", "max_attempts", "corrected_after", "conversation_rung", "container",
+    "container_event", "upstream", "upstream_status", "upstream_error", "upstream_seconds", "resends",
+    "resend_denied", "trace_id", "request_bytes", "response_bytes", "notes",
+)  # fmt: skip
+_read_usual: Final = attrgetter(*_NAMES)
+_PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
+# Stages of a call, in the order in which they run, as `open_call` shows their times.
+STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "upstream", "answer", "stream", "total")
+
+
+class KeptCall(NamedTuple):
+    """One kept request: its number, when it ended (seconds since the epoch), whose it was, what its line says (the
+    values of `_NAMES` for a usual call, else the line's fields), its stages, and what failed, if anything did."""
+
+    seq: int
+    at: float
+    conversation: Conversation | None
+    told: tuple[Any, ...] | dict[str, Any]
+    stages: dict[str, float]
+    failure: KeptFailure | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """Which entries are wanted. An empty field lets everything through; `code` is an error code or that of a violation,
+    `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; `since` in seconds since the epoch;
+    `after` is a number: only later entries."""
+
+    tool: frozenset[str] = frozenset()
+    route: frozenset[str] = frozenset()
+    outcome: frozenset[str] = frozenset()
+    code: str = ""
+    path: str = ""
+    rule: str = ""
+    conversation: str = ""
+    request_id: str = ""
+    trace_id: str = ""
+    since: float = 0.0
+    after: int = 0
+    before: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it lets every entry through that is new enough."""
+        return all(not getattr(self, each.name) for each in fields(self) if each.name not in _BOUNDS)
+
+
+_BOUNDS: Final = frozenset({"after", "before", "since"})
+
+
+class RecentCalls:
+    """Implements `Observer`. `wall` gives seconds since the epoch, `boot` names this run of the process; `only_wrong`:
+    usual calls are not kept. `values` keeps arguments, where the config wants that."""
+
+    def __init__(
+        self,
+        wall: Callable[[], float],
+        boot: str = "",
+        kept: int = KEPT,
+        *,
+        only_wrong: bool = False,
+        values: KeptValues | None = None,
+    ) -> None:
+        self.boot = boot
+        self.values = values
+        self.last = 0
+        self._wall = wall
+        self._only_wrong = only_wrong
+        # Plain tuples: a `KeptCall` is made of one when it is read.
+        self._kept: deque[tuple[Any, ...]] = deque(maxlen=kept)
+
+    def finished(self, record: CallRecord) -> None:
+        """Keeps a finished request."""
+        wrong = record.outcome in WRONG or record.would_refuse
+        if self._only_wrong and not wrong:
+            return
+        self.last = seq = self.last + 1
+        usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
+        call = record.call
+        who = None if call is None else call.conversation
+        if usual:
+            self._kept.append((seq, self._wall(), who, _read_usual(record), record.stages, None))
+        else:
+            told = _unusual_fields(record)
+            self._kept.append((seq, self._wall(), who, told, record.stages, keep_failure(record)))
+        if self.values is not None:
+            self.values.keep(seq, record)
+
+    @property
+    def size(self) -> int:
+        """How many requests are kept now."""
+        return len(self._kept)
+
+    @property
+    def bound(self) -> int:
+        """How many may be kept."""
+        return self._kept.maxlen or 0
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest kept request; 0 where none is kept."""
+        return int(self._kept[0][0]) if self._kept else 0
+
+    def entries(self, wanted: CallFilter | None = None, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """The kept requests that are wanted, newest first."""
+        for kept in self.select(wanted or CallFilter(), limit):
+            yield make_entry(kept)
+
+    def select(self, wanted: CallFilter, limit: int | None = None) -> Iterator[KeptCall]:
+        """The same as they are kept."""
+        is_open, found = wanted.is_open, 0
+        for kept in map(KeptCall._make, reversed(self._kept)):
+            if kept.seq <= wanted.after or kept.at < wanted.since or found == limit:
+                return
+            if wanted.before and kept.seq >= wanted.before:
+                continue
+            if is_open or _fits(kept, wanted):
+                found += 1
+                yield kept
+
+    def find(self, seq: int) -> KeptCall | None:
+        """The request with this number, if it is still kept."""
+        return next((KeptCall._make(kept) for kept in reversed(self._kept) if kept[0] == seq), None)
+
+
+def _unusual_fields(record: CallRecord) -> dict[str, Any]:
+    return {**build_fields(record), **({"would_refuse": True} if record.would_refuse else {})}
+
+
+def make_entry(kept: KeptCall) -> dict[str, Any]:
+    """A kept request as the JSON object that the operator reads."""
+    stamp = datetime.fromtimestamp(kept.at, UTC).isoformat(timespec="milliseconds")
+    told = kept.told
+    entry = dict(told) if isinstance(told, dict) else build_fields(_restore(told))
+    if kept.failure is not None:
+        entry |= kept.failure.fields()
+    if kept.conversation is not None:
+        entry["conversation"] = hash_conversation(kept.conversation)
+    return {"seq": kept.seq, "timestamp": stamp, **entry}
+
+
+def _restore(told: tuple[Any, ...]) -> CallRecord:
+    """A usual call's record, as far as its line depends on it."""
+    return CallRecord(**dict(zip(_NAMES, told, strict=True)))
+
+
+# --- choosing ---------------------------------------------------------------------------------------------------------
+# What a filter compares -> its name in the log's line.
+_FIELDS: Final = {
+    "tool": "gen_ai.tool.name",
+    "route": "http.route",
+    "outcome": "outcome",
+    "request_id": "correlation_id",
+    "trace_id": "trace_id",
+    "code": "error.code",
+}
+
+
+def _value(kept: KeptCall, name: str) -> str:
+    told = kept.told
+    found = told.get(_FIELDS[name], "") if isinstance(told, dict) else told[_PLACES[name]]
+    return str(found or "")
+
+
+def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
+    for name in ("tool", "route", "outcome"):
+        choices: frozenset[str] = getattr(wanted, name)
+        if choices and _value(kept, name) not in choices:
+            return False
+    for name in ("request_id", "trace_id"):
+        if (one := getattr(wanted, name)) and _value(kept, name) != one:
+            return False
+    if wanted.conversation and not (
+        kept.conversation is not None and hash_conversation(kept.conversation).startswith(wanted.conversation)
+    ):
+        return False
+    return _fits_places(kept, wanted)
+
+
+def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
+    """Whether code, rule and path are those of an error or a repair of the call."""
+    if not (wanted.code or wanted.path or wanted.rule):
+        return True
+    errors = kept.failure.errors if kept.failure is not None else ()
+    repairs = kept.failure.repairs if kept.failure is not None else ()
+    if wanted.code and wanted.code != _value(kept, "code") and all(wanted.code != each["code"] for each in errors):
+        return False
+    if wanted.rule and all(wanted.rule != each["rule"] for each in repairs):
+        return False
+    return not wanted.path or any(is_below(str(each["path"]), wanted.path) for each in (*errors, *repairs))
+
+
+def is_below(path: str, wanted: str) -> bool:
+    """Whether a JSON Pointer is the wanted one or leads into it; `*` in what is wanted stands for any step."""
+    steps, parts = path.split("/"), wanted.rstrip("/").split("/")
+    return len(steps) >= len(parts) and all(
+        part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)
+    )

@@ -1,0 +1,173 @@
+"""Writes the log's lines without blocking the event loop.
+
+A write to a pipe that nobody reads, or to a disk that hangs, blocks its caller. So lines go into a bounded queue, and
+a thread writes the queue to the stream's file descriptor:
+
+    write(line)   in the caller: queues the line, or drops it where the queue is full
+    _run          in the thread: takes all queued lines, writes them, and reports how many were lost in between
+
+Lost lines are counted by reason (DROP_REASONS). The queue is written PAUSE seconds after its first line, so that the
+lines of many calls go out in one write; a process that is killed loses the lines of that time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol, TextIO
+
+QUEUE_FULL: Final = "queue_full"
+WRITE_FAILED: Final = "write_failed"
+DROP_REASONS: Final = (QUEUE_FULL, WRITE_FAILED)
+
+# Room for about 5,000 lines of calls.
+QUEUE_BYTES: Final = 2 * 1024 * 1024
+PAUSE: Final = 0.05
+# The capacity of a pipe on Linux: with a slow reader the queue empties piece by piece.
+_PIECE: Final = 64 * 1024
+
+# Makes the line that reports how many lines were lost since the last such line, by reason.
+Notice = Callable[[Mapping[str, int]], bytes]
+
+
+class LineWriter(Protocol):
+    """Takes the lines of a log, each with its line break. No method raises, or blocks on the stream."""
+
+    dropped: Counter[str]
+
+    def write(self, line: bytes) -> None:
+        """Takes one line."""
+
+    def close(self, within: float) -> None:
+        """Writes the queued lines and ends; gives up after `within` seconds."""
+
+
+class StreamWriter:
+    """Writes to a stream without a file descriptor, which is in memory and cannot block."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._stream = stream
+
+    def write(self, line: bytes) -> None:
+        """Writes at once."""
+        try:
+            self._stream.write(line.decode())
+            self._stream.flush()
+        except (OSError, ValueError):
+            self.dropped[WRITE_FAILED] += 1
+
+    def close(self, within: float) -> None:
+        """Does nothing: no line is queued."""
+
+
+class QueueWriter:
+    """Writes to a duplicate of a file descriptor, from its own thread."""
+
+    def __init__(self, descriptor: int, notice: Notice, queue_bytes: int = QUEUE_BYTES, pause: float = PAUSE) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._descriptor = os.dup(descriptor)
+        self._notice = notice
+        self._room = self._size = queue_bytes
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._lines: list[bytes] = []
+        self._awake = False
+        self._work = threading.Event()
+        self._closing = threading.Event()
+        # Used only by the writer's thread: losses already reported, and whether the last line was cut.
+        self._told: Counter[str] = Counter()
+        self._torn = False
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def write(self, line: bytes) -> None:
+        """Queues one line, or drops it where the queue is full."""
+        with self._lock:
+            if self._room < len(line):
+                self.dropped[QUEUE_FULL] += 1
+                return
+            self._room -= len(line)
+            self._lines.append(line)
+            if self._awake:
+                return
+            self._awake = True
+        self._work.set()
+
+    def close(self, within: float) -> None:
+        """Writes the queued lines and ends; gives up after `within` seconds. Later lines are lost."""
+        self._closing.set()
+        self._work.set()
+        self._thread.join(within)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._work.wait()
+            self._closing.wait(self._pause)
+            self._write_queue()
+        self._write_queue()  # lines that arrived during the last write
+        with self._lock:
+            self._room = 0
+        os.close(self._descriptor)
+
+    def _write_queue(self) -> None:
+        with self._lock:
+            lines, self._lines = self._lines, []
+            self._awake = False
+            self._work.clear()
+        for piece in _pieces(lines):
+            left = self._send(piece)
+            with self._lock:
+                self._room += len(piece)
+                if left:
+                    self.dropped[WRITE_FAILED] += left.count(b"\n")
+        self._tell_of_losses()
+
+    def _tell_of_losses(self) -> None:
+        """Reports how many lines were lost, once the queue has room for more than a few."""
+        with self._lock:
+            lost = self.dropped - self._told if self._room * 2 > self._size else None
+        if lost and self._send(self._notice(lost)) == b"":
+            self._told += lost
+
+    def _send(self, text: bytes) -> bytes:
+        """Writes whole lines, and gives the rest that could not be written. A line that was cut is ended before the
+        next."""
+        left = b"\n" + text if self._torn else text
+        while left:
+            try:
+                written = os.write(self._descriptor, left)
+            except BlockingIOError:  # another process that shares the stream made it non-blocking
+                time.sleep(self._pause)
+                continue
+            except OSError:
+                return left[-len(text) :]
+            self._torn = left[written - 1 : written] != b"\n"
+            left = left[written:]
+        return left
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Joins lines into texts of about _PIECE bytes."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size >= _PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)
+
+
+def open_writer(stream: TextIO, notice: Notice) -> LineWriter:
+    """Makes the writer for a stream: with a queue where the stream has a file descriptor."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two
+        return StreamWriter(stream)
+    return QueueWriter(descriptor, notice)

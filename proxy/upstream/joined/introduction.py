@@ -1,0 +1,81 @@
+"""How a client is introduced to a server, and which of its headers go on to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, encode_value
+from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, Message
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.model.values import Headers, JsonValue
+from proxy.upstream.joined.settings import JoinedServer
+
+ACCEPT: Final = "application/json, text/event-stream"
+# Headers that say who asks; they go on only to servers that may have them.
+CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
+# Headers that are made anew for each server.
+_OWN: Final = frozenset(
+    [SESSION_HEADER, VERSION_HEADER, METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "last-event-id",
+     "content-type"]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """How a client introduces itself to servers: its revision ('' for a client of the new ones), its capabilities, and
+    who it is."""
+
+    revision: str
+    capabilities: JsonValue = field(default_factory=dict)
+    client: JsonValue = field(default_factory=dict)
+
+
+class OutOfReach(Exception):  # noqa: N818 - it names a condition
+    """A server cannot be asked, in words."""
+
+
+class Refusal(Exception):  # noqa: N818 - it names an answer
+    """A server has answered with a JSON-RPC error."""
+
+    def __init__(self, error: JsonValue) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def kept_headers(server: JoinedServer, sent: Headers) -> Headers:
+    """The client's headers as they go on to a server, and those that the config sets there."""
+    replaced = {name for name, _ in server.headers_set} | server.headers_remove | _OWN
+    kept = tuple(
+        field
+        for field in sent
+        if field[0] not in replaced
+        and not field[0].startswith(PARAM_PREFIX)
+        and (server.credentials or field[0] not in CREDENTIALS)
+    )
+    return (*kept, *server.headers_set)
+
+
+def repeating_headers(headers: Headers, message: Message) -> Headers:
+    """The client's own headers that repeat its message, with the name as it is at the server."""
+    named = message.param("name")
+    told = {NAME_HEADER: encode_value(named)} if isinstance(named, str) else {}
+    wanted = {VERSION_HEADER, METHOD_HEADER, NAME_HEADER}
+    return tuple(
+        (name, told.get(name, value)) for name, value in headers if name in wanted or name.startswith(PARAM_PREFIX)
+    )
+
+
+def with_params(body: bytes, message: Message) -> bytes:
+    """A message that has `params`."""
+    return body if isinstance(message.params, dict) else replace_value(body, ("params",), b"{}")
+
+
+def for_client(headers: Headers) -> Headers:
+    """The headers of an answer without the server's session, which is not the client's."""
+    return tuple(field for field in headers if field[0].lower() != SESSION_HEADER)
+
+
+def as_object(value: JsonValue) -> dict[str, JsonValue]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,398 @@
+"""`JoinedUpstream`: each HTTP exchange is answered here, for all servers at once, or by the one server that it is for.
+
+initialize, server/discover, ping     answered here: what all servers together can do
+lists                                 the entries of all servers, on one page
+tools/call, prompts/get, completions  go to the server whose name stands before the tool's, under its own name
+resources                             go to the server that lists them, or to each until one has it
+GET, subscriptions/listen             what any of the servers sends on its own
+DELETE                                ends the sessions with all servers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import (
+    ABSENT,
+    CheckedCall,
+    Headers,
+    JsonProblem,
+    JsonValue,
+    Pointer,
+    RawRequest,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.interfaces import GuardedUpstream, UpstreamRequest
+from proxy.upstream.joined.answer_rewriting import name_event, read_question_id
+from proxy.upstream.joined.change_feed import FeedReader, write_named
+from proxy.upstream.joined.event_rewriting import LIMITS, RewrittenStream, ServerEvent, is_stream
+from proxy.upstream.joined.introduction import CREDENTIALS, Introduction
+from proxy.upstream.joined.listed_names import ListedNames
+from proxy.upstream.joined.merged_lists import LISTS, MergedLists, Pages, merge_capabilities
+from proxy.upstream.joined.own_answers import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    JSON,
+    METHOD_NOT_FOUND,
+    NO_SESSION,
+    NOT_INITIALIZED,
+    header_of,
+    plain_request,
+    write_error,
+    write_refusal,
+    write_result,
+)
+from proxy.upstream.joined.server_group import ServerGroup
+from proxy.upstream.joined.server_link import LATEST_WITH_SESSIONS, MODERN, ServerLink
+from proxy.upstream.joined.settings import JoinedSettings
+
+Answer = UpstreamReply | UpstreamFault
+
+_OLD_REVISIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", LATEST_WITH_SESSIONS})
+_EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+# Methods that name what they want -> where the name stands.
+_NAMED: Final[dict[str, Pointer]] = {"tools/call": ("params", "name"), "prompts/get": ("params", "name")}
+_OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+_FILTERS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+# Groups of clients without sessions, told apart by their credentials.
+_MOST_GROUPS: Final = 1_000
+
+
+class JoinedUpstream:
+    """Implements `Upstream`. `upstreams` are the connections to the servers, by the names that the settings give them.
+    Made inside a running event loop."""
+
+    def __init__(self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> None:
+        self._settings = settings
+        self._upstreams = upstreams
+        self._now = asyncio.get_running_loop().time
+        prefixes = {server.name: server.prefix for server in settings.servers}
+        self._names = {
+            "tools/list": ListedNames(prefixes, always=settings.always),
+            "prompts/list": ListedNames(prefixes, always=settings.always),
+        }
+        self._lists = MergedLists(self._names)
+        self._pages = Pages()
+        self._sessions: OrderedDict[str, ServerGroup] = OrderedDict()
+        self._groups: OrderedDict[str, ServerGroup] = OrderedDict()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self.down: dict[str, str] = {}
+        """The servers that are out of reach, and why."""
+
+    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
+        """Sends a checked call to the server that has the tool."""
+        return await self._exchange(request, request.body, checked)
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
+        """Answers a message that is not a call, or sends it on."""
+        whole = request.body if body is None else b"".join([piece async for piece in body])
+        return await self._exchange(request, whole, None)
+
+    async def close(self) -> None:
+        """Ends all sessions with the servers."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        groups = (*self._sessions.values(), *self._groups.values())
+        self._sessions.clear()
+        self._groups.clear()
+        request = UpstreamRequest(self._settings.name, "DELETE", "/", (), b"", 2.0)
+        await asyncio.gather(*(group.close(request) for group in groups), *self._ending, return_exceptions=True)
+
+    async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
+        request = replace(request, sent_names=())
+        match request.method:
+            case "POST":
+                return await self._post(request, body, checked)
+            case "GET":
+                return await self._listen(request)
+            case "DELETE":
+                return self._delete(request)
+            case _:
+                return UpstreamReply(405, (("allow", "GET, POST, DELETE"),), b"")
+
+    async def _post(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
+        raw = RawRequest(request.method, request.target, "", request.headers, body, {}, "")
+        message = read_message(raw, LIMITS)
+        if isinstance(message, JsonProblem | MessageBatch):
+            return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
+        if message.modern:
+            return await self._serve(self._group_of(request), message, body, request, checked)
+        if message.method == "initialize":
+            return await self._initialize(message, request)
+        session_id = raw.header(SESSION_HEADER)
+        if session_id is None:
+            return write_refusal(400, NOT_INITIALIZED, "Bad Request: Server not initialized")
+        group = self._find(session_id)
+        if group is None:
+            return write_refusal(404, NO_SESSION, "Session not found")
+        return await self._serve(group, message, body, request, checked)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+    async def _initialize(self, message: Message, request: UpstreamRequest) -> Answer:
+        if message.id is ABSENT:
+            return write_refusal(400, INVALID_REQUEST, "Invalid Request: `initialize` has an id")
+        wanted = message.param("protocolVersion")
+        revision = wanted if isinstance(wanted, str) and wanted in _OLD_REVISIONS else LATEST_WITH_SESSIONS
+        capabilities, client = message.param("capabilities"), message.param("clientInfo")
+        who = Introduction(
+            revision,
+            capabilities if isinstance(capabilities, dict) else {},
+            client if isinstance(client, dict) else self._self(),
+        )
+        group = self._make(who, shared=False)
+        session_id = secrets.token_hex(16)
+        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+        self._sessions[session_id] = group
+        if len(self._sessions) > self._settings.most_sessions:
+            self._end(self._sessions.popitem(last=False)[1], request)
+        self._sweep_later()
+        result = {"protocolVersion": revision, **self._described(group), "serverInfo": self._self()}
+        reply = write_result(message, result)
+        return replace(reply, headers=(*reply.headers, (SESSION_HEADER, session_id)))
+
+    def _find(self, session_id: str) -> ServerGroup | None:
+        group = self._sessions.get(session_id)
+        if group is not None:
+            group.used = self._now()
+            self._sessions.move_to_end(session_id)
+        return group
+
+    def _group_of(self, request: UpstreamRequest) -> ServerGroup:
+        """The group of clients without sessions: one for all, or where credentials go on, one for each of them."""
+        shown = ""
+        if any(server.credentials for server in self._settings.servers):
+            text = "\n".join(f"{name}:{value}" for name, value in request.headers if name in CREDENTIALS)
+            shown = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        group = self._groups.get(shown)
+        if group is None:
+            group = self._groups[shown] = self._make(Introduction("", {}, self._self()), shared=True)
+            if len(self._groups) > _MOST_GROUPS:
+                self._end(self._groups.popitem(last=False)[1], request)
+        self._groups.move_to_end(shown)
+        group.used = self._now()
+        return group
+
+    def _make(self, who: Introduction, *, shared: bool) -> ServerGroup:
+        settings = self._settings
+        links = [
+            ServerLink(server, self._upstreams[server.upstream], who, self._now, self._report, settings.again)
+            for server in settings.servers
+        ]
+        group = ServerGroup(links, self._pages, shared=shared, wait=settings.wait, again=settings.again)
+        group.used = self._now()
+        return group
+
+    def _report(self, server: str, reason: str) -> None:
+        """Says once that a server cannot be reached, and once that it answers again."""
+        if reason and server not in self.down:
+            self._settings.report(server, reason)
+            self.down[server] = reason
+        elif not reason and self.down.pop(server, None) is not None:
+            self._settings.report(server, "")
+
+    def _delete(self, request: UpstreamRequest) -> Answer:
+        session_id = header_of(request, SESSION_HEADER)
+        if not session_id:
+            return UpstreamReply(405, (("allow", "POST"),), b"")
+        group = self._sessions.pop(session_id, None)
+        if group is None:
+            return write_refusal(404, NO_SESSION, "Session not found")
+        self._end(group, request)
+        return UpstreamReply(200, (), b"")
+
+    def _end(self, group: ServerGroup, request: UpstreamRequest) -> None:
+        task = asyncio.create_task(group.close(plain_request(request)))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _sweep_later(self) -> None:
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(self._settings.idle / 4, self._end_idle)
+
+    def _end_idle(self) -> None:
+        self._sweep = None
+        before = self._now() - self._settings.idle
+        request = UpstreamRequest(self._settings.name, "DELETE", "/", (), b"", 5.0)
+        for session_id, group in list(self._sessions.items()):
+            if group.used <= before and not group.is_busy:
+                self._end(self._sessions.pop(session_id), request)
+        if self._sessions:
+            self._sweep_later()
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+    async def _serve(
+        self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
+    ) -> Answer:
+        if message.id is ABSENT or not message.method:
+            await self._tell(group, message, body, request)
+            return UpstreamReply(202, (), b"")
+        method = message.method
+        if method in LISTS:
+            return await self._list(group, message, request)
+        if method in _NAMED:
+            return await self._carry_named(group, message, body, request, checked)
+        if method in _OF_RESOURCES:
+            return await self._carry_resource(group, message, message.param("uri"), body, request)
+        if method == "completion/complete":
+            return await self._complete(group, message, body, request)
+        if method.startswith("tasks/"):
+            return await self._carry_to_any(group, "tasks", message, body, request)
+        match method:
+            case "ping":
+                return write_result(message, {})
+            case "server/discover" if message.modern:
+                return await self._discover(group, message, request)
+            case "subscriptions/listen" if message.modern:
+                return self._subscribe(group, message, request)
+            case "logging/setLevel":
+                params = message.params if isinstance(message.params, dict) else {}
+                await group.ask_all("logging", method, params, plain_request(request))
+                return write_result(message, {})
+            case _:
+                return write_error(message, METHOD_NOT_FOUND, f"Method not found: {method}")
+
+    async def _tell(self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest) -> None:
+        """Hands on a notification, or the client's answer to a question of a server."""
+        if message.method == "notifications/initialized":
+            return  # each server has had its own
+        if message.method == "notifications/cancelled":
+            await group.cancel(message, body, request)
+        elif message.method:
+            await group.tell_all(message, body, request)
+        elif (asked := read_question_id(message.id)) is not None and asked[0] in group.links:
+            await group.links[asked[0]].tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
+
+    async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
+        if isinstance(message.param("cursor"), str):
+            return write_error(message, INVALID_PARAMS, "Invalid cursor: the list has one page")
+        listed, is_whole = await group.lists(message.method, plain_request(request))
+        entries = self._lists.merge(message.method, listed)
+        more = b""
+        if message.modern:
+            said = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
+            more = b',"resultType":"complete","cacheScope":"private","ttlMs":' + dumps(min(said, default=0))
+        head = b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":{"' + LISTS[message.method].encode() + b'":'
+        return UpstreamReply(200, JSON, head + entries + more + b"}}")
+
+    async def _carry_named(
+        self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
+    ) -> Answer:
+        kind = "Unknown tool" if message.method == "tools/call" else "Unknown prompt"
+        names = self._names["tools/list" if message.method == "tools/call" else "prompts/list"]
+        shown = message.param("name")
+        found = names.find(shown) if isinstance(shown, str) else None
+        if found is None:
+            return write_error(message, INVALID_PARAMS, f"{kind}: {shown if isinstance(shown, str) else ''}")
+        server, name = found
+        params = message.params if isinstance(message.params, dict) else {}
+        inner = replace(message, params={**params, "name": name})
+        body = replace_value(body, _NAMED[message.method], dumps(name))
+        return await group.carry(group.links[server], inner, body, request, checked)
+
+    async def _carry_resource(
+        self, group: ServerGroup, message: Message, uri: JsonValue, body: bytes, request: UpstreamRequest
+    ) -> Answer:
+        owner = group.resources.find(uri) if isinstance(uri, str) else None
+        if owner is not None:
+            return await group.carry(group.links[owner], message, body, request, None)
+        return await self._carry_to_any(group, "resources", message, body, request)
+
+    async def _carry_to_any(
+        self, group: ServerGroup, capability: str, message: Message, body: bytes, request: UpstreamRequest
+    ) -> Answer:
+        await group.open(plain_request(request), self._settings.wait)
+        able: Iterable[ServerLink] = [link for link in group.links.values() if capability in link.capabilities]
+        reply = await group.carry_to_any(able, message, body, request)
+        return reply or write_error(message, METHOD_NOT_FOUND, f"Method not found: {message.method}")
+
+    async def _complete(self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest) -> Answer:
+        ref = message.param("ref")
+        ref = ref if isinstance(ref, dict) else {}
+        shown = ref.get("name")
+        if not isinstance(shown, str):
+            return await self._carry_resource(group, message, ref.get("uri"), body, request)
+        found = self._names["prompts/list"].find(shown)
+        if found is None:
+            return write_error(message, INVALID_PARAMS, f"Unknown prompt: {shown}")
+        body = replace_value(body, ("params", "ref", "name"), dumps(found[1]))
+        return await group.carry(group.links[found[0]], message, body, request, None)
+
+    # --- what is said of all ------------------------------------------------------------------------------------------
+    async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
+        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+        told = {"ttlMs": 0, "cacheScope": "private", "_meta": {_SERVER_INFO: self._self()}}
+        return write_result(message, {"supportedVersions": [MODERN], **self._described(group), **told})
+
+    def _described(self, group: ServerGroup) -> dict[str, JsonValue]:
+        """What all servers together can do, and what they say of themselves."""
+        links = [link for link in group.links.values() if link.info]
+        told = [
+            f"## {link.server.name}\n\n{text}"
+            for link in links
+            if isinstance(text := link.info.get("instructions"), str) and text
+        ]
+        capabilities: JsonValue = merge_capabilities(link.capabilities for link in links)
+        return {"capabilities": capabilities, **({"instructions": "\n\n".join(told)} if told else {})}
+
+    def _self(self) -> dict[str, JsonValue]:
+        return {"name": "toolcall-proxy", "version": self._settings.version}
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+    async def _listen(self, request: UpstreamRequest) -> Answer:
+        session_id = header_of(request, SESSION_HEADER)
+        if not session_id:
+            return UpstreamReply(405, (("allow", "POST"),), b"")
+        group = self._find(session_id)
+        if group is None:
+            return write_refusal(404, NO_SESSION, "Session not found")
+        if "text/event-stream" not in header_of(request, "accept"):
+            return write_refusal(406, NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
+        server, _, last_id = header_of(request, "last-event-id").partition("/")
+        link = group.links.get(server) if last_id else None
+        if link is not None:
+            return await _resumed(link, last_id, plain_request(request))
+        return UpstreamReply(200, _EVENTS, group.feed.read(plain_request(request), write_named, alone=True))
+
+    def _subscribe(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
+        """A stream of the changes that a client of the new revisions wants to hear of."""
+        wanted = message.param("notifications")
+        agreed = {key: True for key in _FILTERS if isinstance(wanted, dict) and wanted.get(key) is True}
+        methods = {f"notifications/{_FILTERS[key]}/list_changed" for key in agreed}
+        meta: JsonValue = {_SUBSCRIPTION: message.id}
+
+        def write(event: ServerEvent, _server: str) -> bytes:
+            value = parse(event.data, LIMITS) if event.data else None
+            if not isinstance(value, dict) or value.get("method") not in methods:
+                return b""
+            return event.written(None, dumps({**value, "params": {"_meta": meta}}))
+
+        params: JsonValue = {"notifications": dict(agreed), "_meta": meta}
+        text = dumps({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
+        first = ServerEvent(None, (b"event: message",), text).written(None, text)
+        reader: FeedReader = group.feed.read(plain_request(request), write, (first,), alone=False)
+        return UpstreamReply(200, _EVENTS, reader)
+
+
+async def _resumed(link: ServerLink, last_id: str, request: UpstreamRequest) -> Answer:
+    """The rest of a stream of one server, behind the last event that its client has seen."""
+    reply = await link.listen(request, last_id)
+    if isinstance(reply, UpstreamFault) or not is_stream(reply):
+        return reply
+
+    async def leave(ended: bool) -> None: ...
+
+    stream = RewrittenStream(reply, lambda event: name_event(event, link.server.name, event.data), leave)
+    return UpstreamReply(200, _EVENTS, stream)

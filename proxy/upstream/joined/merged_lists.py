@@ -1,0 +1,180 @@
+"""Pages of lists of several servers -> one list, and the capabilities of all. Pure, but for a memory of pages.
+
+A page is read once as long as its server answers with the same bytes: the id of the question is left out of the digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue
+from proxy.upstream.joined.listed_names import ListedNames
+
+# Methods that list something -> the member of the result that holds it.
+LISTS: Final = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+# Capability that a server announces where it has such lists.
+OF_LISTS: Final = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+}
+_MOST_PAGES: Final = 512
+_MOST_BYTES: Final = 64 * 1024 * 1024
+# Clients of one revision read one list; a few more are kept for different credentials.
+_MOST_LISTS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """One page of one server's list. `ttl` in milliseconds, None where the server does not say."""
+
+    entries: tuple[dict[str, JsonValue], ...] = field(repr=False)
+    cursor: str | None
+    ttl: int | None
+    digest: bytes
+
+
+class Pages:
+    """Remembers pages by their bytes."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, tuple[ListedPage, int]] = OrderedDict()
+        self._size = 0
+
+    def digest(self, text: bytes, request_id: str) -> bytes:
+        """What tells two pages apart, whatever their questions were called."""
+        return hashlib.blake2b(text.replace(request_id.encode(), b"\0", 1), digest_size=16).digest()
+
+    def find(self, digest: bytes) -> ListedPage | None:
+        """A page that was read before."""
+        known = self._known.get(digest)
+        return known[0] if known is not None else None
+
+    def keep(self, page: ListedPage, size: int) -> ListedPage:
+        """Remembers a page."""
+        self._known[page.digest] = page, size
+        self._size += size
+        while len(self._known) > _MOST_PAGES or (self._size > _MOST_BYTES and len(self._known) > 1):
+            self._size -= self._known.popitem(last=False)[1][1]
+        return page
+
+
+def read_listed_page(result: Mapping[str, JsonValue], method: str, digest: bytes) -> ListedPage:
+    """The page in a result."""
+    entries, cursor, ttl = result.get(LISTS[method]), result.get("nextCursor"), result.get("ttlMs")
+    return ListedPage(
+        tuple(entry for entry in entries if isinstance(entry, dict)) if isinstance(entries, list) else (),
+        cursor if isinstance(cursor, str) and cursor else None,
+        ttl if isinstance(ttl, int) and not isinstance(ttl, bool) else None,
+        digest,
+    )
+
+
+class MergedLists:
+    """Merges the lists of all servers; equal lists are merged once."""
+
+    def __init__(self, names: Mapping[str, ListedNames]) -> None:
+        self._names = names
+        self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+
+    def merge(self, method: str, listed: Mapping[str, tuple[ListedPage, ...]]) -> bytes:
+        """The entries of all servers as JSON. Tools and prompts get the names under which they are called here; of two
+        resources with one URI the first counts."""
+        names = self._names.get(method)
+        if names is not None:
+            for server, pages in listed.items():
+                names.note(server, _names_of(pages))
+        digests = tuple((server, *(page.digest for page in pages)) for server, pages in listed.items())
+        key = (method, names.clashes if names is not None else 0, digests)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = dumps(list(self._entries(method, names, listed)))
+            if len(self._made) > _MOST_LISTS:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return made
+
+    def _entries(
+        self, method: str, names: ListedNames | None, listed: Mapping[str, tuple[ListedPage, ...]]
+    ) -> Iterable[JsonValue]:
+        seen: set[JsonValue] = set()
+        for server, pages in listed.items():
+            for entry in (entry for page in pages for entry in page.entries):
+                if names is None:
+                    uri = entry.get("uriTemplate" if method == "resources/templates/list" else "uri")
+                    if isinstance(uri, str) and uri not in seen:
+                        seen.add(uri)
+                        yield entry
+                elif isinstance(name := entry.get("name"), str):
+                    yield {**entry, "name": names.shown(server, name)}
+
+
+def _names_of(pages: Iterable[ListedPage]) -> list[str]:
+    found = (entry.get("name") for page in pages for entry in page.entries)
+    return [name for name in found if isinstance(name, str)]
+
+
+def merge_capabilities(all_servers: Iterable[JsonValue]) -> dict[str, JsonValue]:
+    """What any of the servers can do; that tools may change is always said, because a server may come back."""
+    merged: dict[str, JsonValue] = {"tools": {"listChanged": True}}
+    for capabilities in all_servers:
+        if isinstance(capabilities, dict):
+            _add(merged, capabilities)
+    return merged
+
+
+def _add(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
+    for key, value in more.items():
+        known = into.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            _add(known, value)
+        elif key not in into or value is True:
+            into[key] = _copied(value)
+
+
+def _copied(value: JsonValue) -> JsonValue:
+    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+class ResourceOwners:
+    """Which server has which resource, as far as lists have said so."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+        self._templates: dict[str, tuple[re.Pattern[str], str]] = {}
+
+    def note(self, method: str, listed: Mapping[str, tuple[ListedPage, ...]]) -> None:
+        """Takes notice of listed resources or templates."""
+        for server, pages in listed.items():
+            for entry in (entry for page in pages for entry in page.entries):
+                if method == "resources/list" and isinstance(uri := entry.get("uri"), str):
+                    self._owners.setdefault(uri, server)
+                template = entry.get("uriTemplate")
+                if method == "resources/templates/list" and isinstance(template, str):
+                    self._templates.setdefault(template, (_pattern(template), server))
+
+    def find(self, uri: str) -> str | None:
+        """The server of a resource, or of a template that is named or matched."""
+        if uri in self._owners:
+            return self._owners[uri]
+        if uri in self._templates:
+            return self._templates[uri][1]
+        return next((server for pattern, server in self._templates.values() if pattern.fullmatch(uri)), None)
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """What a template may stand for (RFC 6570), loosely: every expression is any text."""
+    parts = re.split(r"\{[^{}]*\}", template[:2000])
+    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)

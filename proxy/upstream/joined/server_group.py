@@ -1,0 +1,220 @@
+"""The servers of a joined upstream as one client sees them: a session of the old revisions, or all clients without one.
+
+open     introduces the client to every server, as many as answer in time
+lists    asks every server for all pages of a list; a server that is out of reach is left out
+carry    sends a request to the one server that it is for
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from proxy.adapters.mcpheaders import find_mirrors
+from proxy.adapters.mcpmessage import Message
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import CheckedCall, JsonValue, UpstreamFault, UpstreamReply
+from proxy.interfaces import UpstreamRequest
+from proxy.upstream.joined.change_feed import ChangeFeed
+from proxy.upstream.joined.event_rewriting import LIMITS
+from proxy.upstream.joined.introduction import OutOfReach, Refusal
+from proxy.upstream.joined.merged_lists import OF_LISTS, ListedPage, Pages, ResourceOwners, read_listed_page
+from proxy.upstream.joined.server_link import ServerLink
+
+# The most pages of one server's list, because it could always name a next one.
+_MOST_PAGES: Final = 200
+
+
+class ServerGroup:
+    """`links` in the order of the config. `shared`: several clients use them. Times in seconds."""
+
+    def __init__(self, links: Iterable[ServerLink], pages: Pages, *, shared: bool, wait: float, again: float) -> None:
+        self.links = {link.server.name: link for link in links}
+        self.resources = ResourceOwners()
+        self.feed = ChangeFeed(self.links.values(), again)
+        self.used = 0.0
+        self._pages = pages
+        self._shared = shared
+        self._wait = wait
+        self._open: dict[str, ServerLink] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request or a stream is open."""
+        return bool(self._open) or self.feed.is_read
+
+    # --- beginning and ending -----------------------------------------------------------------------------------------
+    async def open(self, request: UpstreamRequest, wait: float) -> None:
+        """Introduces the client to every server. Who takes longer than `wait` joins later."""
+        tasks = [self._begin(self._opened(link, request)) for link in self.links.values() if not link.is_open]
+        if tasks:
+            await asyncio.wait(tasks, timeout=wait)
+
+    async def _opened(self, link: ServerLink, request: UpstreamRequest) -> None:
+        with suppress(OutOfReach):
+            await link.open(request)
+
+    async def close(self, request: UpstreamRequest) -> None:
+        """Ends the sessions of all servers."""
+        self.feed.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(link.close(request) for link in self.links.values()), return_exceptions=True)
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+    async def lists(self, method: str, request: UpstreamRequest) -> tuple[dict[str, tuple[ListedPage, ...]], bool]:
+        """The pages of every server that has such a list, and whether none was left out."""
+        links = list(self.links.values())
+        found = await asyncio.gather(*(self._list_in_time(link, method, request) for link in links))
+        listed = {link.server.name: pages for link, pages in zip(links, found, strict=True) if pages is not None}
+        if method.startswith("resources/"):
+            self.resources.note(method, listed)
+        return listed, all(pages is not None for pages in found)
+
+    async def _list_in_time(
+        self, link: ServerLink, method: str, request: UpstreamRequest
+    ) -> tuple[ListedPage, ...] | None:
+        """A server's pages; None where it is out of reach, or not there in time."""
+        task = asyncio.create_task(self._list(link, method, request))
+        self._begin(_finished(task))
+        done, _ = await asyncio.wait({task}, timeout=self._wait)
+        if not done:
+            return None  # it goes on: a server that is just starting should not be given up
+        try:
+            return task.result()
+        except OutOfReach as why:
+            link.lost(str(why))
+            return None
+        except Refusal:
+            return ()
+
+    async def _list(self, link: ServerLink, method: str, request: UpstreamRequest) -> tuple[ListedPage, ...]:
+        was_open = link.is_open
+        await link.open(request)
+        if not was_open:
+            self.feed.tell_of_changes(link)
+        if OF_LISTS[method] not in link.capabilities:
+            return ()
+        pages: list[ListedPage] = []
+        cursor: str | None = None
+        while len(pages) < _MOST_PAGES:
+            page = await self._page(link, method, cursor, request)
+            pages.append(page)
+            if page.cursor is None:
+                break
+            cursor = page.cursor
+        if link.modern and method == "tools/list":
+            _note_mirrors(link, pages)
+        return tuple(pages)
+
+    async def _page(self, link: ServerLink, method: str, cursor: str | None, request: UpstreamRequest) -> ListedPage:
+        params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
+        request_id, text, answer = await link.ask_for_text(method, params, request)
+        digest = self._pages.digest(text, request_id)
+        known = self._pages.find(digest)
+        return known or self._pages.keep(read_listed_page(answer, method, digest), len(text))
+
+    # --- requests of the client ---------------------------------------------------------------------------------------
+    async def carry(
+        self, link: ServerLink, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
+    ) -> UpstreamReply | UpstreamFault:
+        """Sends a request to one server. Until it is answered a cancellation finds its way there."""
+        own = dumps(message.id).decode()
+        self._open[own] = link
+        try:
+            reply = await link.carry(message, body, request, checked, shared=self._shared)
+        except BaseException:
+            self._open.pop(own, None)
+            raise
+        if isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes):
+            self._open.pop(own, None)
+            return reply
+        return replace(reply, body=_Tracked(reply.body, lambda: self._open.pop(own, None)))
+
+    async def carry_to_any(
+        self, links: Iterable[ServerLink], message: Message, body: bytes, request: UpstreamRequest
+    ) -> UpstreamReply | UpstreamFault | None:
+        """Sends a request to one server after the other, until one does not answer with an error."""
+        last: UpstreamReply | UpstreamFault | None = None
+        for link in links:
+            last = await self.carry(link, message, body, request, None)
+            if isinstance(last, UpstreamReply) and not _is_error(last):
+                return last
+        return last
+
+    async def cancel(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
+        """Hands a cancellation to the server whose request it is."""
+        wanted = message.param("requestId")
+        link = self._open.get(dumps(wanted).decode()) if isinstance(wanted, str | int) else None
+        if link is not None:
+            await link.tell(body, request, message)
+
+    async def tell_all(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
+        """Hands a notification to every server."""
+        await asyncio.gather(*(link.tell(body, request, message) for link in self.links.values()))
+
+    async def ask_all(
+        self, capability: str, method: str, params: dict[str, JsonValue], request: UpstreamRequest
+    ) -> None:
+        """Puts a question to every server that can answer it; what they say does not matter."""
+
+        async def ask(link: ServerLink) -> None:
+            with suppress(OutOfReach, Refusal):
+                await link.ask(method, params, request)
+
+        links = [link for link in self.links.values() if link.is_open and capability in link.capabilities]
+        await asyncio.gather(*map(ask, links))
+
+    def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class _Tracked:
+    """A stream that says when it is over."""
+
+    def __init__(self, body: object, over: Callable[[], object]) -> None:
+        self._body = body
+        self._over = over
+
+    def __aiter__(self) -> _Tracked:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._body)  # type: ignore[no-any-return, call-overload]
+        except BaseException:
+            self._over()
+            raise
+
+    async def aclose(self) -> None:
+        """Gives it up."""
+        self._over()
+        close = getattr(self._body, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _finished(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
+    """Waits for a list that may come too late; whoever comes in time reads it himself."""
+    with suppress(OutOfReach, Refusal):
+        await task
+
+
+def _note_mirrors(link: ServerLink, pages: Iterable[ListedPage]) -> None:
+    for entry in (entry for page in pages for entry in page.entries):
+        if isinstance(name := entry.get("name"), str) and (found := find_mirrors(entry.get("inputSchema"))):
+            link.mirrors[name] = found
+
+
+def _is_error(reply: UpstreamReply) -> bool:
+    if not isinstance(reply.body, bytes):
+        return False
+    value = parse(reply.body, LIMITS)
+    return reply.status >= 400 or (isinstance(value, dict) and "error" in value)

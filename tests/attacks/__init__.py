@@ -1,0 +1,22 @@
+"""Fuzzers against the tree as it stands, each with a seed and a bound: `make attack`.
+
+An attack makes hostile input from a seed, hands it to the proxy or one of its parts, and holds what comes of it against
+somebody else's reading. It gives what was found, one line each; nothing found is what is wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Found:
+    """What an attack has tried, how many of it got through to where it is judged, and what it found."""
+
+    tries: int = 0
+    through: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    def add(self, what: str, sent: object) -> None:
+        """Notes a finding, with the input that shows it."""
+        self.findings.append(f"{what}: {sent!r}"[:2000])

@@ -1,0 +1,1 @@
+"""`make cluster`: a real single-node Kubernetes on this machine, and the chart tried on it."""

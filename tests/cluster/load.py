@@ -1,0 +1,49 @@
+"""load.py HOST PORT SECONDS: good calls through a Service over kept connections; prints a count of the answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import threading
+import time
+from collections import Counter
+
+WORKERS, RATE = 6, 40.0
+
+
+def call(host: str, port: int, until: float, answers: Counter[str], lock: threading.Lock) -> None:
+    """One client."""
+    connection: http.client.HTTPConnection | None = None
+    body = json.dumps({"lat": 48.85, "lon": 2.35})
+    while time.monotonic() < until:
+        begun = time.monotonic()
+        try:
+            connection = connection or http.client.HTTPConnection(host, port, timeout=40)
+            connection.request("POST", "/tools/weather", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            seen = str(answer.status)
+            if answer.will_close:
+                connection.close()
+                connection = None
+        except (OSError, http.client.HTTPException) as error:
+            seen, connection = type(error).__name__, None
+        with lock:
+            answers[seen] += 1
+        time.sleep(max(0.0, WORKERS / RATE - (time.monotonic() - begun)))
+
+
+def main(host: str, port: str, seconds: str) -> None:
+    """Runs the clients and prints what they were answered."""
+    answers, lock, until = Counter[str](), threading.Lock(), time.monotonic() + float(seconds)
+    clients = [threading.Thread(target=call, args=(host, int(port), until, answers, lock)) for _ in range(WORKERS)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""One Kubernetes node out of its real programs, as processes in a network namespace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster import settings as at
+
+_STARTS_WITHIN: Final = 180.0
+# Not `ip netns exec`: that hides the cgroups.
+INSIDE: Final = ("nsenter", f"--net=/run/netns/{at.NAMESPACE}")
+
+
+class NoCluster(Exception):  # noqa: N818 - it says what is missing
+    """This machine cannot run the cluster; says why."""
+
+
+def find_missing() -> list[str]:
+    """What is missing here to run the node, each with how to get it."""
+    missing = [f"{name}: bash .ci/cluster builds it" for name in at.PROGRAMS if not (at.BIN / name).is_file()]
+    missing += [f"{name}: apt-get install {pack}" for name, pack in at.PACKAGES.items() if shutil.which(name) is None]
+    if os.geteuid() != 0:
+        missing.append("root: namespaces, mounts and cgroups need it")
+    missing += [f"{name}: .ci/cluster makes the image (buildah)" for name in ("proxy.tar", "pause.tar")
+                if not (at.CACHE / name).is_file()]  # fmt: skip
+    return missing
+
+
+def await_true(what: str, look: Callable[[], Any], seconds: float = _STARTS_WITHIN) -> Any:
+    """Waits until `look` gives something; raises NoCluster with what it waited for."""
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > until:
+            raise NoCluster(f"{what} was not seen within {seconds:g} s (logs: {at.STATE}/log)")
+        time.sleep(0.5)
+    return found
+
+
+class Node:
+    """A running node. `with Node() as node:` starts it and ends everything that it started."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Node:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def run(self, *words: str | Path, text: str | None = None, check: bool = True, seconds: float = 600) -> str:
+        """Runs a command inside the network namespace; gives what it printed."""
+        environ = {**os.environ, "KUBECONFIG": str(at.STATE / "kubeconfig"), "HELM_CACHE_HOME": str(at.STATE / "helm")}
+        command = [*INSIDE, *map(str, words)]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, env=environ, timeout=seconds
+        )
+        if check and done.returncode:
+            raise RuntimeError(f"{' '.join(map(str, words))[:200]}: {done.stderr[-2000:]}{done.stdout[-2000:]}")
+        return done.stdout + ("" if check else done.stderr)
+
+    def kubectl(self, *words: str, **how: Any) -> str:
+        """Runs kubectl."""
+        return self.run("kubectl", *words, **how)
+
+    def helm(self, *words: str | Path, **how: Any) -> str:
+        """Runs Helm."""
+        return self.run(at.ROOT / ".tools" / "helm", *words, **how)
+
+    def _spawn(self, name: str, *words: str | Path) -> None:
+        log = (at.STATE / "log" / f"{name}.log").open("wb")
+        path = f"{at.BIN}:/usr/sbin:/sbin:{os.environ['PATH']}"
+        command = [*INSIDE, *map(str, words)]
+        self._running.append(
+            subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True)
+        )
+
+    def _start(self) -> None:
+        if missing := find_missing():
+            raise NoCluster("; ".join(missing))
+        _clean()
+        _write_files()
+        _make_network()
+        control, node, state = at.BIN / "control", at.BIN / "node", at.STATE
+        kubeconfig = f"--kubeconfig={state}/kubeconfig"
+        self._spawn("etcd", control, "etcd", state / "etcd", str(at.ETCD[0]), str(at.ETCD[1]))
+        time.sleep(2)
+        self._spawn(
+            "api", control, "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{at.ETCD[0]}", "--secure-port=21502",
+            f"--bind-address={at.NODE}", f"--advertise-address={at.NODE}", f"--cert-dir={state}/apicert",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--service-cluster-ip-range={at.SERVICES}", "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={state}/sa.pub", f"--service-account-signing-key-file={state}/sa.key",
+            f"--token-auth-file={state}/tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true", "--v=1",
+        )  # fmt: skip
+        self._spawn("containerd", at.BIN / "containerd", "--config", state / "containerd.toml")
+        await_true("the API server", lambda: "ok" == self.kubectl("get", "--raw=/readyz", check=False).strip())
+        self._spawn(
+            "controllers", control, "kube-controller-manager", kubeconfig,
+            f"--root-ca-file={state}/apicert/apiserver.crt",
+            f"--service-account-private-key-file={state}/sa.key", "--leader-elect=false",
+            "--use-service-account-credentials=false", "--horizontal-pod-autoscaler-sync-period=5s", "--v=1",
+        )  # fmt: skip
+        self._spawn("scheduler", node, "kube-scheduler", kubeconfig, "--leader-elect=false", "--v=1")
+        self._load_images()
+        self._spawn(
+            "kubelet", node, "kubelet", f"--config={state}/kubelet.yaml", kubeconfig, f"--root-dir={state}/kubelet",
+            f"--node-ip={at.NODE}", "--hostname-override=node1", "--v=2",
+        )  # fmt: skip
+        self._spawn("kube-proxy", node, "kube-proxy", f"--config={state}/proxy.yaml", "--v=2")
+        self._spawn("dns", "python3", Path(__file__).with_name("names.py"), at.NODE, at.API, at.TOKEN)
+        await_true(
+            "a node that is ready", lambda: " Ready" in self.kubectl("get", "nodes", "--no-headers", check=False)
+        )
+
+    def _load_images(self) -> None:
+        ctr: list[str | Path] = [at.BIN / "ctr", f"--address={at.STATE}/containerd.sock", "--namespace=k8s.io"]
+        await_true("containerd", lambda: "Server" in self.run(*ctr, "version", check=False))
+        for archive in ("pause.tar", "proxy.tar"):
+            self.run(*ctr, "images", "import", at.CACHE / archive)
+
+    def stop(self) -> None:
+        """Ends what was started here, and every container of it."""
+        for process in reversed(self._running):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in self._running:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(15)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self._running.clear()
+        _clean()
+
+
+def _clean() -> None:
+    """Takes away the namespace, the processes in it, and the mounts of an earlier run."""
+    inside = subprocess.run(["ip", "netns", "pids", at.NAMESPACE], capture_output=True, text=True, check=False).stdout
+    for process in inside.split():
+        with suppress(ProcessLookupError, ValueError):
+            os.kill(int(process), signal.SIGKILL)
+    for line in reversed(Path("/proc/mounts").read_text().splitlines()):
+        place = line.split()[1]
+        if place.startswith(f"{at.STATE}/"):
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+    for space in sorted(Path("/run/netns").glob("cni-*")) if Path("/run/netns").is_dir() else ():
+        subprocess.run(["ip", "netns", "delete", space.name], check=False, capture_output=True)
+    subprocess.run(["ip", "netns", "delete", at.NAMESPACE], check=False, capture_output=True)
+    shutil.rmtree(at.STATE, ignore_errors=True)
+
+
+def _write_files() -> None:
+    for folder in ("log", "cni", "etcd"):
+        (at.STATE / folder).mkdir(parents=True, exist_ok=True)
+    values = {
+        "state": at.STATE,
+        "api": at.API,
+        "token": at.TOKEN,
+        "snapshotter": "native" if _is_nested() else "overlayfs",
+    }
+    for name, text in {
+        "containerd.toml": at.CONTAINERD, "cni/10-pods.conflist": at.CNI, "kubelet.yaml": at.KUBELET,
+        "proxy.yaml": at.KUBE_PROXY, "kubeconfig": at.KUBECONFIG,
+    }.items():  # fmt: skip
+        (at.STATE / name).write_text(text.format(**values))
+    (at.STATE / "kubeconfig").chmod(0o600)
+    (at.STATE / "resolv.conf").write_text("nameserver 192.0.2.1\n")
+    (at.STATE / "tokens.csv").write_text(f'{at.TOKEN},admin,admin,"system:masters"\n')
+    key = at.STATE / "sa.key"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "rsa", "-in", key, "-pubout", "-out", key.with_suffix(".pub")], check=True, capture_output=True
+    )
+
+
+def _is_nested() -> bool:
+    """Whether the cache lies on an overlay itself, on which no other can be laid."""
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", at.CACHE], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    return kind == "overlayfs"
+
+
+def _make_network() -> None:
+    """The namespace, and an interface in it that has the node's address and leads nowhere."""
+    inside = INSIDE
+    for command in (
+        ["ip", "netns", "add", at.NAMESPACE],
+        [*inside, "ip", "link", "set", "lo", "up"],
+        [*inside, "ip", "link", "add", "node0", "type", "bridge"],
+        [*inside, "ip", "addr", "add", f"{at.NODE}/24", "dev", "node0"],
+        [*inside, "ip", "link", "set", "node0", "up"],
+        [*inside, "ip", "route", "add", "default", "dev", "node0"],
+        [*inside, "sysctl", "-qw", "net.ipv4.ip_forward=1"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NoCluster(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -1,0 +1,267 @@
+"""A decision made in a child process is the one that is made here, and what exceeds its bounds is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from proxy.call.elsewhere import LIGHT, MODEST, Elsewhere, is_light
+from proxy.call.jobs import (
+    decide_call,
+    describe_policy,
+    failing_payload,
+    find_failing,
+    read_decision,
+    read_failing,
+    write_call_job,
+)
+from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
+from proxy.core.decide import complete_decision, decide
+from proxy.core.explain.failing import find_failing_places, list_failed
+from proxy.core.guidance.advice import add_advice
+from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
+from proxy.core.json.known_text import KnownText, UnreadDocument
+from proxy.core.json.textrepair import read_document
+from proxy.core.model import codes
+from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, Repair, ToolCall, ToolResult
+from proxy.core.schema.formats import STRICT
+from proxy.offload.pool import GaveUp, Limit, OffloadPool
+from tests.core.repairing import call, policy
+
+INT = {"type": "integer"}
+ROWS: Any = {
+    "type": "object",
+    "properties": {
+        "rows": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"street": {"type": "string", "maxLength": 9}, "n": INT, "mode": {"enum": ["a", "b"]}},
+                "required": ["street"],
+                "additionalProperties": False,
+            },
+        },
+        "pw": {"type": "string", "minLength": 3, "format": "password"},
+        "old": {"deprecated": True},
+    },
+    "required": ["rows"],
+}
+SENT = [
+    '{"rows":[{"street":"x","n":1}]}',
+    '{"rows":[{"Street":"x","n":"1"}]}',
+    '{"rows":[{"street":"x","n":1.0,"mode":"A"}]}',
+    '{"rows":"[]","extra":1}',
+    '{"rows":[{"street":"' + "y" * 3000 + '","n":"no","mode":"c"}, {}, 7, null]}',
+    '{"rows":{"street":[{"deep":[1,2,{"a":"' + "z" * 2000 + '"}]}]}}',
+    '{"pw":"x"}',
+    '{"rows":[],"old":1}',
+    '{"rows":[],"pw":null}',
+    "{}",
+    "",
+    "null",
+    "[1,2]",
+    '"text"',
+    "1e400",
+]
+POLICIES = {
+    "standard": policy(ROWS),
+    "lenient": policy(ROWS, "lenient"),
+    "off": policy(ROWS, "off"),
+    "refuse": replace(policy(ROWS), unknown_keys=UnknownKeys.REFUSE),
+    "warn": replace(policy(ROWS), unknown_keys=UnknownKeys.WARN),
+    "report": replace(policy(ROWS), mode=Mode.REPORT),
+    "by hand": replace(
+        policy(ROWS),
+        changes=True,
+        repair=replace(policy(ROWS).repair, by_hand=frozenset({"drop_null_optional"})),
+    ),
+}
+
+
+def made_there(sent: ToolCall, judged: ToolPolicy) -> Decision:
+    """The way of a heavy call, without the process between."""
+    assert isinstance(sent.arguments, Document)
+    result = decide_call(write_call_job(describe_policy(judged), sent.arguments.text))
+    return complete_decision(sent, judged, read_decision(result, sent, sent.arguments))
+
+
+def without_advice(decision: Decision) -> Decision:
+    if isinstance(decision, Reject):
+        return Reject(replace(decision.failure, advice=None))
+    if decision.checked.would is not None:
+        return Forward(replace(decision.checked, would=replace(decision.checked.would, advice=None)))
+    return decision
+
+
+@pytest.mark.parametrize("text", SENT)
+@pytest.mark.parametrize("judged", POLICIES.values(), ids=POLICIES)
+def test_a_decision_made_there_is_the_one_made_here(text: str, judged: ToolPolicy) -> None:
+    sent = call(text)
+    if isinstance(sent.arguments, Document):
+        assert decide(sent, judged) == without_advice(made_there(sent, judged))
+
+
+@pytest.mark.parametrize("text", SENT)
+def test_so_is_what_a_model_is_told_of_it(text: str) -> None:
+    judged, sent = POLICIES["standard"], call(text)
+    here = decide(sent, judged)
+    if isinstance(here, Reject) and isinstance(sent.arguments, Document):
+        there = made_there(sent, judged)
+        assert isinstance(there, Reject)
+        ours, theirs = (
+            add_advice(ToolResult(sent, failure, limits=judged.feedback), judged)
+            for failure in (here.failure, there.failure)
+        )
+        assert (ours.accepts, ours.example, ours.example_complete) == (
+            theirs.accepts, theirs.example, theirs.example_complete,
+        )  # fmt: skip
+
+
+def test_a_listed_schema_is_never_judged_here() -> None:
+    listed = replace(policy(ROWS), check=None, listed=ListedSchema(ROWS, formats=STRICT))
+    with pytest.raises(ValueError, match="child process"):
+        decide(call('{"rows":[]}'), listed)
+    assert decide(call('{"rows":[7]}'), policy(ROWS)) == without_advice(made_there(call('{"rows":[7]}'), listed))
+
+
+def test_small_calls_and_plainly_valid_ones_are_judged_here() -> None:
+    plain = policy({"type": "object", "properties": {"xs": {"type": "array", "items": INT}}})
+    dear = policy({"type": "object", "properties": {"xs": {"type": "array", "uniqueItems": True}}})
+    valid, invalid = (call('{"xs":[' + ",".join([item] * 3_000) + "]}") for item in ("123456", '"12345"'))
+    many, text = call('{"xs":[' + ",".join(["1"] * MODEST) + "]}"), call('{"text":"' + "x" * 5 * MODEST + '"}')
+    distinct = call('{"xs":[' + ",".join(map(str, range(10_000, 10_000 + LIGHT // 5))) + "]}")
+    modest, refused = (call('{"xs":[' + ",".join([item] * (LIGHT // 5)) + "]}") for item in ("123456", '"1234"'))
+    cases = [
+        (call('{"xs":["x"]}'), plain),
+        (text, plain),
+        (valid, plain),
+        (invalid, plain),
+        (valid, dear),
+        (many, plain),
+        (distinct, dear),
+        (modest, dear),
+        (refused, plain),
+    ]
+    assert [True, True, True, False, False, False, True, False, False] == [
+        is_light(sent, judged) for sent, judged in cases
+    ]
+
+
+# --- with real processes ----------------------------------------------------------------------------------------------
+@pytest.fixture
+async def pool() -> AsyncIterator[OffloadPool]:
+    made = OffloadPool(size=1)
+    yield made
+    await made.close()
+
+
+HEAVY = call('{"rows":' + json.dumps([{"street": "x", "n": "1"}] * 2000) + "}")
+
+
+async def test_a_heavy_call_is_judged_in_a_child(pool: OffloadPool) -> None:
+    decision = await Elsewhere(pool, pool).decide(HEAVY, POLICIES["standard"])
+    assert isinstance(decision, Forward)
+    assert (1, 2000) == (pool.children, len(decision.checked.repairs))
+    assert decide(HEAVY, POLICIES["standard"]) == decision
+
+
+class Ended(OffloadPool):
+    """A pool in which every job ends the same way."""
+
+    def __init__(self, ending: GaveUp) -> None:
+        super().__init__()
+        self._ending = ending
+
+    async def run(self, function: str, payload: bytes, *, seconds: float, patience: float | None = None) -> GaveUp:  # noqa: ARG002 - the pool's
+        return self._ending
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "told"),
+    [
+        (GaveUp(Limit.DEADLINE), codes.INVALID_ARGUMENTS, True),
+        (GaveUp(Limit.MEMORY), codes.INVALID_ARGUMENTS, True),
+        (GaveUp(Limit.CRASH, "exit -24"), codes.INVALID_ARGUMENTS, True),
+        (GaveUp(Limit.CRASH, "ValueError"), codes.INTERNAL_ERROR, False),
+        (GaveUp(Limit.BUSY), codes.OVERLOADED, False),
+        (GaveUp(Limit.CLOSED), codes.OVERLOADED, False),
+    ],
+)
+async def test_a_call_that_was_given_up_is_refused(ending: GaveUp, code: codes.ErrorCode, told: bool) -> None:
+    decision = await Elsewhere(Ended(ending), Ended(ending)).decide(HEAVY, POLICIES["standard"])
+    assert isinstance(decision, Reject)
+    failure: Failure = decision.failure
+    assert (code, told) == (
+        failure.code,
+        [violation.hint for violation in failure.violations] == ["Send less in one call."],
+    )
+
+
+async def test_a_job_leaves_the_event_loop_to_others(pool: OffloadPool) -> None:
+    elsewhere, turns = Elsewhere(pool, pool), 0
+    refused = call('{"rows":' + json.dumps([{"street": 1, "n": "x", "mode": "c"}] * 20_000) + "}")
+    deciding = asyncio.ensure_future(elsewhere.decide(refused, POLICIES["off"]))
+    while not deciding.done():
+        turns += 1
+        await asyncio.sleep(0.001)
+    assert isinstance(deciding.result(), Reject)
+    assert turns > 100
+
+
+NUMBERS: Any = {"type": "object", "properties": {"xs": {"type": "array", "items": INT}}, "additionalProperties": False}
+
+
+def test_of_thousands_of_repairs_all_are_counted_and_the_first_have_their_place() -> None:
+    judged, sent = policy(NUMBERS), call('{"xs":[' + ",".join(['"7"'] * 5_000) + "]}")
+    here, there = decide(sent, judged), made_there(sent, judged)
+
+    assert isinstance(here, Forward)
+    assert isinstance(there, Forward)
+    assert here.checked.arguments == there.checked.arguments
+    assert here.checked.repairs[:2_000] == there.checked.repairs[:2_000]
+    assert [Repair("string_to_integer", ())] * 3_000 == list(there.checked.repairs[2_000:])
+
+
+@pytest.mark.parametrize("text", [sent for sent in SENT if sent])
+def test_the_places_that_a_correction_may_change_are_found_there_as_here(text: str) -> None:
+    judged, sent = POLICIES["off"], call(text)
+    refused = decide(sent, judged)
+    if isinstance(refused, Reject) and isinstance(sent.arguments, Document):
+        payload = failing_payload(
+            describe_policy(judged), sent.arguments.text, sent.arguments.value, refused.failure.violations
+        )
+        assert find_failing_places(sent, judged, refused.failure) == read_failing(find_failing(payload))
+
+
+async def test_so_they_are_of_large_arguments(pool: OffloadPool) -> None:
+    judged, sent = POLICIES["off"], call(json.dumps({"rows": [{"street": 1, "note": "x"}] * 500}))
+    refused = decide(sent, judged)
+    assert isinstance(refused, Reject)
+    here = find_failing_places(sent, judged, refused.failure)
+    assert here == await Elsewhere(pool, pool).find_failing(sent, judged, refused.failure)
+    given_up = Ended(GaveUp(Limit.DEADLINE))
+    assert list_failed(refused.failure) == await Elsewhere(given_up, given_up).find_failing(
+        sent, judged, refused.failure
+    )
+
+
+async def test_a_call_that_was_read_there_is_decided_alike_and_its_value_is_read_when_it_is_asked_for() -> None:
+    text = dumps({"rows": [{"street": "x", "n": "1"}] * 9_000})
+    elsewhere = Elsewhere.with_pools()
+    known = await elsewhere.read(text, DEFAULT_LIMITS, frozenset())
+    assert isinstance(known, KnownText)
+    document = read_document(known, DEFAULT_LIMITS, frozenset())
+    assert isinstance(document, UnreadDocument)
+    sent, plain = replace(call("{}"), arguments=document), call(text.decode())
+    decisions = [await elsewhere.decide(one, POLICIES["standard"]) for one in (sent, plain)]
+    await elsewhere.close()
+
+    made, expected = (decision.checked for decision in decisions if isinstance(decision, Forward))
+    assert (expected.arguments, expected.repairs, expected.warnings) == (made.arguments, made.repairs, made.warnings)
+    assert expected.value == made.value
+    assert plain.arguments == Document(document.text, document.value)

@@ -1,0 +1,186 @@
+"""What one value or one schema may cost: equal hashes, patterns in number and in size, numbers of very many digits.
+
+Nothing is timed: each case takes minutes without its bound, and the test ends or it does not.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, SchemaError, compile_check
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.decide import decide
+from proxy.core.json.jsontext import LosslessFloat, dumps
+from proxy.core.model.values import Reject
+from proxy.core.model.work import MATCHING
+from proxy.core.schema.matching import LIMITS, SearchGivenUp, make_matcher
+from proxy.core.schema.patterns import MAX_LENGTH
+from tests.core.repairing import call
+
+# CPython hashes an int by its remainder: all multiples of this one have one hash.
+MODULUS = 2**61 - 1
+# A host name without double hyphens, with the usual mistake of an optional dot: exponential in most engines.
+HOSTS = r"^(?:(?!--)[a-z0-9-]+\.?)+$"
+NAMES = r"^[\p{L}\p{N} ]{1,255}$"
+
+
+def test_integers_of_one_hash_are_told_apart_in_linear_time() -> None:
+    check = compile_check({"type": "array", "items": {"type": "integer"}, "uniqueItems": True})
+    items = [number * MODULUS for number in range(60_000)]
+    assert (True, False) == (check.accepts(items), check.accepts([*items, MODULUS]))
+
+
+@pytest.mark.parametrize(
+    "written", [2**61, LosslessFloat(b"2305843009213693952.0"), LosslessFloat(b"2305843009213693952e0")]
+)
+def test_a_large_integer_equals_itself_however_it_is_spelt(written: Any) -> None:
+    assert [True, True, False] == [
+        compile_check({"enum": [2**61]}).accepts(written),
+        compile_check({"const": 2**61}).accepts(written),
+        compile_check({"uniqueItems": True}).accepts([2**61, written]),
+    ]
+
+
+def test_texts_that_backtrack_share_what_one_call_may_cost() -> None:
+    check = compile_check({"type": "array", "items": {"type": "string", "pattern": HOSTS}})
+    value = ["a" * 30 + "!"] * 20_000
+    assert (False, False) == (check.linear, check.accepts(value))
+    found = check.broken(value)
+    assert {("pattern", ("pattern", HOSTS))} == {
+        (entry.keyword, ("pattern", entry.node.get("pattern"))) for entry in found
+    }
+    assert 1 <= len(found) <= MATCHING / LIMITS[0] + 1  # nothing is said of texts that nobody looked at
+
+
+def test_a_call_that_is_refused_repaired_and_explained_has_one_such_budget() -> None:
+    check = compile_check({"type": "object", "properties": {"hosts": {"type": "array", "items": {"pattern": HOSTS}}}})
+    value = {"hosts": ["a" * 30 + "!"] * 5_000}
+    sent = call(dumps(value))
+    decision = decide(sent, ToolPolicy("t", check, "f"))
+    assert isinstance(decision, Reject)
+    assert {("hosts",)} == {violation.path[:1] for violation in decision.failure.violations}
+
+
+def test_many_short_texts_that_match_are_not_refused() -> None:
+    check = compile_check({"type": "array", "items": {"type": "string", "pattern": HOSTS}})
+    assert check.accepts(["example.org", "a-b.example.net"] * 300)
+
+
+def test_a_class_repeated_many_times_loads_and_counts() -> None:
+    check = compile_check({"pattern": NAMES})
+    assert [True, True, False, False, False] == [
+        check.accepts(text) for text in ("Zoë 1", "é" * 255, "é" * 256, "", "a\n")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r"(?:(?:\p{L}{1000}){1000}){1000}", "is legal but beyond the matcher"),
+        (r"(?=a)(?:(?:a{1000}){1000}){1000}", "with its repetitions written out it has more than 100,000 parts"),
+        ("(?=a)" + "a" * 3_000, "is legal but beyond the matcher"),
+        ("(?<a>x)" + r"\k<a>" * 200_000, "is beyond the matcher: it has 1,000,007 characters, and at most"),
+        ("|".join(["a"] * 2_000_000), "at most 50,000 are matched"),
+    ],
+)
+def test_a_legal_pattern_beyond_the_matcher_is_told_as_that(pattern: str, said: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        compile_check({"properties": {"a": {"pattern": pattern}}})
+    assert (("properties", "a", "pattern"), True) == (caught.value.path, said in caught.value.message)
+    assert len(caught.value.message) < 400
+
+
+def test_a_pattern_that_needs_more_memory_than_the_linear_matcher_has_is_matched_within_limits() -> None:
+    check = compile_check({"pattern": r"^(?:[\p{L}\p{M}\p{N}]{900}x|y)$"})
+    words = ["y", "é" * 900 + "x", "é" * 899 + "x", "z", ""]
+    assert [True, True, False, False, False] == [check.accepts(text) for text in words]
+
+
+def test_references_by_name_cost_no_more_than_those_by_number() -> None:
+    named = make_matcher("^(?<first>a)" + r"\k<first>" * 200 + "$")
+    assert [True, False] == [named.search("a" * 201), named.search("a" * 200)]
+
+
+def test_a_matcher_goes_with_the_last_schema_that_holds_it() -> None:
+    check = compile_check({"pattern": r"^matcher\p{Lu}of one schema$"})
+    assert check.accepts("matcherÉof one schema")
+    kept = weakref.ref(check.schemas.matchers[r"^matcher\p{Lu}of one schema$"])
+    assert kept() is not None
+    del check
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_search_that_could_outgrow_its_automaton_on_a_huge_text_is_refused() -> None:
+    matcher = make_matcher(r"(?:[\p{L}x]{100}|y)*(?:a|b){900}c")
+    with pytest.raises(SearchGivenUp):
+        matcher.search("ab" * 2_000_000)
+
+
+@pytest.mark.parametrize("keyword", ["multipleOf", "minimum", "maximum", "maxLength", "minItems"])
+def test_a_limit_of_very_many_digits_is_refused_with_its_place(keyword: str) -> None:
+    with pytest.raises(SchemaError, match="more than 4,000 digits") as caught:
+        compile_check({"properties": {"a": {keyword: 10**5_000}}})
+    assert ("properties", "a", keyword) == caught.value.path
+
+
+def listed(schema: dict[str, Any]) -> LearnedTools:
+    tools = {"bomb": ListedTool("bomb", schema=schema, digest="1"), "add": ListedTool("add", schema={}, digest="2")}
+    return LearnedTools(Listing(tools, "d", 0), LearnPolicy(ToolPolicy("", None, "template")))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "said"),
+    [
+        (
+            [r"^[\p{L}\p{M}0-9 .,'-]{1,NN}$|^x$".replace("NN", str(60 + number)) for number in range(100)],
+            "instructions",
+        ),
+        (["(?=a)" + "b" * 1_900 + str(number) for number in range(20)], f"{MAX_STRANGE_CHARACTERS:,} characters"),
+        (["a" * MAX_LENGTH], f"{MAX_STRANGE_CHARACTERS:,} characters"),
+    ],
+)
+def test_patterns_of_a_listed_tool_are_bounded_together_and_cost_that_tool_alone(
+    patterns: list[str], said: str
+) -> None:
+    tools = listed({"properties": {f"p{number}": {"pattern": pattern} for number, pattern in enumerate(patterns)}})
+    assert (None, True) == (tools.get("bomb"), "add" in tools and tools.get("add") is not None)
+    assert said in tools.bad["bomb"]
+
+
+# 15 levels of two references each, and one to a published meta-schema: once judged by an engine without bounds.
+def test_a_chain_beside_a_published_meta_schema_is_judged_in_bounded_work() -> None:
+    levels = 60
+    defs: dict[str, Any] = {
+        f"n{level}": {"allOf": [{"$ref": f"#/$defs/n{level + 1}"}, {"$ref": f"#/$defs/n{level + 1}"}]}
+        for level in range(levels)
+    }
+    defs[f"n{levels}"] = {"type": "string"}
+    defs["meta"] = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+    check = compile_check({"$ref": "#/$defs/n0", "properties": {"m": {"$ref": "#/$defs/meta"}}, "$defs": defs})
+    assert (True, False) == (check.accepts("x"), check.accepts(1))
+    assert 1 <= len(check.broken({"m": {"type": 1}})) < 20
+
+
+def test_dynamic_references_with_too_many_meanings_are_refused() -> None:
+    names = [f"a{number}" for number in range(16)]
+    defs: dict[str, Any] = {}
+    for number, name in enumerate(names):
+        following = f"https://example.org/{number + 1}"
+        leads = {"anyOf": [{"$ref": f"{following}/x"}, {"$ref": f"{following}/y"}]} if number + 1 < len(names) else {}
+        for side in "xy":
+            uri = f"https://example.org/{number}/{side}"
+            defs[f"{number}{side}"] = {"$id": uri, **leads, "$defs": {"d": {"$dynamicAnchor": name, "const": side}}}
+    last = {
+        "properties": {
+            name: {"$dynamicRef": f"https://example.org/{number}/x#{name}"} for number, name in enumerate(names)
+        }
+    }
+    defs["15x"] |= last
+    with pytest.raises(SchemaError, match="different meanings"):
+        compile_check({"$ref": "https://example.org/0/x", "$defs": defs})

@@ -1,0 +1,44 @@
+"""Numbers of accepted values that are written anew, and where they are looked for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from proxy.core.check.validation import compile_check
+from proxy.core.model.values import JsonValue
+from proxy.core.repair.respell import list_integer_keys
+from tests.core.repairing import obj, outcome
+
+INT: Final[JsonValue] = {"type": "integer"}
+STR: Final[JsonValue] = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("integers", "schema"),
+    [
+        ((), obj(a=STR, b={"type": "number"})),
+        (("a", "c"), obj(a=INT, b=STR, c={"type": ["integer"]})),
+        ((), obj(a={"type": ["integer", "null"]})),
+        (None, INT),
+        (None, obj(a=INT, b={"type": "array", "items": INT})),
+        (None, obj(a=obj(b=INT))),
+        (None, {**obj(a=INT), "additionalProperties": INT}),
+        (None, {**obj(a=INT), "allOf": [obj(b=INT)]}),
+        (None, {"properties": {"a": INT, "b": {"$ref": "#/properties/a"}}}),
+    ],
+)
+def test_integers_are_looked_for_where_they_may_stand(integers: tuple[str, ...] | None, schema: JsonValue) -> None:
+    found = list_integer_keys(compile_check(schema))
+
+    assert (None if integers is None else set(integers)) == (None if found is None else set(found))
+
+
+@pytest.mark.parametrize("sent", ['{"a":3.0,"b":{"c":3.0}}', '{"a":3.00,"b":{"c":3.0}}'])
+def test_a_number_is_written_anew_at_the_root_and_below(sent: str) -> None:
+    assert '{"a":3,"b":{"c":3}}' == outcome(obj(a=INT, b=obj(c=INT)), sent)
+
+
+def test_a_number_at_a_key_that_is_no_integer_stays() -> None:
+    assert '{"a":3,"b":3.0}' == outcome(obj(a=INT, b={"type": "number"}), '{"a":3,"b":3.0}')

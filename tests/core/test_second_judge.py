@@ -1,0 +1,144 @@
+"""The second judge says what the JSON-Schema-Test-Suite says, or that it cannot tell."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from proxy.core.check.validation import compile_check
+from proxy.core.json.jsontext import LosslessFloat, parse
+from proxy.core.schema.drafts import Draft
+from proxy.core.schema.formats import STRICT
+from proxy.core.second_judge.compiled import CompiledJudge
+from proxy.core.second_judge.exact import make_exact
+from proxy.core.second_judge.judge import (
+    Opinion,
+    Question,
+    SecondVerdict,
+    judge_value,
+    make_question,
+    pack_job,
+    run_job,
+    unpack_opinion,
+)
+from proxy.core.second_judge.reference import CannotTellError
+from tests.core.test_suite import DIALECTS, MISSED, cases
+
+D7 = {"$schema": DIALECTS["draft7"]}
+# draft -> judged by fastjsonschema, by jsonschema, and cases of which nothing can be told.
+TOLD = {
+    "draft4": (670, 267, 0),
+    "draft6": (886, 384, 0),
+    "draft7": (1296, 419, 2),
+    "draft2019-09": (0, 2091, 83),
+    "draft2020-12": (0, 2150, 73),
+}
+
+
+@pytest.mark.parametrize("draft", DIALECTS)
+def test_it_is_never_wrong_about_a_case_of_the_suite(draft: str) -> None:
+    told: Counter[str] = Counter()
+    wrong = []
+    for kind in ("required", "optional", "format"):
+        for case in cases(draft, kind):
+            if (draft, case.file, case.description) in MISSED:
+                continue
+            opinion = judge_value(make_question(case.check.schemas, formats=case.check.formats), case.value)
+            told[opinion.judge] += 1
+            if (
+                opinion.verdict is not SecondVerdict.CANNOT_TELL
+                and (opinion.verdict is SecondVerdict.VALID) is not case.valid
+            ):
+                wrong.append(case)
+    assert ([], TOLD[draft]) == (wrong, (told["fastjsonschema"], told["jsonschema"], told[""]))
+
+
+def opinion(schema: Any, value: Any) -> Opinion:
+    return judge_value(make_question(compile_check(schema).schemas, formats=STRICT), value)
+
+
+@pytest.mark.parametrize("schema", [{}, D7])
+@pytest.mark.parametrize(
+    ("keywords", "value", "valid"),
+    [
+        ({"maximum": 9007199254740992}, 9007199254740993, False),
+        ({"multipleOf": LosslessFloat(b"0.01")}, LosslessFloat(b"1.10"), True),
+        ({"multipleOf": LosslessFloat(b"0.01")}, LosslessFloat(b"1.105"), False),
+        ({"minimum": LosslessFloat(b"0.1")}, LosslessFloat(b"0.1"), True),
+        ({"type": "integer"}, LosslessFloat(b"1.0"), True),
+        ({"enum": [1]}, True, False),
+        ({"enum": [LosslessFloat(b"1.0")]}, 1, True),
+        ({"pattern": r"^\d$"}, "\u0664", False),
+        ({"pattern": "a$"}, "a\n", False),
+        ({"format": "date"}, "2026-02-31", False),
+        ({"patternProperties": {r"^\p{Lu}": False}}, {"É": 1}, False),
+    ],
+)
+def test_numbers_patterns_and_formats_are_ours(schema: Any, keywords: Any, value: Any, valid: bool) -> None:
+    assert (SecondVerdict.VALID if valid else SecondVerdict.INVALID) == opinion({**schema, **keywords}, value).verdict
+
+
+def test_a_place_is_that_of_the_keyword_and_holds_no_value() -> None:
+    found = opinion({"properties": {"a": {"items": {"maximum": 3}}}}, {"a": [1, 4711]})
+    assert Opinion(SecondVerdict.INVALID, "jsonschema", "/properties/a/items/maximum") == found
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"properties": {'"]); raise SystemExit #': {}}},
+        {"enum": ["{}", "'"]},
+        {"enum": [1]},
+        {"uniqueItems": True},
+        {"multipleOf": 2},
+        {"minimum": LosslessFloat(b"0.5")},
+        {"patternProperties": {"a": {}}},
+        {"$ref": "https://example.org/x"},
+    ],
+)
+def test_fastjsonschema_gets_no_schema_that_it_reads_otherwise(keywords: Any) -> None:
+    with pytest.raises(CannotTellError):
+        CompiledJudge(keywords, Draft.D7, formats=STRICT)
+
+
+def test_a_number_keeps_its_digits() -> None:
+    value = parse(b"[1.0, 1e2, 0.10, -0, 1e-5, 12345678901234567890.5]")
+    assert [
+        "[1, 100, Decimal('0.10'), 0, Decimal('0.00001'), Decimal('12345678901234567890.5')]",
+        "[Decimal('1.0'), Decimal('1E+2'), Decimal('0.10'), 0, Decimal('0.00001'), Decimal('12345678901234567890.5')]",
+    ] == [str(make_exact(value, draft)) for draft in (Draft.D7, Draft.D4)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        (
+            {"patternProperties": {"a": {}}, "unevaluatedProperties": False},
+            {},
+            "unevaluatedProperties beside patternProperties",
+        ),
+        ({"dependencies": {"a": ["b"]}}, {}, "dependencies"),
+        ({"multipleOf": 3}, 10**20_000, "multipleOf with a number of too many digits"),
+        ({"pattern": r"^(a|aa)+\1b$"}, "a" * 100, "SearchGivenUp"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#"}}}, 1, "RecursionError"),
+    ],
+    ids=["keywords", "draft", "digits", "pattern", "recursion"],
+)
+def test_what_it_cannot_tell_says_why(schema: Any, value: Any, reason: str) -> None:
+    text = b'{"base":"json-schema:///schema","documents":{},"formats":true,"schema":%s}'
+
+    question = Question(text % json.dumps(schema).encode())
+    assert Opinion(SecondVerdict.CANNOT_TELL, reason=reason) == judge_value(question, value)
+
+
+def test_a_job_is_bytes_and_so_is_its_answer() -> None:
+    question = make_question(compile_check({"type": "integer"}).schemas, formats=STRICT)
+    answers = [unpack_opinion(run_job(pack_job(question, value))) for value in (b"1", b'"x"', b"{")]
+    assert [
+        Opinion(SecondVerdict.VALID, "jsonschema"),
+        Opinion(SecondVerdict.INVALID, "jsonschema", "/type"),
+        Opinion(SecondVerdict.CANNOT_TELL, reason="the value is no JSON text"),
+    ] == answers

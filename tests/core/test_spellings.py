@@ -1,0 +1,68 @@
+"""Other spellings of a path, and the judged path they lead to."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.contract.spellings import JudgedPath, JudgedPaths, leaves_segment
+
+POST = frozenset({"POST"})
+JUDGED = JudgedPaths(
+    [
+        JudgedPath("/x/weather", "u", "/weather", POST),
+        JudgedPath("/t/{id}/run", "u", "/t/{id}/run", POST),
+    ]
+)
+
+
+def reached(path: str, target: str, method: str = "POST", upstream: str = "u") -> str:
+    return JUDGED.reached(method, tuple(path.split("/")[1:]), upstream, target)
+
+
+@pytest.mark.parametrize(
+    "last", ["Weather", "weather;v=1", "weather.", "weather ", "weather;", "weather/", "weather\u200b", "weather%20",
+             "WEATHER. .", "weather%3bv", "\tweather"]
+)  # fmt: skip
+def test_another_spelling_leads_to_the_judged_path(last: str) -> None:
+    assert "/x/weather" == reached(f"/x/{last}", f"/{last}")
+
+
+@pytest.mark.parametrize("last", ["weathers", "weather,x", "weather:", "other", "weather-1"])
+def test_another_name_leads_nowhere(last: str) -> None:
+    assert "" == reached(f"/x/{last}", f"/{last}")
+
+
+def test_a_template_is_reached_as_well() -> None:
+    assert "/t/{id}/run" == reached("/T/7/Run", "/T/7/Run")
+
+
+def test_only_the_same_upstream_the_same_place_there_and_a_judged_method_count() -> None:
+    assert ["", "", ""] == [
+        reached("/x/Weather", "/Weather", upstream="other"),
+        reached("/x/Weather", "/elsewhere/Weather"),
+        reached("/x/Weather", "/Weather", method="GET"),
+    ]
+
+
+def test_a_template_that_can_reach_a_judged_path_is_known_beforehand() -> None:
+    assert ["/x/weather"] == JUDGED.within_reach("/x/{any}", "u", "/{any}", POST)
+    assert [] == JUDGED.within_reach("/x/{any}", "u", "/{any}", frozenset({"GET"}))
+    assert [] == JUDGED.within_reach("/x/{any}/{more}", "u", "/{any}/{more}", POST)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["..;", ".;x", "..;a", "a;..;", ";a", "%2e%2e", "%252e%252e", "%2f", "a%2fb", "%5c", "..%3b", "%2e", ".. ;"],
+)
+def test_a_value_that_some_server_takes_for_more_than_a_segment_leaves_it(value: str) -> None:
+    assert leaves_segment(value)
+
+
+@pytest.mark.parametrize("value", ["abc", "a.b", "...", "a;b", "100%", "%26", "v1.2", "a%20b", "..a"])
+def test_any_other_value_stays(value: str) -> None:
+    assert not leaves_segment(value)
+
+
+@pytest.mark.parametrize(("value", "leaves"), [("..;", True), ("%2e%2e", True), ("a%2fb", False), (";v=1", False)])
+def test_what_is_passed_on_may_hold_more_but_never_leads_up(value: str, leaves: bool) -> None:
+    assert leaves == leaves_segment(value, judged=False)

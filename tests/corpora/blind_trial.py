@@ -1,0 +1,89 @@
+"""Sixty calls that models really made and that are refused, with the text that each is told: the blind trial.
+
+The question is whether the text is enough. Somebody who sees the call and the text alone, and never a schema, writes
+down the arguments to send next; `answers.json` holds them. `test_blind_trial.py` sends them, and holds that each name
+in them stands in the call or the text.
+
+python -m tests.corpora.blind_trial     writes the calls and the texts to stdout
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from proxy.core.contract import attempts as contract
+from proxy.core.contract.policy import RepairPolicy, ToolPolicy
+from proxy.core.decide import decide
+from proxy.core.envelope.sentence import write_sentence
+from proxy.core.guidance.advice import add_advice
+from proxy.core.json.jsontext import TextLimits
+from proxy.core.json.textrepair import read_document
+from proxy.core.model.values import Conversation, Decision, JsonValue, Reject, Rung, ToolCall
+from proxy.core.rules.rules import TEXT_RULES, select_rules
+from tests.corpora.calls import check_of, rows
+
+DATA: Final = Path(__file__).parent.parent / "data"
+ANSWERS: Final = DATA / "blind-trial" / "answers.json"
+TRIAL: Final = 60
+# Calls of the two lists of reported failures come first, collected calls fill the rest. Of one tool and one kind of
+# mistake there is one.
+_LISTS: Final = (
+    ("real-failures/cases.jsonl", "schema", "sent"),
+    ("real-failures-2026/failures.jsonl", "schema", "sent"),
+    ("model_calls/invalid_calls.jsonl.gz", "json_schema", "raw_arguments"),
+)
+_RULES: Final = select_rules("standard")
+
+
+class TrialCall(NamedTuple):
+    """One refused call: its name in its list, its tool with the schema, what was sent, and the text that it is told."""
+
+    id: str
+    tool: str
+    schema: JsonValue
+    sent: str
+    text: str
+
+
+def judge(tool: str, schema: JsonValue, sent: str) -> tuple[Decision, ToolCall, ToolPolicy]:
+    """The decision on arguments sent as text, at the usual level."""
+    policy = ToolPolicy(tool, check_of(schema), "trial", repair=RepairPolicy(_RULES))
+    document = read_document(sent.encode(), TextLimits(), _RULES & frozenset(TEXT_RULES))
+    call = ToolCall(tool, document, "call", Conversation("trial", Rung.HEADER))
+    return decide(call, policy), call, policy
+
+
+def trial_calls() -> list[TrialCall]:
+    """The calls of the trial, the same ones each time."""
+    found: dict[tuple[str, str], TrialCall] = {}
+    for call in _refused():
+        found.setdefault((call.tool, call.text.split("(VAL-")[1][:3]), call)
+        if len(found) == TRIAL:
+            break
+    return list(found.values())
+
+
+def _refused() -> Iterator[TrialCall]:
+    for name, schema, sent in _LISTS:
+        for row in rows(DATA / name):
+            yield from _told(row["id"], row["tool"], row[schema], row[sent])
+
+
+def _told(name: str, tool: str, schema: JsonValue, sent: Any) -> Iterator[TrialCall]:
+    written = sent if isinstance(sent, str) else json.dumps(sent, ensure_ascii=False)
+    decision, call, policy = judge(tool, schema, written)
+    if isinstance(decision, Reject):
+        attempt = contract.make_failed_attempt(decision.failure, "")
+        result = contract.grant_attempt(call, decision.failure, contract.add(None, attempt), policy)
+        text = write_sentence(add_advice(result, policy))
+        if "takes no value at all" not in text:  # a schema that contradicts itself
+            yield TrialCall(name, tool, schema, written, text)
+
+
+if __name__ == "__main__":
+    for number, each in enumerate(trial_calls(), 1):
+        sys.stdout.write(f"=== {number} {each.id}\n{each.tool}({each.sent})\n--- answered\n{each.text}\n\n")

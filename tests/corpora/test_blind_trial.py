@@ -1,0 +1,84 @@
+"""The blind trial: sixty answers that were written with the texts alone in sight are accepted.
+
+A changed text has to keep the facts that its answer was made of: the names in it. Where one has to go, the trial of
+that call is to be repeated: read what `python -m tests.corpora.blind_trial` writes of it, and nothing else, and answer
+anew.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from proxy.config.load import load
+from proxy.core.model.values import Forward
+from proxy.server import Serving
+from tests.corpora.blind_trial import ANSWERS, TRIAL, TrialCall, judge, trial_calls
+from tests.serving.wire import JSON_TYPE, answer, replies, tool
+
+CALLS = trial_calls()
+GIVEN: dict[str, Any] = json.loads(ANSWERS.read_text(encoding="utf-8"))
+
+
+def names(value: Any) -> Iterator[str]:
+    """Every key in a value."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield key
+            yield from names(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from names(member)
+
+
+def test_each_call_of_the_trial_has_its_answer() -> None:
+    assert TRIAL == len(CALLS)
+    assert list(GIVEN) == [call.id for call in CALLS]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.id)
+def test_the_answer_is_accepted_as_it_is_and_its_names_stand_in_the_call_or_the_text(call: TrialCall) -> None:
+    text = json.dumps(GIVEN[call.id], ensure_ascii=False)
+    decision, _, _ = judge(call.tool, call.schema, text)
+
+    assert isinstance(decision, Forward)
+    assert text.encode() == decision.checked.arguments
+    assert [] == [name for name in names(GIVEN[call.id]) if name not in call.text and name not in call.sent]
+
+
+def test_the_texts_have_at_most_600_characters_in_the_median() -> None:
+    assert median(len(call.text) for call in CALLS) <= 600
+
+
+async def test_all_sixty_reach_their_tools_through_the_proxy(tmp_path: Path) -> None:
+    routes = [
+        {"path": f"/{number}", "upstream": "tools", "tool": f"tool_{number}", "schema": call.schema}
+        for number, call in enumerate(CALLS)
+    ]
+    async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
+        config = {"version": 1, "listen": "127.0.0.1:0", "admin": False, "upstreams": {"tools": {"url": server.url}}}
+        path = tmp_path / "config.yaml"
+        path.write_text(json.dumps({**config, "routes": routes}))  # JSON is YAML
+        serving = await Serving.start(load(path, {}), log_to=io.StringIO())
+        try:
+            async with ClientSession() as client:
+                texts = [json.dumps(GIVEN[call.id], ensure_ascii=False) for call in CALLS]
+                statuses = [await _status(client, f"{serving.url}/{i}", text) for i, text in enumerate(texts)]
+        finally:
+            await serving.stop(grace=1.0)
+
+    assert [200] * TRIAL == statuses
+    assert texts == [seen.body.decode() for seen in server.seen]
+
+
+async def _status(client: ClientSession, url: str, body: str) -> int:
+    headers = {"Content-Type": "application/json", "X-Conversation-Id": "trial"}
+    async with client.post(url, data=body.encode(), headers=headers) as reply:
+        return reply.status

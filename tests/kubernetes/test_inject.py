@@ -1,0 +1,285 @@
+"""`toolcall-proxy inject`: existing manifests come out guarded, and are refused where they cannot be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kubernetes.rendering import ROOT, Manifest, must_be_valid, pod_of, program, proxy_of, refusal, render
+
+CONFIG = (ROOT / "helm" / "kustomize" / "example" / "config.yaml").read_text()
+SCHEMA = (ROOT / "helm" / "kustomize" / "example" / "weather.yaml").read_text()
+DEPLOYMENT = """\
+# The tool as it was.
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: weather}
+spec:
+  selector: {matchLabels: {app: weather}}
+  template:
+    metadata: {labels: {app: weather}}
+    spec:
+      initContainers: [{name: first, image: first}]
+      containers:
+        - name: weather
+          image: registry.example.com/tools/weather:1.4
+          ports: [{name: http, containerPort: 8000}]
+          env: [{name: A, value: "yes"}, {name: B, value: "0123"}, {name: C, value: 2026-11-22}]
+          livenessProbe: {httpGet: {path: /, port: http}}
+"""
+OTHER = """\
+# Nobody's business,   with its spaces.
+apiVersion: v1
+kind: Service
+metadata: {name: other}
+spec: {selector: {app: other}, ports: [{port: 80, targetPort: 8000}]}
+"""
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {name: weather}
+spec:
+  selector: {app: weather}
+  ports:
+    - {name: a, port: 80, targetPort: 8000}
+    - {name: b, port: 81, targetPort: http}
+    - {name: c, port: 8000}
+    - {name: d, port: 9, targetPort: 9}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "weather.yaml").write_text(SCHEMA)
+    return tmp_path
+
+
+def inject(folder: Path, text: str, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "proxy", "inject", "--config", str(folder / "config.yaml"), *words]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert code == done.returncode, done.stderr
+    return done
+
+
+def injected(folder: Path, text: str, *words: str) -> list[Manifest]:
+    return list(yaml.safe_load_all(inject(folder, text, *words).stdout))
+
+
+def changed(text: str, **spec: Any) -> str:
+    """A Deployment whose pod's spec has something else in it."""
+    manifest = yaml.safe_load(text)
+    manifest["spec"]["template"]["spec"] |= spec
+    return yaml.safe_dump(manifest)
+
+
+def test_an_existing_deployment_gets_what_the_chart_renders(folder: Path) -> None:
+    deployment, config_map = injected(folder, DEPLOYMENT)
+    must_be_valid(deployment)
+    must_be_valid(config_map)
+    spec, own = pod_of([deployment])["spec"], pod_of(render("tool"))["spec"]
+    first, proxy = spec["initContainers"]
+    assert "first" == first["name"]
+    ports = [{**own["initContainers"][0]["ports"][0], "name": "http"}, own["initContainers"][0]["ports"][1]]
+    assert {**own["initContainers"][0], "ports": ports} == proxy
+    assert own["terminationGracePeriodSeconds"] == spec["terminationGracePeriodSeconds"]
+    tool = spec["containers"][0]
+    assert own["containers"][0]["lifecycle"] == tool["lifecycle"]
+    upstream = {"httpGet": {"path": "/readyz/upstream/weather", "port": 9091}}
+    assert {**own["containers"][0]["readinessProbe"], **upstream} == tool["readinessProbe"]
+    assert [{"containerPort": 8000}] == tool["ports"]
+    assert {"httpGet": {"path": "/", "port": 8000}} == tool["livenessProbe"], "the name is the proxy's now"
+    assert [{"name": "toolcall-proxy"}] == [spec["volumes"][0]["projected"]["sources"][0]["configMap"]]
+    assert {"config.yaml": CONFIG, "weather.yaml": SCHEMA} == config_map["data"]
+
+
+def test_what_was_text_stays_text(folder: Path) -> None:
+    (deployment, _) = injected(folder, DEPLOYMENT)
+    assert [{"name": "A", "value": "yes"}, {"name": "B", "value": "0123"}, {"name": "C", "value": "2026-11-22"}] == [
+        {**each, "value": str(each["value"])} for each in pod_of([deployment])["spec"]["containers"][0]["env"]
+    ]
+
+
+def test_services_lead_to_the_proxy_and_others_keep_every_byte(folder: Path) -> None:
+    done = inject(folder, f"{DEPLOYMENT}---\n{OTHER}---\n{SERVICE}")
+    assert f"---\n{OTHER}---\n" in done.stdout
+    service = list(yaml.safe_load_all(done.stdout))[2]
+    assert [8080, 8080, 8080, 9] == [port["targetPort"] for port in service["spec"]["ports"]]
+
+
+def test_twice_is_once(folder: Path) -> None:
+    once = inject(folder, f"{DEPLOYMENT}---\n{SERVICE}").stdout
+    assert once == inject(folder, once).stdout
+    assert ("", 0) == (inject(folder, once, "--diff").stdout, inject(folder, once, "--diff").returncode)
+    (folder / "config.yaml").write_text(CONFIG.replace("serve: 15s", "serve: 40s"))
+    deployment, _, config_map = injected(folder, once)
+    assert {"sleep": {"seconds": 45}} == pod_of([deployment])["spec"]["containers"][0]["lifecycle"]["preStop"]
+    assert "serve: 40s" in config_map["data"]["config.yaml"]
+
+
+def test_a_diff_shows_what_would_change_and_changes_nothing(folder: Path) -> None:
+    done = inject(folder, DEPLOYMENT, "--diff", code=1)
+    assert "+      - name: toolcall-proxy\n" in done.stdout
+    assert done.stdout.startswith("--- before\n+++ injected\n")
+
+
+def test_what_the_tool_has_of_its_own_is_kept(folder: Path) -> None:
+    manifest = yaml.safe_load(DEPLOYMENT)
+    spec = manifest["spec"]["template"]["spec"]
+    spec["terminationGracePeriodSeconds"] = 900
+    spec["containers"][0] |= {
+        "readinessProbe": {"exec": {"command": ["ready"]}}, "lifecycle": {"preStop": {"exec": {"command": ["stop"]}}},
+    }  # fmt: skip
+    done = inject(folder, yaml.safe_dump(manifest))
+    made = pod_of([next(yaml.safe_load_all(done.stdout))])["spec"]
+    kept = spec["containers"][0]
+    assert 900 == made["terminationGracePeriodSeconds"]
+    assert (kept["readinessProbe"], kept["lifecycle"]) == (
+        made["containers"][0]["readinessProbe"],
+        made["containers"][0]["lifecycle"],
+    )
+    assert (
+        "note: deployment/weather: the preStop of container weather is kept: see that it takes at least 20 s"
+        in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("StatefulSet", ("spec", "template")),
+        ("DaemonSet", ("spec", "template")),
+        ("Job", ("spec", "template")),
+        ("CronJob", ("spec", "jobTemplate", "spec", "template")),
+        ("Pod", ()),
+    ],
+)
+def test_every_kind_of_workload_is_injected(kind: str, path: tuple[str, ...], folder: Path) -> None:
+    pod: Any = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "w", "image": "w"}]}}
+    for key in reversed(path):
+        pod = {key: pod}
+    manifest = {"apiVersion": "v1", "kind": kind, **pod}
+    manifest["metadata"] = {**manifest.get("metadata", {}), "name": "w", "namespace": "tools"}
+    made, config_map = injected(folder, yaml.safe_dump(manifest))
+    for key in path:
+        made = made[key]
+    (proxy,) = made["spec"]["initContainers"]
+    ending = ["--seconds", "0"] if kind in ("Job", "CronJob") else ["--with-tools"]
+    assert ["drain", *ending, "--admin", "127.0.0.1:9090"] == proxy["lifecycle"]["preStop"]["exec"]["command"][3:]
+    assert "tools" == config_map["metadata"]["namespace"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"hostNetwork": True}, "deployment/weather has hostNetwork: its ports are the node's"),
+    ({"os": {"name": "windows"}}, "deployment/weather runs on windows"),
+    ({"nodeSelector": {"kubernetes.io/os": "windows"}}, "deployment/weather runs on windows"),
+    ({"containers": [{"name": "a", "ports": [{"containerPort": 9091}]}]}, "container a has port 9091"),
+    ({"containers": [{"name": "a"}, {"name": "b"}]}, "none of its containers (a, b) names port 8000"),
+    ({"containers": [{"name": "toolcall-proxy"}]}, "has an ordinary container toolcall-proxy already"),
+    ({"containers": []}, "deployment/weather has no containers"),
+]
+
+
+@pytest.mark.parametrize(("spec", "words"), REFUSED, ids=[row[1][:50] for row in REFUSED])
+def test_what_is_in_the_way_is_refused_with_a_sentence(spec: dict[str, Any], words: str, folder: Path) -> None:
+    done = inject(folder, changed(DEPLOYMENT, **spec), code=2)
+    assert ("", True) == (done.stdout, words in done.stderr), done.stderr
+
+
+def test_a_config_that_no_pod_could_serve_is_refused_with_all_that_is_wrong(folder: Path) -> None:
+    (folder / "config.yaml").write_text(
+        "version: 1\nupstreams: {weather: {url: http://weather.example.com}}\n"
+        "routes: [{path: /tools/weather, upstream: weather, tool: weather, schema: weather.yaml}]\n"
+    )
+    lines = inject(folder, DEPLOYMENT, code=2).stderr.splitlines()
+    assert [
+        "`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:8080`)",
+        'kubelet reaches no probes  (write `admin: {listen: "127.0.0.1:9090", probes: "0.0.0.0:9091"}`)',
+        "an ending pod gives up its last calls  (write `drain: {serve: 15s, finish: 30s, stay_ready: on}`)",
+        "no upstreams are at http://127.0.0.1:PORT, where a pod has its tool  (write `url: http://127.0.0.1:PORT`)",
+    ] == [line.strip() for line in lines[1:]]
+    (folder / "config.yaml").write_text(CONFIG.replace("upstream: weather", "upstream: wether"))
+    assert "unknown upstream 'wether'  (did you mean 'weather'?)" in inject(folder, DEPLOYMENT, code=2).stderr
+
+
+def test_one_workload_of_many_and_one_that_wants_none(folder: Path) -> None:
+    second = DEPLOYMENT.replace("name: weather}", "name: second}", 1)
+    alone = injected(folder, f"{DEPLOYMENT}---\n{second}", "--only", "Deployment/second")
+    assert [1, 2] == [len(pod_of([each])["spec"]["initContainers"]) for each in alone[:2]]
+    off = second.replace("{name: second}", "{name: second, annotations: {toolcall-proxy/inject: disabled}}")
+    done = inject(folder, f"{DEPLOYMENT}---\n{off}")
+    assert "note: deployment/second is left as it is: toolcall-proxy/inject: disabled\n" == done.stderr
+    assert (
+        "nothing here is called deployment/third" in inject(folder, second, "--only", "deployment/third", code=2).stderr
+    )
+
+
+def test_it_is_a_kustomize_function(folder: Path) -> None:
+    """By real Kustomize, as an exec function: it hands a ResourceList to standard input."""
+    (folder / "deployment.yaml").write_text(DEPLOYMENT)
+    script = folder / "inject.sh"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxy inject --config "{folder}/config.yaml"\n')
+    script.chmod(0o755)
+    (folder / "injector.yaml").write_text(
+        "apiVersion: toolcall-proxy/v1\nkind: Inject\nmetadata:\n  name: inject\n  annotations:\n"
+        "    config.kubernetes.io/function: |\n      exec: {path: ./inject.sh}\n"
+    )
+    (folder / "kustomization.yaml").write_text("resources: [deployment.yaml]\ntransformers: [injector.yaml]\n")
+    command = [program("kustomize"), "build", "--enable-alpha-plugins", "--enable-exec", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert 0 == done.returncode, done.stderr
+    made = list(yaml.safe_load_all(done.stdout))
+    assert ["ConfigMap", "Deployment"] == sorted(each["kind"] for each in made)
+    assert ["first", "toolcall-proxy"] == [each["name"] for each in pod_of(made)["spec"]["initContainers"]]
+
+
+# --- by the API server ------------------------------------------------------------------------------------------------
+def policies(**values: Any) -> dict[str, Manifest]:
+    """The policies of the injector by kind; CEL is compiled by the API server alone (`make cluster`)."""
+    manifests = render("library", injector__enabled=True, **values)
+    return {each["kind"]: each for each in manifests if each["kind"].endswith(("Policy", "Binding"))}
+
+
+def test_the_policies_are_those_of_the_clusters_version_and_off_by_default() -> None:
+    kinds = {f"{verb}AdmissionPolicy{end}" for verb in ("Mutating", "Validating") for end in ("", "Binding")}
+    assert kinds < set(policies())
+    assert set() == kinds & {each["kind"] for each in render("library")}
+    versions = [policies(version=version)["MutatingAdmissionPolicy"]["apiVersion"] for version in ("1.34.0", "1.36.0")]
+    assert ["admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1"] == versions
+    assert "use `toolcall-proxy inject` on the manifests instead" in refusal(
+        "library", injector__enabled=True, version="1.33.0"
+    )
+
+
+def test_a_release_may_be_the_injector_alone() -> None:
+    made = {each["kind"] for each in render(shape="library", injector__enabled=True)}
+    assert made == {each for each in made if "AdmissionPolicy" in each}
+
+
+def test_the_policy_puts_in_what_the_chart_renders() -> None:
+    policy = policies(ports={"calls": 7000, "admin": 7001, "probes": 7002}, drain__seconds=30)[
+        "MutatingAdmissionPolicy"
+    ]
+    container, values, name = (mutation[next(key for key in mutation if key != "patchType")]["expression"]
+                               for mutation in policy["spec"]["mutations"])  # fmt: skip
+    own = proxy_of(render("tool"))
+    assert all(f"{probe}Probe{{httpGet" in container for probe in ("startup", "readiness", "liveness"))
+    assert all(words in container for words in ("containerPort: 7000", "containerPort: 7002", "seconds: 35", "> 300 ?"))
+    assert [
+        json.dumps(own["resources"][key], separators=(",", ":")) in container for key in ("requests", "limits")
+    ] == [True, True]
+    assert all(json.dumps(own[key]) in values for key in ("command", "args"))
+    assert '"drain", "--with-tools", "--admin", "127.0.0.1:7001"' in values
+    assert 4 == name.count('"tool-behind"}]')
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    messages = [each["message"] for each in policies()["ValidatingAdmissionPolicy"]["spec"]["validations"]]
+    assert [True] * 4 == [message.startswith("toolcall-proxy cannot be injected: ") for message in messages]
+    assert [True] * 4 == ["annotate" in message.lower() or "Give" in message for message in messages]

@@ -1,0 +1,70 @@
+"""Which tools a route serves: what is denied is neither listed nor callable."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.adapters.mcplist import read_events
+from proxy.core.contract.listed_tools import LearnPolicy
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import UpstreamReply
+from proxy.server.mcp.choosing import filter_list
+from tests.mcp.conversation import refusal, talk
+from tests.mcp.server import ADD, NOW, McpServer, call
+
+LIST = {"jsonrpc": "2.0", "id": "client-7", "method": "tools/list"}
+DROP = {"name": "drop_all", "title": "Drops", "inputSchema": {"type": "object"}}
+RULES = "allow: ['add', 'drop_*'], deny: ['*_all']"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_list_shows_what_is_served_as_the_server_wrote_it(streamed: bool) -> None:
+    async with talk(McpServer([ADD, NOW, DROP], events=streamed), mcp=RULES) as client:
+        seen = await client.send(LIST)
+    (text,) = read_events(seen.body) if streamed else (seen.body,)
+
+    assert {"jsonrpc": "2.0", "id": "client-7", "result": {"tools": [ADD]}} == json.loads(text)
+
+
+def test_nothing_but_the_list_of_a_message_is_written_anew() -> None:
+    tools = b'[{"name": "add"}, {"name": "drop_all"}]'
+    text = b'{ "result" : {"tools": %s , "_meta":{"n":1.50}},\n"jsonrpc":"2.0","id":"\\u00e9" }'
+    reply = UpstreamReply(200, (("Content-Type", "application/json"),), text % tools)
+    rules = LearnPolicy(ToolPolicy("", None, ""), allow=("add",))
+
+    assert text % b'[{"name":"add"}]' == filter_list(reply, rules).body
+
+
+@pytest.mark.parametrize("more", ["", "mode: report"])
+@pytest.mark.parametrize("name", ["drop_all", "now"])
+async def test_what_is_not_served_cannot_be_called(name: str, more: str) -> None:
+    async with talk(McpServer([ADD, NOW, DROP]), mcp=RULES, more=more) as client:
+        await client.ask(call("add", {"a": 1, "b": 1}))
+        answer = await client.ask(call(name, {}))
+
+    assert ((True, "UNKNOWN_TOOL"), [{"a": 1, "b": 1}]) == (refusal(answer), client.received)
+
+
+async def test_what_is_not_served_cannot_be_called_without_a_list_or_under_another_spelling() -> None:
+    async with talk(McpServer([ADD, NOW, DROP]), mcp=RULES) as client:
+        spelt = await client.ask(call("functions.drop_all:0", {}))
+        told = await client.ask(call("nothing", {}))
+
+    assert [(True, "UNKNOWN_TOOL")] * 2 == [refusal(spelt), refusal(told)]
+    assert "drop_all" not in json.dumps(told)
+    assert [] == client.received
+
+
+async def test_a_container_holds_what_is_served() -> None:
+    async with talk(McpServer([ADD, NOW, DROP]), mcp=RULES + ", collapse: {name: everything}") as client:
+        listed = json.dumps(await client.ask(LIST))
+        expanded = json.dumps(await client.ask(call("everything")))
+
+    assert ("add" in listed, "drop_all" in listed, "add" in expanded, "drop_all" in expanded) == (
+        True,
+        False,
+        True,
+        False,
+    )

@@ -1,0 +1,141 @@
+"""What a line of the log says of a finished request, and that no stream can stop it or be harmed by it."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.core.contract.correction import Asked, Layer
+from proxy.core.model.codes import TYPE_MISMATCH
+from proxy.core.model.values import Repair, Rung, Violation
+from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure, Trace
+from proxy.telemetry.logs import build_fields, make_log
+
+WALL = 1767225599.9996
+
+# Another value for every field that may be told of a request.
+CHANGES: dict[str, Any] = {
+    "request_id": 'quote " and \\ and \u2028', "route": "/100%s/{tool}", "method": "PUT", "tool": "a%sb", "call_id": "",
+    "started": 1.0, "ended": 12.25, "stages": {"total": 0.1}, "mode": "report", "schema_id": "other",
+    "outcome": "repaired",
+    "code": "VAL-002", "status": 503, "repairs": (Repair("string_to_number", ("lat",)),),
+    "violations": (Violation(TYPE_MISMATCH, ("lat",), ""),), "would_refuse": True, "attempt": 2, "max_attempts": 4,
+    "repeated": True, "escalated": True, "corrected_after": 1, "conversation_rung": Rung.ADDRESS, "container": "Math",
+    "container_event": "expanded", "upstream": "", "upstream_status": 0, "upstream_error": "connection_refused",
+    "upstream_seconds": 7.5, "trace_id": "", "request_bytes": 0, "response_bytes": 0,
+    "notes": {"client.token": "agent"},
+    "resends": ("timeout",), "resend_denied": "budget",
+    "answer_violations": (Violation(TYPE_MISMATCH, ("sky",), ""),),
+    "questions": [CorrectionQuestion(Layer.VALIDATION_FEEDBACK, Asked.DELIVERED, 0.5)],
+    "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
+}  # fmt: skip
+# `corrections` stand beside `questions`; hooks that failed have lines of their own.
+UNTOLD = {"events", "settling", "answer", "corrections", "hook_failures", "call", "policy", "checked", "result"}
+
+
+def record(**changes: Any) -> CallRecord:
+    made = CallRecord(
+        "r", "/weather", "POST", "weather", "call", 10.0, 10.5, {"total": 0.25}, schema_id="s", outcome="delivered",
+        status=200, conversation_rung=Rung.HEADER, upstream="tools", upstream_status=200, upstream_seconds=0.1234567,
+        trace_id="0af7651916cd43dd8448eb211c80319c", request_bytes=12, response_bytes=34,
+    )  # fmt: skip
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def logged(*records: CallRecord) -> list[dict[str, Any]]:
+    stream = io.StringIO()
+    log = make_log(stream, "json", "info", lambda: WALL)
+    for each in records:
+        log.finished(each)
+    return [json.loads(line) for line in stream.getvalue().split("\n")[:-1]]
+
+
+def test_every_field_of_a_record_is_changed_here() -> None:
+    assert {field.name for field in fields(CallRecord)} - UNTOLD == set(CHANGES)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_record_with_another_value_gets_another_line(name: str) -> None:
+    changed = record(**{name: CHANGES[name]})
+    plain, other = logged(record(), changed)
+
+    assert build_fields(record()) == {key: plain[key] for key in build_fields(record())}
+    assert json.loads(json.dumps(build_fields(changed))) == {
+        key: value for key, value in other.items() if key not in ("timestamp", "level", "message")
+    }
+
+
+def test_the_ordinary_line_has_what_every_line_has() -> None:
+    (line,) = logged(record())
+
+    assert ("info", "Tool call delivered", "2025-12-31T23:59:59.999+00:00") == tuple(
+        line[key] for key in ("level", "message", "timestamp")
+    )
+
+
+def test_instants_are_cut_to_milliseconds_and_never_stand_still() -> None:
+    stream, instants = io.StringIO(), [0.0, 0.0004, 1767225599.9996, 1767225599.9996, 1767225600.25]
+    log = make_log(stream, "json", "info", iter(instants).__next__)
+    for _ in instants:
+        log.event("x")
+
+    assert [
+        "1970-01-01T00:00:00.000+00:00",
+        "1970-01-01T00:00:00.000+00:00",
+        "2025-12-31T23:59:59.999+00:00",
+        "2025-12-31T23:59:59.999+00:00",
+        "2026-01-01T00:00:00.250+00:00",
+    ] == [json.loads(line)["timestamp"] for line in stream.getvalue().splitlines()]
+
+
+def test_what_json_writers_choke_on_is_written_all_the_same() -> None:
+    stream = io.StringIO()
+    log = make_log(stream, "json", "info", lambda: WALL)
+    log.event("odd", huge=2**70, half="\ud800", path=Path("/a"), event="e")
+    (line,) = [json.loads(text) for text in stream.getvalue().splitlines()]
+
+    assert {"huge": 2**70, "half": "\ud800", "path": "/a", "event": "e", "message": "odd"}.items() <= line.items()
+
+
+def test_a_request_is_judged_by_the_level_of_the_moment() -> None:
+    stream = io.StringIO()
+    log = make_log(stream, "json", "info", lambda: WALL)
+    log.finished(record(request_id="1"))
+    log.level = "warning"
+    log.finished(record(request_id="2"))
+    log.event("draining")
+    log.finished(record(request_id="3", outcome="refused"))
+
+    assert ["1", "3"] == [json.loads(line)["correlation_id"] for line in stream.getvalue().splitlines()]
+
+
+def test_a_log_that_cannot_be_written_fails_no_call() -> None:
+    stream = io.StringIO()
+    log = make_log(stream, "json", "info", lambda: WALL)
+    stream.close()
+    log.finished(record())
+    log.event("draining")
+
+    assert {"queue_full": 0, "write_failed": 2} == log.dropped
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here: it is Linux' disk without room")
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_disk_without_room_fails_neither_calls_nor_what_the_proxy_does_beside_them(style: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        log = make_log(full, style, "info", lambda: WALL)
+        log.finished(record())
+        log.event("draining", inflight=1)
+        log.defect("r", ValueError())
+        log.hook_failed(HookFailure("audit", "before_decision", "timeout"), None)
+        log.formatter_failed("weather", ValueError())
+        log.close(within=10)
+
+    assert {"queue_full": 0, "write_failed": 5} == log.dropped

@@ -1,0 +1,75 @@
+"""What is counted for each call, and how a scrape shows it."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.interfaces import CallRecord
+from proxy.telemetry.metric_table import MetricRow
+from proxy.telemetry.metrics import Counter, Histogram, Metrics, Served
+
+
+def shown(metric: Counter | Histogram) -> dict[str, float]:
+    """The samples of one metric, as a scrape shows them."""
+    return {f"{sample.name}{sorted(sample.labels.values())}": sample.value for sample in metric.metric().samples}
+
+
+def test_a_value_belongs_to_the_first_bound_not_below_it() -> None:
+    histogram = Histogram(MetricRow("h", "histogram", "Values.", bounds=(1.0, 2.0)))
+    for value in (0.0, 1.0, 1.5, 2.0, 2.5):
+        histogram.observe(value)
+
+    assert {
+        "h_bucket['1.0']": 2.0,
+        "h_bucket['2.0']": 4.0,
+        "h_bucket['+Inf']": 5.0,
+        "h_count[]": 5.0,
+        "h_sum[]": 7.0,
+    } == shown(histogram)
+
+
+def test_the_same_labels_are_the_same_series() -> None:
+    counter = Counter(MetricRow("calls_total", "counter", "Calls.", ("tool",)))
+    counter.series["a",] += 1
+    counter.series["b",] += 3
+    counter.series["a",] += 1
+
+    assert {"calls_total['a']": 2.0, "calls_total['b']": 3.0} == shown(counter)
+
+
+def test_the_names_that_a_config_or_a_server_brings_count_from_then_on() -> None:
+    metrics = Metrics([Served("/weather", "weather")], "digest")
+    record = CallRecord("r", "/new", tool="new", outcome="delivered")
+    metrics.finished(record)
+    metrics.learned("/new", ["new"])
+    metrics.finished(record)
+    metrics.finished(record)
+    metrics.loaded([Served("/weather", "weather")], "digest", 0.0)
+    metrics.finished(record)
+
+    page = metrics.page()[1].decode().splitlines()
+    assert [
+        'toolproxy_requests_total{outcome="delivered",route="/new",tool="_other"} 2.0',
+        'toolproxy_requests_total{outcome="delivered",route="/new",tool="new"} 2.0',
+    ] == [line for line in page if line.startswith("toolproxy_requests_total{")]
+
+
+def test_a_scrape_shows_counters_and_histograms_as_prometheus_wants_them() -> None:
+    metrics = Metrics([Served("/weather", "weather")], "digest")
+    for seconds in (0.004, 0.006, 400.0):
+        record = CallRecord("r", "/weather", "POST", "weather", outcome="delivered", status=200, ended=seconds)
+        metrics.finished(record)
+    families = {
+        family.name: family for family in text_string_to_metric_families(metrics.page()[1].decode())
+    }  # fmt: skip
+    requests, durations = families["toolproxy_requests"], families["http_server_request_duration_seconds"]
+    counted = {sample.labels["le"]: sample.value for sample in durations.samples if sample.name.endswith("_bucket")}
+
+    assert ("counter", "histogram") == (requests.type, durations.type)
+    assert [({"route": "/weather", "tool": "weather", "outcome": "delivered"}, 3.0)] == [
+        (sample.labels, sample.value) for sample in requests.samples
+    ]
+    assert (1.0, 2.0, 2.0, 3.0) == tuple(counted[bound] for bound in ("0.005", "0.01", "300.0", "+Inf"))
+    assert [3.0, 400.01] == [
+        sample.value for sample in durations.samples if sample.name.endswith(("_count", "_sum"))
+    ]  # fmt: skip

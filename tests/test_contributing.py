@@ -1,0 +1,287 @@
+"""The table of CONTRIBUTING.md, tried: each row is done in a copy of the code, and a program proves that it works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parent.parent
+PAGE: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+class Copy:
+    """A copy of the code that a row changes. `touched` are the files it changed or made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.touched: set[str] = set()
+        for name in ("proxy", "schemas"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def write(self, path: str, text: str) -> None:
+        """Makes a new file."""
+        assert not (self.folder / path).exists()
+        (self.folder / path).write_text(text, encoding="utf-8")
+        self.touched.add(path)
+
+    def insert(self, path: str, before: str, text: str) -> None:
+        """Puts text in front of the only place that reads like `before`."""
+        old = (self.folder / path).read_text(encoding="utf-8")
+        assert old.count(before) == 1, f"{path} holds {before!r} {old.count(before)} times"
+        (self.folder / path).write_text(old.replace(before, text + before), encoding="utf-8")
+        self.touched.add(path)
+
+    def run(self, *words: str) -> str:
+        """What a program prints that runs on the copy."""
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, check=False, timeout=60,
+            env={"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def add_an_adapter(copy: Copy) -> None:
+    copy.write(
+        "proxy/adapters/query.py",
+        '''"""The query adapter: arguments are the members of `arguments`."""
+
+from proxy.adapters.plain import PlainAdapter
+
+
+class QueryAdapter(PlainAdapter):
+    """As `plain`, under another name."""
+
+    name = "query"
+''',
+    )
+    copy.insert(
+        "proxy/adapters/__init__.py",
+        "\nADAPTERS: Final",
+        "from proxy.adapters.query import QueryAdapter\n",
+    )
+    copy.insert("proxy/adapters/__init__.py", "McpAdapter())", "QueryAdapter(), ")
+    program = """
+from proxy.adapters import ADAPTERS
+from proxy.adapters.base import CallShape
+from proxy.core.model.values import RawRequest
+call = ADAPTERS["query"].decode(RawRequest("POST", "/x", "", (), b'{"a":1}', {}, ""), CallShape(tool="t"), "id")
+print(call.tool, call.arguments.value)
+"""
+    assert "t {'a': 1}\n" == copy.run("-c", program)
+
+
+def add_an_error_code(copy: Copy) -> None:
+    copy.insert(
+        "proxy/core/model/codes.py",
+        "ERROR_CODES: dict",
+        'OUT_OF_TEA = _service("OUT_OF_TEA", 503, "The tea is out.", "Wait for the kettle.")\n\n',
+    )
+    program = """
+from proxy.core.model.codes import ERROR_CODES
+code = ERROR_CODES["OUT_OF_TEA"]
+print(code, code.status, code.category)
+"""
+    assert "OUT_OF_TEA 503 SERVICE_ERROR\n" == copy.run("-c", program)
+
+
+def add_a_repair_rule(copy: Copy) -> None:
+    copy.insert(
+        "proxy/core/rules/proposals.py",
+        "def zero_one(",
+        '''def word_number(value: JsonValue, site: Site) -> JsonValue:
+    """`one`, `two` -> number."""
+    if not isinstance(value, str) or "integer" not in site.types:
+        return NONE
+    return {"one": 1, "two": 2}.get(value, NONE)
+
+
+''',
+    )
+    copy.insert("proxy/core/rules/rules.py", "    yes_no,\n", "    word_number,\n")
+    copy.insert(
+        "proxy/core/rules/rules.py",
+        '    Rule("yes_no"',
+        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
+    )
+    program = """
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import RepairPolicy
+from proxy.core.repair.engine import repair
+from proxy.core.rules.rules import select_rules
+check = compile_check({"properties": {"n": {"type": "integer"}}})
+made = repair(check, {"n": "two"}, RepairPolicy(select_rules("lenient")))
+print(made.value, [one.rule for one in made.repairs])
+"""
+    assert "{'n': 2} ['word_number']\n" == copy.run("-c", program)
+
+
+def add_an_answer_format(copy: Copy) -> None:
+    copy.insert(
+        "proxy/core/envelope/vendors.py",
+        "def write_anthropic(",
+        '''def write_short(view: FailureView) -> JsonValue:
+    """The sentence alone."""
+    return {"said": sentence(view)}
+
+
+''',
+    )
+    copy.insert(
+        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(vendors.write_short),\n'
+    )
+    copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
+    program = """
+from proxy.core.envelope import render_failure
+from proxy.core.model import codes
+from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult
+call = ToolCall("t", Document(b"{}", {}), "id", Conversation("c", Rung.HEADER))
+print(render_failure(ToolResult(call, Failure(codes.INVALID_ARGUMENTS, "No.")), "short", "category").body.decode()[:9])
+"""
+    assert '{"said":"\n' == copy.run("-c", program)
+
+
+def add_a_state_backend(copy: Copy) -> None:
+    copy.write(
+        "proxy/state/small.py",
+        '''"""State in this process, of ten keys."""
+
+from proxy.interfaces import Clock
+from proxy.state.memory import MemoryStore
+
+
+class SmallStore(MemoryStore):
+    """A `MemoryStore` that keeps ten keys."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, 10)
+''',
+    )
+    copy.insert("proxy/state/__init__.py", "\nif TYPE_CHECKING:", "from proxy.state.small import SmallStore\n")
+    copy.insert(
+        "proxy/state/__init__.py",
+        '    "redis": _redis,',
+        '    "small": lambda clock, _max_keys, _settings, _changed: SmallStore(clock),\n',
+    )
+    program = """
+import asyncio, time
+from proxy.state import make_store
+class Clock:
+    now = wall = staticmethod(time.monotonic)
+store = make_store("small", Clock())
+print([asyncio.run(store.reserve("cap", 1, 60)) for _ in range(2)])
+"""
+    assert "[1, None]\n" == copy.run("-c", program)
+
+
+def add_a_tool_error_dialect(copy: Copy) -> None:
+    copy.insert(
+        "proxy/core/tool_errors/dialects.py",
+        '    Dialect(\n        "fastapi",',
+        '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",)), '
+        '("teapot.json",)),\n',
+    )
+    program = """
+from proxy.core.check.validation import compile_check
+from proxy.core.tool_errors.complaints import read_complaints
+check = compile_check({"properties": {"n": {"type": "integer"}}})
+found = read_complaints(400, "application/json", b'[{"spout": "n", "brew": "is too hot"}]', check, {"n": 1})
+print(found.dialect, [violation.path for violation in found.violations])
+"""
+    assert "teapot [('n',)]\n" == copy.run("-c", program)
+
+
+def add_a_verb(copy: Copy) -> None:
+    copy.write(
+        "proxy/cli/hello.py",
+        '''"""`hello`: says hello."""
+
+import argparse
+
+
+def register(subparsers: argparse._SubParsersAction) -> None:
+    """Describes the verb."""
+    subparsers.add_parser("hello", help="says hello")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Says hello."""
+    print("hello")
+    return 0
+''',
+    )
+    copy.insert("proxy/__main__.py", '"check"', '"hello", ')
+    assert "hello\n" == copy.run("-m", "proxy", "hello")
+
+
+def add_a_config_key(copy: Copy) -> None:
+    copy.insert("proxy/config/model.py", "    max_chars: int = 12_000", "    greeting: str = ''\n")
+    copy.insert(
+        "proxy/config/sections/top_level.py",
+        '    if "dynamic_state" in written:',
+        '    if "greeting" in written:\n        made["greeting"] = written["greeting"]\n',
+    )
+    copy.insert("schemas/config.schema.json", '        "dynamic_state": {', '        "greeting": {"type": "string"},\n')
+    (copy.folder / "config.yaml").write_text(
+        "version: 1\nlisten: 127.0.0.1:0\nguidance: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+        "routes: [{path: /x, upstream: a, tool: x, validation: off}]\n"
+    )
+    program = """
+from pathlib import Path
+from proxy.config.load import load
+print(load(Path("config.yaml"), {}).config.guidance.greeting)
+"""
+    assert "hello\n" == copy.run("-c", program)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: its first cell, and what does it."""
+
+    name: str
+    add: Callable[[Copy], None]
+
+
+ROWS: Final = (
+    Row("a protocol adapter", add_an_adapter),
+    Row("an error code", add_an_error_code),
+    Row("a repair rule", add_a_repair_rule),
+    Row("an answer format", add_an_answer_format),
+    Row("a state backend", add_a_state_backend),
+    Row("a tool-error dialect", add_a_tool_error_dialect),
+    Row("a CLI verb", add_a_verb),
+    Row("a config key", add_a_config_key),
+)
+
+
+def table() -> dict[str, str]:
+    """The rows of the page: first cell -> second cell."""
+    return dict(re.findall(r"^\| (an? [^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
+
+
+def test_the_table_has_the_rows_that_are_tried() -> None:
+    assert [row.name for row in ROWS] == list(table())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_works_by_touching_the_files_it_names(row: Row, tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    row.add(copy)
+    named = set(re.findall(r"`([^`]+)`", table()[row.name]))
+    folders = tuple(name for name in named if name.endswith("/"))
+    patterns = [re.sub(r"<\w+>", r"\\w+", name) for name in named]
+    unnamed = [
+        path
+        for path in copy.touched
+        if not path.startswith(folders) and not any(re.fullmatch(pattern, path) for pattern in patterns)
+    ]
+    assert [] == unnamed

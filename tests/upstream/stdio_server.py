@@ -1,0 +1,125 @@
+"""An MCP server over stdio for the tests: a script of a few tools, written without any SDK, run as a process.
+
+Its tools: `echo` gives back its arguments; `pid` its process id; `env` its environment; `progress` reports three steps;
+`ask` asks the client (sampling) and gives back what it said; `hang` never answers and notes cancellations in its
+answer to `cancelled`; `die` ends the process; `noise` writes to stdout what is no message, and to stderr.
+Arguments of the process: `modern` (it knows revision 2026-07-28 and no sessions), `linger` (it ignores SIGTERM and a
+closed stdin, and so does a process that it starts).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+MODERN = "modern" in sys.argv
+CANCELLED: list[Any] = []
+
+
+def write(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def text(value: object) -> dict[str, Any]:
+    shown = value if isinstance(value, str) else json.dumps(value)
+    result: dict[str, Any] = {"content": [{"type": "text", "text": shown}]}
+    return {**result, "resultType": "complete"} if MODERN else result
+
+
+def call(message: dict[str, Any]) -> dict[str, Any] | None:
+    params = message["params"]
+    token = params.get("_meta", {}).get("progressToken")
+    match params["name"]:
+        case "echo":
+            return text(params.get("arguments"))
+        case "pid":
+            return text(str(os.getpid()))
+        case "env":
+            return text(dict(os.environ))
+        case "progress":
+            for step in (1, 2, 3):
+                write({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+            return text("done")
+        case "ask":
+            write({"id": "question-1", "method": "sampling/createMessage", "params": {"messages": []}})
+            answer = json.loads(sys.stdin.readline())
+            return text(answer["result"])
+        case "hang":
+            return None
+        case "cancelled":
+            return text(CANCELLED)
+        case "die":
+            os._exit(3)
+        case "noise":
+            sys.stdout.write("Starting up ...\n[1, 2, 3]\n")
+            sys.stderr.write("something for the log\n")
+            sys.stderr.flush()
+            return text("quiet again")
+        case "change":
+            write({"method": "notifications/tools/list_changed"})
+            write({"method": "notifications/message", "params": {"level": "info", "data": "changed"}})
+            return text("changed")
+        case _:
+            return {"content": [{"type": "text", "text": "Unknown tool"}], "isError": True}
+
+
+SCHEMAS: dict[str, Any] = {
+    "echo": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "additionalProperties": False},
+}
+
+
+def answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    match message["method"]:
+        case "initialize" if not MODERN:
+            version = message["params"].get("protocolVersion", "2025-06-18")
+            return {
+                "protocolVersion": version,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "1"},
+            }
+        case "server/discover" if MODERN:
+            return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+        case "tools/list":
+            names = ["echo", "pid", "env", "progress", "ask", "hang", "cancelled", "die", "noise", "change"]
+            tools = [{"name": name, "inputSchema": SCHEMAS.get(name, {"type": "object"})} for name in names]
+            modern = {"ttlMs": 60_000, "cacheScope": "public", "resultType": "complete"} if MODERN else {}
+            return {"tools": tools, **modern}
+        case "tools/call":
+            return call(message)
+        case "ping":
+            return {}
+        case _:
+            raise LookupError(message["method"])
+
+
+def main() -> None:
+    if "linger" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen([sys.executable, "-c", "import signal, time\nsignal.signal(15, 1)\ntime.sleep(600)"])
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "method" not in message:
+            continue
+        if message["method"] == "notifications/cancelled":
+            CANCELLED.append(message["params"]["requestId"])
+        if "id" not in message:
+            continue
+        try:
+            result = answer(message)
+        except LookupError as error:
+            write({"id": message["id"], "error": {"code": -32601, "message": f"Method not found: {error}"}})
+            continue
+        if result is not None:
+            write({"id": message["id"], "result": result})
+    while "linger" in sys.argv:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()
