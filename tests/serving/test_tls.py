@@ -305,7 +305,8 @@ async def test_the_command_trusts_the_authorities_of_the_system_for_its_upstream
     path = tmp_path / "c.yaml"
     async with tls_tool(keys) as server:
         path.write_text(
-            f"version: 1\nlisten: 127.0.0.1:0\nupstreams: {upstreams(f'https://localhost:{server.port}')}\n"
+            "version: 1\nlisten: 127.0.0.1:0\nadmin: off\n"
+            f"upstreams: {upstreams(f'https://localhost:{server.port}')}\n"
             "routes: [{path: /weather, upstream: tools, passthrough: true}]\n"
         )
         async with process(path, SSL_CERT_FILE=str(keys / "ca.pem")) as running:
