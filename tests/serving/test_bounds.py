@@ -220,7 +220,7 @@ FULL = {
 async def test_memory_grows_by_at_most_eight_times_the_largest_allowed_body(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     async with tool(replies(*[OK] * 10)) as server:
-        head = f'version: 1\nlisten: 127.0.0.1:0\nupstreams: {{tools: {{url: "{server.url}"}}}}\nroutes:\n'
+        head = f'version: 1\nlisten: 127.0.0.1:0\nadmin: off\nupstreams: {{tools: {{url: "{server.url}"}}}}\nroutes:\n'
         config.write_text(f"{head}  - {{path: /x, upstream: tools, tool: x, schema: {{}}}}\n")
         async with process(config) as proxy:
             memory = Path(f"/proc/{proxy.popen.pid}")

@@ -300,6 +300,7 @@ async def test_every_worker_exports_and_sends_the_rest_at_its_end(
 version: 1
 workers: 2
 listen: 127.0.0.1:0
+admin: off
 drain: 1ms
 upstreams: {{tools: {{url: "{server.url}"}}}}
 routes:
