@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from tests.ports import hold_port
 
 _HOW: Final = "no {0} here: apt-get install prometheus"
 
@@ -71,9 +72,7 @@ scrape_configs:
     static_configs: [{{targets: ["{target}"], labels: {{namespace: tests}}}}]
 """
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = hold_port()
     words = [
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'data'}",
@@ -90,8 +89,8 @@ scrape_configs:
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    for _ in range(300):
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=1):  # noqa: S310 - as above
+    for _ in range(1200):
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10):  # noqa: S310 - as above
             return
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
