@@ -60,16 +60,6 @@ ROWS: Final = (
     "improvement", "envelope", "tool_errors", "decide", "fates",
 )  # fmt: skip
 
-# Files that still import each other in a circle. This list only shrinks.
-KNOWN_CIRCLES: Final = frozenset(
-    {
-        frozenset({"core/check/shapes.py", "core/check/unevaluated.py", "core/check/writer.py"}),
-        frozenset({"server/admin/api.py", "server/admin/guidance_page.py", "server/admin/port.py",
-                   "server/lifecycle.py"}),
-        frozenset({"server/workers/pages.py", "server/workers/supervisor.py"}),
-    }
-)  # fmt: skip
-
 # Public class names that two rooms still share. This list only shrinks.
 SHARED_CLASS_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -423,11 +413,8 @@ def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
     return {frozenset(other for other in reach[path] if path in reach[other]) for path in edges if path in reach[path]}
 
 
-def test_files_import_each_other_in_no_circle_but_the_known_ones() -> None:
-    found = {
-        frozenset(path.removeprefix("proxy/") for path in circle) for circle in circles(modules_imported(sources()))
-    }
-    assert [] == sorted(map(sorted, found - KNOWN_CIRCLES))
+def test_files_import_each_other_in_no_circle() -> None:
+    assert [] == sorted(map(sorted, circles(modules_imported(sources()))))
 
 
 @pytest.mark.parametrize(
@@ -492,11 +479,7 @@ def test_the_lists_of_what_is_known_hold_nothing_that_is_gone() -> None:
     of_file = shared((PurePosixPath(path).stem, path) for path in files)
     folders = shared((str(PurePosixPath(path).parent), path) for path in files if "__init__" not in path)
     named = {f"{path}:{PurePosixPath(path).stem}" for path in files} | {f"{path}:{name}" for name, path in classes}
-    found = {
-        frozenset(path.removeprefix("proxy/") for path in circle) for circle in circles(modules_imported(sources()))
-    }
     gone = {
-        "KNOWN_CIRCLES": sorted(map(sorted, KNOWN_CIRCLES - found)),
         "SHARED_CLASS_NAMES": sorted(name for name in SHARED_CLASS_NAMES if len(of_class.get(name, ())) < 2),
         "SHARED_FILE_NAMES": sorted(name for name in SHARED_FILE_NAMES if len(of_file.get(name, ())) < 3),
         "STILL_PRETTY": sorted(STILL_PRETTY - named),
