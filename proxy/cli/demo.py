@@ -156,13 +156,13 @@ def _model() -> ScriptedModel:
 
 
 async def _serve(loaded: Loaded, tools_url: str) -> None:
-    from proxy.server import Serving
+    from proxy.server import start_serving
 
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     loaded = _allow_other_ports(loaded)
-    serving = await Serving.start(loaded)
+    serving = await start_serving(loaded)
     try:
         _say_where_else(loaded.config, serving)
         print(_welcome(serving.url, make_link(serving.admin_url, loaded), tools_url), flush=True)

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import Serving, start_serving
 
 CONFIG = """
 version: 1
@@ -62,7 +62,7 @@ async def serving(hook: Hook, tmp_path: Path) -> AsyncIterator[Serving]:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG % runner.addresses[0][1])
     with (tmp_path / "log").open("w") as log:
-        started = await Serving.start(load(config, {}), log_to=log)
+        started = await start_serving(load(config, {}), log_to=log)
         yield started
         hook.answer.set()
         await started.stop(grace=1.0)

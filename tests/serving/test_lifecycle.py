@@ -15,7 +15,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.model import Address
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 
@@ -93,7 +93,7 @@ async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open(tmp_path:
     async with proxied(WEATHER) as proxy:
         said = f"`listen` 127.0.0.1:{proxy.port}: another process listens there  (end it, or choose another address)"
         with pytest.raises(OSError, match=re.escape(said)):
-            await Serving.start(load(config, {}), listen=Address("127.0.0.1", proxy.port))
+            await start_serving(load(config, {}), listen=Address("127.0.0.1", proxy.port))
 
 
 async def test_after_the_drain_what_comes_is_told_that_the_proxy_restarts_and_the_process_lives_on() -> None:

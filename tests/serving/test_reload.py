@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import start_serving
 from proxy.server.reload import list_restart_sections
 from tests.serving.mounted import Mounted
 from tests.serving.proxied import Proxied, code, told
@@ -43,7 +43,7 @@ def wants(kind: str) -> str:
 async def served(path: Path) -> AsyncIterator[Proxied]:
     """The app serving a file and watching it."""
     log = io.StringIO()
-    serving = await Serving.start(load(path, {}), log_to=log, environ={}, watch=True)
+    serving = await start_serving(load(path, {}), log_to=log, environ={}, watch=True)
     try:
         yield Proxied(serving, log)
     finally:

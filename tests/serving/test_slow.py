@@ -32,7 +32,7 @@ async def client(proxy: Proxied) -> AsyncIterator[tuple[asyncio.StreamReader, as
 
 
 def connections(proxy: Proxied) -> list[Connection]:
-    return list(proxy.serving._ports[0].listener._open)
+    return list(proxy.serving.ports[0].listener._open)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ServerTls
-from proxy.server import Serving
+from proxy.server import start_serving
 from proxy.server.setup.upstreams import make_settings
 from proxy.server.tls import make_server_context, renew
 from proxy.upstream.http1 import Http1Upstream
@@ -169,7 +169,7 @@ async def test_a_reload_shows_the_renewed_certificate(keys: Path, tmp_path: Path
         (tmp_path / "c.yaml").write_text(
             f"version: 1\nlisten: {listen}\nadmin: off\nupstreams: {upstreams(server.url)}\nroutes:{WEATHER}"
         )
-        serving = await Serving.start(load(tmp_path / "c.yaml", {}), log_to=io.StringIO())
+        serving = await start_serving(load(tmp_path / "c.yaml", {}), log_to=io.StringIO())
         port = urlsplit(serving.url).port or 0
         _, before = await call(port, trusting(keys))
         put("renewed")

@@ -218,7 +218,7 @@ async def test_neither_side_is_read_faster_than_the_other_one_reads() -> None:
                     writer.write(b"x" * 65536)
                     await writer.drain()
                     sent += 65536
-        (connection,) = proxy.serving._ports[0].listener.connections
+        (connection,) = proxy.serving.ports[0].listener.connections
         assert connection.transport is not None
         reads = connection.transport.is_reading()
         held = bytes_read(connection.transport) - received(server.writers[0])
