@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -94,6 +95,20 @@ async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open(tmp_path:
         said = f"`listen` 127.0.0.1:{proxy.port}: another process listens there  (end it, or choose another address)"
         with pytest.raises(OSError, match=re.escape(said)):
             await start_serving(load(config, {}), listen=Address("127.0.0.1", proxy.port))
+
+
+async def test_an_address_for_which_another_will_do_moves_to_a_free_port_where_it_is_taken(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nroutes:{WEATHER.replace('upstream: tools', 'upstream: none')}"
+    )
+    async with proxied(WEATHER) as proxy:
+        second = await start_serving(load(config, {}), listen=Address("127.0.0.1", proxy.port, or_free=True))
+        port = urlsplit(second.url).port
+        seen = await exchange(port or 0, post("/weather", b'{"lat": []}'))
+        await second.stop()
+
+    assert (True, 400) == (port != proxy.port, seen.status)
 
 
 async def test_after_the_drain_what_comes_is_told_that_the_proxy_restarts_and_the_process_lives_on() -> None:
