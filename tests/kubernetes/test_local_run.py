@@ -124,7 +124,7 @@ class Pod:
     async def stop(self, name: str) -> int:
         """SIGTERM, and the exit code."""
         self.running[name].send_signal(signal.SIGTERM)
-        return await asyncio.to_thread(self.running[name].wait, 20)
+        return await asyncio.to_thread(self.running[name].wait, 120)
 
     async def call(self, body: bytes) -> int:
         """The status of one call."""
@@ -187,6 +187,9 @@ async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
     await pod.until_draining()
     stage.append("draining")
     await asyncio.sleep(PROPAGATION)
+    async with asyncio.timeout(60):
+        while not pod.answered["draining"]:
+            await asyncio.sleep(0.02)
     pod.endpoint = False
 
 
@@ -214,7 +217,7 @@ async def test_a_change_of_the_config_and_the_end_of_the_pod_lose_no_call(tmp_pa
         )
         await asyncio.sleep(spec["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"])
         await pod.stop("tool")
-        drained = await asyncio.to_thread(hook.wait, 20)
+        drained = await asyncio.to_thread(hook.wait, 120)
         alive = pod.running["toolcall-proxy"].poll()
         status = await pod.stop("toolcall-proxy")
         left = ends - asyncio.get_running_loop().time()

@@ -203,7 +203,7 @@ async def test_the_command_says_where_it_listens_serves_and_ends_cleanly_on_a_si
         said = [await asyncio.to_thread(process.stdout.readline) for _ in range(2)]
         seen = await exchange(int(said[0].rsplit(":", 1)[1]), post("/weather", b'{"lat": "1"}'))
         process.send_signal(number)
-        status = await asyncio.to_thread(process.wait, 10)
+        status = await asyncio.to_thread(process.wait, 120)
         log = process.stderr.read()
 
     assert ["listening on http://127.0.0.1", "admin on http://127.0.0.1"] == [line.rsplit(":", 1)[0] for line in said]
@@ -215,7 +215,7 @@ def test_a_config_with_mistakes_serves_nothing_and_names_them_all(tmp_path: Path
     config = tmp_path / "config.yaml"
     config.write_text("version: 1\nroute: []\nroutes:\n  - {path: /a, upstream: nowhere, tool: a, validation: off}\n")
     with start("--config", str(config)) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
 
     assert (2, "") == (process.returncode, out)
     assert f"{config}:2:1" in err
@@ -225,7 +225,7 @@ def test_a_config_with_mistakes_serves_nothing_and_names_them_all(tmp_path: Path
 
 def test_an_address_that_is_none_is_a_usage_error() -> None:
     with start("x.yaml", "--listen", "8080") as process:
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
 
     assert 2 == process.returncode
     assert "'8080' is not HOST:PORT" in err

@@ -17,7 +17,7 @@ from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_mes
 TOKEN = "an-operators-token"
 
 
-def config(url: str, more: str = "drain: 400ms", admin: str = "{listen: 127.0.0.1:0}") -> str:
+def config(url: str, more: str = "drain: 2s", admin: str = "{listen: 127.0.0.1:0}") -> str:
     return f"""
 version: 1
 listen: 127.0.0.1:0
@@ -101,7 +101,7 @@ async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its
 
 async def drain(running: Process, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "proxy", "drain", "--admin", f"127.0.0.1:{running.admin}", *words]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=20)
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_drain_says_when_nobody_is_there() -> None:

@@ -35,7 +35,7 @@ def needs(program: str) -> str:
 def promtool(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs promtool in a folder."""
     return subprocess.run(
-        [needs("promtool"), *words], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+        [needs("promtool"), *words], cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -48,7 +48,7 @@ class Prometheus:
     def ask(self, path: str, **query: str) -> Any:
         """What its API answers."""
         asked = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(asked, timeout=10) as response:  # noqa: S310 - our own loopback server
+        with urllib.request.urlopen(asked, timeout=60) as response:  # noqa: S310 - our own loopback server
             return json.load(response)["data"]
 
     def values(self, expression: str) -> list[Any]:
@@ -90,7 +90,7 @@ scrape_configs:
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     for _ in range(1200):
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10):  # noqa: S310 - as above
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=60):  # noqa: S310 - as above
             return
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
