@@ -19,7 +19,7 @@ from proxy.cli.helptext import HelpText
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
-    from proxy.config.model import Config
+    from proxy.config.model import Address, Config
     from proxy.samples.model import ScriptedModel
     from proxy.samples.server import SampleServer
     from proxy.server import Serving
@@ -181,7 +181,7 @@ def _allow_other_ports(loaded: Loaded) -> Loaded:
 
 def _say_where_else(config: Config, serving: Serving) -> None:
     """Names the ports that were taken."""
-    asked = {serving.url: (config.listen, "proxy listens")}
+    asked: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
     if config.admin is not None and serving.admin_url is not None:
         asked[serving.admin_url] = (config.admin.listen, "admin port is")
     for url, (address, who) in asked.items():

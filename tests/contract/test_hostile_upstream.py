@@ -376,7 +376,7 @@ class Raw:
 
     def answer(self, data: bytes = GOOD) -> None:
         """Reads one request from the newest connection, and answers."""
-        self.peers[-1].settimeout(5)
+        self.peers[-1].settimeout(60)
         assert self.peers[-1].recv(10_000).startswith(b"POST ")
         self.peers[-1].sendall(data)
 

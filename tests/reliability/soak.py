@@ -31,6 +31,8 @@ CALLERS: Final = 12
 DISTURBERS: Final = 4
 # Between two calls of one caller: leaves room for the other processes of a small machine.
 PAUSE: Final = 0.02
+# A busy machine goes on until so many calls came out as they must.
+LEAST: Final = 200
 _WARM: Final = 5.0
 _QUIET: Final = 3.0
 _BROKEN_EVERY: Final = 10
@@ -99,7 +101,10 @@ async def soak(seconds: float, say: Callable[[str], None]) -> Measured:
         upstream.start()
         async with process(folder / "config" / "config.yaml") as running:
             until = time.monotonic() + seconds
-            over: Callable[[], bool] = lambda: time.monotonic() >= until  # noqa: E731 - a name for the tasks below
+
+            def over() -> bool:
+                return time.monotonic() >= until and measured.told.held.total() > LEAST
+
             tasks = [caller(running.port, number, over, measured.told, PAUSE) for number in range(CALLERS)]
             tasks += [disturber(running.port, number, over, measured.told) for number in range(1, DISTURBERS + 1)]
             faults = [

@@ -58,7 +58,7 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, target: str, rules: Path, every: str = "250ms") -> Iterator[Prometheus]:
+def prometheus(folder: Path, target: str, rules: Path, every: str = "1s") -> Iterator[Prometheus]:
     """A server that scrapes `target` (host:port) and evaluates `rules`. Its first scrape comes after five seconds: that
     is how often it looks for targets, whatever the config says."""
     binary = needs("prometheus")
