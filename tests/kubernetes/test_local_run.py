@@ -105,7 +105,7 @@ class Pod:
 
     async def until(self, name: str, status: int) -> None:
         """Waits until a probe gets a status."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while await self.probe(name) != status:
                 ended = [each for each, process in self.running.items() if process.poll() is not None]
                 assert [] == ended, "".join((self.folder.parent / f"{each}.log").read_text() for each in ended)
@@ -113,7 +113,7 @@ class Pod:
 
     async def until_draining(self) -> None:
         """Waits until the proxy drains. It stays ready meanwhile."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not json.loads(await self.ask_drain())["draining"]:
                 await asyncio.sleep(0.02)
 
@@ -124,7 +124,7 @@ class Pod:
     async def stop(self, name: str) -> int:
         """SIGTERM, and the exit code."""
         self.running[name].send_signal(signal.SIGTERM)
-        return await asyncio.to_thread(self.running[name].wait, 120)
+        return await asyncio.to_thread(self.running[name].wait, 300)
 
     async def call(self, body: bytes) -> int:
         """The status of one call."""
@@ -132,7 +132,7 @@ class Pod:
 
     async def has_answered(self, stage: str) -> None:
         """Waits until a good number of calls of a stage were answered."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while self.answered[stage] < 20:
                 await asyncio.sleep(0.02)
 
@@ -173,7 +173,7 @@ async def running(case: str, folder: Path, **values: Any) -> AsyncIterator[Pod]:
 
 async def listening(port: int) -> None:
     """Waits until somebody listens."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -187,7 +187,7 @@ async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
     await pod.until_draining()
     stage.append("draining")
     await asyncio.sleep(PROPAGATION)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not pod.answered["draining"]:
             await asyncio.sleep(0.02)
     pod.endpoint = False
@@ -202,7 +202,7 @@ async def test_a_change_of_the_config_and_the_end_of_the_pod_lose_no_call(tmp_pa
         await pod.has_answered("before")
 
         pod.update(config__defaults={"repair": "off"})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while await pod.call(b'{"lat": "48.85", "lon": 2.35}') != 400:
                 await asyncio.sleep(0.05)
         stage.append("after")
@@ -217,7 +217,7 @@ async def test_a_change_of_the_config_and_the_end_of_the_pod_lose_no_call(tmp_pa
         )
         await asyncio.sleep(spec["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"])
         await pod.stop("tool")
-        drained = await asyncio.to_thread(hook.wait, 120)
+        drained = await asyncio.to_thread(hook.wait, 300)
         alive = pod.running["toolcall-proxy"].poll()
         status = await pod.stop("toolcall-proxy")
         left = ends - asyncio.get_running_loop().time()
