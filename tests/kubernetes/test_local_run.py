@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,8 @@ from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_mes
 
 CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
 GOOD: Final = b'{"lat": 48.85, "lon": 2.35}'
-# From the end of a pod to the last load balancer that knows; far less than drain.seconds, as in a cluster.
+# From the end of a pod to the last load balancer that knows; far less than drain.seconds, as in a cluster: on a busy
+# machine a call that was sent before arrives much later.
 PROPAGATION: Final = 0.3
 # Between two calls of a client: enough calls to find a gap of milliseconds, and the machine is left to other tests.
 PAUSE: Final = 0.004
@@ -186,7 +188,7 @@ async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
     """What the cluster does once the pod is to end."""
     await pod.until_draining()
     stage.append("draining")
-    await asyncio.sleep(PROPAGATION)
+    await asyncio.to_thread(time.sleep, PROPAGATION)  # by the wall clock, as the drain
     async with asyncio.timeout(300):
         while not pod.answered["draining"]:
             await asyncio.sleep(0.02)
@@ -195,7 +197,7 @@ async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
 
 async def test_a_change_of_the_config_and_the_end_of_the_pod_lose_no_call(tmp_path: Path) -> None:
     stage = ["before"]
-    seconds = {"drain__seconds": 1, "drain__toolSleepSeconds": 3, "reload__interval": "100ms"}
+    seconds = {"drain__seconds": 5, "drain__toolSleepSeconds": 7, "reload__interval": "100ms"}
     async with running("tool", tmp_path, **seconds) as pod:
         clients = [asyncio.create_task(pod.load(stage)) for _ in range(4)]
         repaired = await pod.call(b'{"lat": "48.85", "lon": 2.35}')
@@ -232,7 +234,7 @@ async def test_a_change_of_the_config_and_the_end_of_the_pod_lose_no_call(tmp_pa
 async def unhurried(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
     """A tool that takes longer than the drain for one kind of call."""
     if b"imperial" in seen.body:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(6)
     writer.write(answer("200 OK", seen.body, JSON_TYPE))
     await writer.drain()
 
@@ -240,7 +242,7 @@ async def unhurried(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 async def test_a_gateway_ends_on_sigterm_alone_and_loses_no_call_however_long(tmp_path: Path) -> None:
     stage = ["before"]
     async with tool(unhurried) as server:
-        values = {"shape": "gateway", "drain__seconds": 1, "config__upstreams": {"tool": {"url": server.url}}}
+        values = {"shape": "gateway", "drain__seconds": 5, "config__upstreams": {"tool": {"url": server.url}}}
         async with running("tool", tmp_path, **values) as pod:
             clients = [asyncio.create_task(pod.load(stage)) for _ in range(4)]
             tested = await helm_test(pod)
