@@ -57,6 +57,8 @@ from proxy.core.schema.matching import make_matcher
 _KEPT_TOOLS: Final = 8
 # What a value may take in a violation before it is named by its place, in bytes.
 _SHORT: Final = 1024
+# Members of a list or an object that is sent along with a violation, keys counted.
+_FEW: Final = 16
 # What repairs may make of arguments: so many times their length, and so many bytes more.
 _GROWTH: Final = 4
 _SPARE: Final = 64 * 1024
@@ -221,15 +223,24 @@ def _as_json(violation: Violation, sent: JsonValue) -> JsonValue:
     """A violation; its value by place where that says the same, itself where it is short."""
     shown: JsonValue = []
     value = violation.value
-    if value is not ABSENT:
-        if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > _SHORT):
-            shown = ["at"] if find_value(sent, violation.path) is value else []
-        else:
-            shown = ["is", value]
+    if value is not ABSENT and _is_short(value):
+        shown = ["is", value]
+    elif value is not ABSENT and find_value(sent, violation.path) is value:
+        shown = ["at"]
     return [
         violation.code.name, list(violation.path), violation.message, violation.expected, violation.hint,
         violation.severity.value, violation.sensitive, shown, violation.keyword, violation.limit,
     ]  # fmt: skip
+
+
+def _is_short(value: JsonValue) -> bool:
+    """Whether a value is sent along: reading all arguments once more to find it would take many times its memory."""
+    if isinstance(value, str):
+        return len(value) <= _SHORT
+    if isinstance(value, dict | list):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        return len(parts) <= _FEW and not any(isinstance(part, dict | list) or not _is_short(part) for part in parts)
+    return True
 
 
 def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:

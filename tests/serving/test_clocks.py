@@ -90,13 +90,13 @@ async def test_ten_thousand_conversations_that_end_at_once_keep_nobody_waiting(t
         for number in range(10_000):
             await store.fail(f"conversation {number}/weather", FailedAttempt("a", ("line a",)), 60.0)
             await store.reserve(f"conversation {number}/weather cap", 2, 60.0)
-        before = len(await store.episodes())
+        before = len(await store.list_episodes())
         clocks.monotonic += 61
         async with watched() as holds:
             calls = [b'{"lat": "n"}', b'{"lat": 1}'] * 10
             seen = [await proxy.post("/weather", body, f"X-Conversation-Id: {at}") for at, body in enumerate(calls)]
             pages = [await proxy.ask_admin(path) for path in ("/-/conversations", "/-/overview", "/metrics")]
-        after = len(await store.episodes())
+        after = len(await store.list_episodes())
 
     assert holds.longest < MOST
     assert [400, 200] * 10 == [one.status for one in seen]
