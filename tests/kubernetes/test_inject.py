@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -233,6 +234,30 @@ def test_it_is_a_kustomize_function(folder: Path) -> None:
     (folder / "kustomization.yaml").write_text("resources: [deployment.yaml]\ntransformers: [injector.yaml]\n")
     command = [program("kustomize"), "build", "--enable-alpha-plugins", "--enable-exec", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert 0 == done.returncode, done.stderr
+    made = list(yaml.safe_load_all(done.stdout))
+    assert ["ConfigMap", "Deployment"] == sorted(each["kind"] for each in made)
+    assert ["first", "toolcall-proxy"] == [each["name"] for each in pod_of(made)["spec"]["initContainers"]]
+
+
+def test_it_is_a_post_renderer_of_helm(folder: Path) -> None:
+    """By the plug-in of the repository: Helm 4 takes no script."""
+    (folder / "bin").mkdir()
+    verb = folder / "bin" / "toolcall-proxy"
+    verb.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxy "$@"\n')
+    verb.chmod(0o755)
+    chart = folder / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: theirs, version: 1.0.0}")
+    (chart / "templates" / "all.yaml").write_text(DEPLOYMENT)
+    environ = {"PATH": f"{folder / 'bin'}:{os.defpath}", "HOME": str(folder)}
+
+    def helm(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program("helm"), *words], capture_output=True, text=True, check=False, env=environ)
+
+    assert 0 == helm("plugin", "install", ROOT / "helm" / "post-renderer").returncode
+    options = ["--post-renderer", "toolcall-proxy", "--post-renderer-args", f"--config={folder / 'config.yaml'}"]
+    done = helm("template", "theirs", chart, *options)
     assert 0 == done.returncode, done.stderr
     made = list(yaml.safe_load_all(done.stdout))
     assert ["ConfigMap", "Deployment"] == sorted(each["kind"] for each in made)
