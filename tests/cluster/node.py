@@ -40,7 +40,7 @@ def _find_what_is_forbidden() -> list[str]:
     for what, words in {
         "network and mount namespaces": ["unshare", "--net", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
         "nftables in a network namespace": ["unshare", "--net", "nft", "add", "table", "ip", "tried"],
-        "bridges and virtual interfaces": ["unshare", "--net", "ip", "link", "add", "a", "type", "veth", "peer", "b"],
+        "bridges and virtual interfaces": ["unshare", "--net", "ip", "link", "add", "tried", "type", "veth"],
     }.items():
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
