@@ -53,7 +53,7 @@ class Trials:
         for trial in (
             self._start_image, self._refuse_typos, self._install, self._refuse_mistake, self._reload, self._roll_out,
             self._roll_back, self._stop_at_first, self._evict, self._rotate, self._scale, self._inject_by_annotation,
-            self._inject_manifests, self._end_job,
+            self._inject_manifests, self._end_job, self._build_component,
         ):  # fmt: skip
             name = (trial.__doc__ or "").split("\n")[0].rstrip(".")
             begun = time.monotonic()
@@ -156,7 +156,7 @@ class Trials:
 
     def _reload(self) -> tuple[str, bool]:
         """Change the config under load."""
-        before, took = self._pods(), 0.0
+        before, took = [self._await_one_pod()], 0.0
 
         def change() -> None:
             nonlocal took
@@ -279,26 +279,35 @@ class Trials:
         self._node.kubectl("apply", "-f", "-", text=json.dumps(secret))
 
     def _inject_by_annotation(self) -> tuple[str, bool]:
-        """Inject into a Deployment of somebody else, by one annotation."""
+        """Inject into a Deployment of somebody else by one annotation, and into a namespace by one label."""
         injector = self._folder / "injector.yaml"
         injector.write_text(json.dumps({"shape": "library", "injector": {"enabled": True}, "image": IMAGE}))
         self._node.helm("install", "injector", at.ROOT / "helm", "--namespace", SPACE, "--values", injector)
-        metadata = {"name": "taken", "annotations": {"toolcall-proxy/inject": "x"}}
-        taken = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-                 "spec": {"containers": [{"name": "a", "image": "a", "ports": [{"containerPort": 8080}]}]}}  # fmt: skip
+        self._node.kubectl("create", "namespace", "labelled")
+        self._node.kubectl("label", "namespace", "labelled", "toolcall-proxy/inject=legacy")
 
-        def refuse() -> bool:
-            words = ["apply", "--dry-run=server", "-f", "-"]
-            printed = self._node.kubectl(*words, text=json.dumps(taken), check=False)
-            return "toolcall-proxy cannot be injected: a container of the pod has port 8080" in printed
+        def try_pod(namespace: str, port: int, **annotations: str) -> str:
+            """The sidecars that a pod would get; or why it would be refused."""
+            metadata = {"name": "tried", "annotations": annotations}
+            container = {"name": "a", "image": "a", "ports": [{"containerPort": port}]}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+            names = "jsonpath={.spec.initContainers[*].name}"
+            words = ["-n", namespace, "apply", "--dry-run=server", "-o", names, "-f", "-"]
+            return self._node.kubectl(*words, text=json.dumps(pod), check=False).partition("Warning")[0].strip()
 
-        said = await_true("the policies in force", refuse, 60)  # the API server takes a moment
+        inject = "toolcall-proxy/inject"
+        taken = "toolcall-proxy cannot be injected: a container of the pod has port 8080"
+        # The API server takes a moment.
+        said = await_true("the policies in force", lambda: taken in try_pod("default", 8080, **{inject: "x"}), 60)
+        await_true("those of a namespace", lambda: try_pod("labelled", 1) == "toolcall-proxy", 60)
+        kept = [try_pod("default", 8080), try_pod("labelled", 8080, **{inject: "disabled"})]
         for manifest in make_foreign(SPACE, "legacy", injected=True):
             self._node.kubectl("apply", "-f", "-", text=json.dumps(manifest))
         seen = self._await_answers("legacy", "/tools/weather")
         return (
-            f"a repairable call is answered {seen[0]}, a bad one {seen[1]}; a taken port is refused with its sentence",
-            seen == [200, 400] and said,
+            f"a repairable call is answered {seen[0]}, a bad one {seen[1]}; a taken port is refused with its sentence; "
+            f"unmarked pods are {'left alone' if kept == ['', ''] else 'touched'}",
+            seen == [200, 400] and said and kept == ["", ""],
         )
 
     def _inject_manifests(self) -> tuple[str, bool]:
@@ -335,6 +344,16 @@ class Trials:
         self._node.kubectl("-n", SPACE, "rollout", "status", f"deployment/{name}", "--timeout=120s")
         await_true("an answer of the proxy", lambda: self._call(REPAIRABLE, name, path) == 200, 60)
         return [self._call(REPAIRABLE, name, path), self._call(BAD, name, path)]
+
+    def _build_component(self) -> tuple[str, bool]:
+        """Apply the Kustomize example, as a dry run of the server."""
+        built = self._node.run(at.ROOT / ".tools" / "kustomize", "build", at.ROOT / "helm" / "kustomize" / "example")
+        printed = self._node.kubectl("-n", SPACE, "apply", "--dry-run=server", "-f", "-", text=built, check=False)
+        taken, violated = printed.count("(server dry run)"), "would violate PodSecurity" in printed
+        return (
+            f"{taken} of 3 objects taken; {'not ' if violated else ''}what `restricted` allows",
+            taken == 3 and not violated,
+        )
 
     def _end_job(self) -> tuple[str, bool]:
         """End a Job with an injected sidecar."""

@@ -265,15 +265,17 @@ def test_it_is_a_post_renderer_of_helm(folder: Path) -> None:
 
 
 # --- by the API server ------------------------------------------------------------------------------------------------
-def policies(**values: Any) -> dict[str, Manifest]:
-    """The policies of the injector by kind; CEL is compiled by the API server alone (`make cluster`)."""
+def policies(*, of_namespace: bool = False, **values: Any) -> dict[str, Manifest]:
+    """The policies of the injector by kind, for marked pods or for marked namespaces; CEL is compiled by the API server
+    alone (`make cluster`)."""
     manifests = render("library", injector__enabled=True, **values)
-    return {each["kind"]: each for each in manifests if each["kind"].endswith(("Policy", "Binding"))}
+    found = [each for each in manifests if "AdmissionPolicy" in each["kind"]]
+    return {each["kind"]: each for each in found if each["metadata"]["name"].endswith("-namespace") == of_namespace}
 
 
 def test_the_policies_are_those_of_the_clusters_version_and_off_by_default() -> None:
     kinds = {f"{verb}AdmissionPolicy{end}" for verb in ("Mutating", "Validating") for end in ("", "Binding")}
-    assert kinds < set(policies())
+    assert kinds == set(policies())
     assert set() == kinds & {each["kind"] for each in render("library")}
     versions = [policies(version=version)["MutatingAdmissionPolicy"]["apiVersion"] for version in ("1.34.0", "1.36.0")]
     assert ["admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1"] == versions
@@ -302,6 +304,32 @@ def test_the_policy_puts_in_what_the_chart_renders() -> None:
     assert all(json.dumps(own[key]) in values for key in ("command", "args"))
     assert '"drain", "--with-tools", "--admin", "127.0.0.1:7001"' in values
     assert 4 == name.count('"tool-behind"}]')
+
+
+@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
+def test_a_pod_that_wants_nothing_meets_no_policy(kind: str) -> None:
+    """Match conditions know the pod alone: what named its namespace there failed, and every pod was refused."""
+    of_pod, of_namespace = (policies(of_namespace=each)[kind]["spec"] for each in (False, True))
+    conditions = [each["expression"] for spec in (of_pod, of_namespace) for each in spec["matchConditions"]]
+    assert [] == [expression for expression in conditions if "namespaceObject" in expression]
+
+    annotation = "object.metadata.?annotations[?'toolcall-proxy/inject'].orValue('')"
+    assert [f"!({annotation} in ['', 'disabled'])", f"{annotation} == ''"] == [
+        spec["matchConditions"][0]["expression"] for spec in (of_pod, of_namespace)
+    ]
+    own = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
+    key = "toolcall-proxy/inject"
+    marked = [{"key": key, "operator": "Exists"}, {"key": key, "operator": "NotIn", "values": ["", "disabled"]}]
+    assert [own, own + marked] == [
+        spec["matchConstraints"]["namespaceSelector"]["matchExpressions"] for spec in (of_pod, of_namespace)
+    ]
+
+
+def test_each_policy_is_bound() -> None:
+    for made in (policies(), policies(of_namespace=True)):
+        for verb in ("Mutating", "Validating"):
+            policy, binding = (made[f"{verb}AdmissionPolicy{end}"] for end in ("", "Binding"))
+            assert policy["metadata"]["name"] == binding["spec"]["policyName"]
 
 
 def test_every_refusal_says_what_to_do() -> None:
