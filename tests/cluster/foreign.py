@@ -11,10 +11,28 @@ _SAFE: Final = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+# A tool that anybody on the network can reach, and that takes a number for a number alone.
+_TOOL: Final = """\
+import http.server, json, signal, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200 if isinstance(json.loads(body).get("lat"), float) else 422)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+http.server.ThreadingHTTPServer(("", 9101), Handler).serve_forever()
+"""
 
 
 def make_config(path: str) -> dict[str, Any]:
-    """A config for the sidecar of such a tool: one route, whose calls go to the sample tool `weather`."""
+    """A config for the sidecar of such a tool: one route."""
     schema = {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"]}
     return {
         "version": 1,
@@ -36,7 +54,7 @@ def make_foreign(namespace: str, name: str, *, injected: bool) -> list[dict[str,
         "image": "localhost/toolcall-proxy:0.1.0",
         "imagePullPolicy": "Never",
         "securityContext": _SAFE,
-        "command": ["python", "-m", "proxy.samples", "9101"],
+        "command": ["python", "-c", _TOOL],
         "ports": [{"name": "http", "containerPort": 9101}],
     }
     annotations = {"toolcall-proxy/inject": name} if injected else {}
