@@ -119,7 +119,9 @@ class Node:
             for name, process in self._running.items():
                 if process.poll() is not None:
                     lines = (at.STATE / "log" / f"{name}.log").read_text(errors="replace").strip().splitlines()
-                    raise NoCluster(f"{name} ended with {process.returncode}: {' / '.join(lines[-3:])[-600:]}")
+                    raise NoCluster(
+                        f"{name} ended with {process.returncode}: {' / '.join([*lines[:1], *lines[-2:]])[:600]}"
+                    )
             return look()
 
         await_true(what, look_at_all)
@@ -167,6 +169,7 @@ class Node:
             f"--authorization-kubeconfig={state}/kubeconfig", f"--secure-port={at.METRICS_PORT}",
             f"--bind-address={at.NODE}", f"--cert-dir={state}/metricscert", "--kubelet-insecure-tls",
             "--kubelet-preferred-address-types=InternalIP", "--metric-resolution=10s",
+            "--kubelet-request-timeout=5s",
         )  # fmt: skip
         self.kubectl("apply", "-f", state / "metrics.yaml")
         self._await_start(
