@@ -291,9 +291,10 @@ class Trials:
             metadata = {"name": "tried", "annotations": annotations}
             container = {"name": "a", "image": "a", "ports": [{"containerPort": port}]}
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-            names = "jsonpath={.spec.initContainers[*].name}"
+            names = 'jsonpath={.spec.initContainers[*].name}{"\\n"}'
             words = ["-n", namespace, "apply", "--dry-run=server", "-o", names, "-f", "-"]
-            return self._node.kubectl(*words, text=json.dumps(pod), check=False).partition("Warning")[0].strip()
+            printed = self._node.kubectl(*words, text=json.dumps(pod), check=False).splitlines()
+            return "".join(line for line in printed if not line.startswith("Warning"))
 
         inject = "toolcall-proxy/inject"
         taken = "toolcall-proxy cannot be injected: a container of the pod has port 8080"
