@@ -43,7 +43,7 @@ function useCalls(filter, pause) {
           set((before) => {
             const waiting = first ? [] : [...answer.calls, ...before.waiting].slice(0, SHOWN);
             if (first) return { calls: answer.calls, waiting, state: answer };
-            return still.current ? { ...before, waiting, state: answer } : { calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
+            return still.current ? { calls: before.calls, waiting, state: answer } : { calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
           });
         } catch (error) {
           if (stop.signal.aborted) return;
