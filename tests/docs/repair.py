@@ -36,21 +36,21 @@ A proposal counts only if it makes the value acceptable and no other rule of the
 Numbers keep their text, keys their order, integers are exact at any size. Every repair is recorded as rule and path,
 never with its value, in the `Tool-Repairs` header, the log line and a metric.
 
-Of a valid call one thing alone changes: where an integer is asked, `4.0` is spelt `4`, those bytes and no others, unless
-`repair.rules.integral_float: off`. Numbers with an exponent stay as they came.
+Of a valid call one thing alone changes: where an integer is asked, `4.0` is spelt `4`, those bytes and no others,
+unless `repair.rules.integral_float: off`. Numbers with an exponent stay as they came.
 
 This page is made from the rule table (`proxy/core/rules/rules.py`); a test holds the two together.
 
 ## Levels and switches
 
-`repair: standard` in `defaults`, a tool or a route sets the level: `off` (none), `basic`, `standard` or `lenient`. A rule
-is on from the level in its row on. `repair: {{level: standard, rules: {{yes_no: true}}}}` switches single rules beside it.
-On tools that an MCP server lists, {listed} is on from `standard` on, because some servers list a key as required that has
-a default; elsewhere only by name.
+`repair: standard` in `defaults`, a tool or a route sets the level: `off` (none), `basic`, `standard` or `lenient`. A
+rule is on from the level in its row on. `repair: {{level: standard, rules: {{yes_no: true}}}}` switches single rules
+beside it. On tools that an MCP server lists, {listed} is on from `standard` on, because some servers list a key as
+required that has a default; elsewhere only by name.
 
 A property has the last word in its own schema: `x-repair: off` leaves it and everything below it as sent, a list
-(`x-repair: [string_to_integer, drop_null_optional]`) leaves just those rules of the level on. A name that is no rule is a
-mistake found when the schema is loaded.
+(`x-repair: [string_to_integer, drop_null_optional]`) leaves just those rules of the level on. A name that is no rule is
+a mistake found when the schema is loaded.
 
 ## Null, and tools that change something
 
@@ -86,12 +86,13 @@ _UNKNOWN: Final = """
 | `refuse` | refused (VAL-005) even where the schema leaves others open; `key_case` may repair it first |
 | `forward` | forwarded even where the schema forbids it, for the tool to judge |
 
-Nothing is unknown where a schema declares no key at all, has `patternProperties`, or names a schema for every other key.
+Nothing is unknown where a schema declares no key at all, has `patternProperties`, or names a schema for every other
+key.
 
 ## Markup of the call inside a value
 
-Where a client's parser loses its place, the rest of a call lands in a string argument (`...</payload></invoke>`), passes
-every schema and corrupts data unnoticed.
+Where a client's parser loses its place, the rest of a call lands in a string argument (`...</payload></invoke>`),
+passes every schema and corrupts data unnoticed.
 
 | `leaked_markup` | what happens to a text that holds markup of the tool call itself |
 |---|---|
@@ -120,9 +121,9 @@ such as a bound, and a change of type would only get around it.
 ## Text that is no JSON
 
 The rules on text come into play only after strict parsing failed, one class at a time, and never where braces or
-quotes do not balance: a truncated call is refused as truncated. They take off what stands around the value or respell one
-token; none is invented, dropped or moved. The result must parse strictly, so it obeys every limit. The same classes apply
-to JSON text inside a string (`parse_json_string`).
+quotes do not balance: a truncated call is refused as truncated. They take off what stands around the value or respell
+one token; none is invented, dropped or moved. The result must parse strictly, so it obeys every limit. The same classes
+apply to JSON text inside a string (`parse_json_string`).
 
 ## Bounds
 
@@ -209,8 +210,7 @@ def page() -> str:
     """The whole page."""
     plumbing = ", ".join(f"`{key}`" for key in sorted(PLUMBING_KEYS))
     parts = [
-        _HEAD.format(plumbing=plumbing, listed=", ".join(_only_listed()))
-        + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
+        _HEAD.format(plumbing=plumbing, listed=", ".join(_only_listed())) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
         *_rules(),
         _UNIONS.format(work=REPAIRING).rstrip("\n") + "\n",
         *_listed(REFUSED),
