@@ -27,8 +27,7 @@ from proxy.core.model.values import (
     ToolResult,
     UpstreamReply,
 )
-from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure
-from proxy.core.tool_errors.wrapping import wrap_answer
+from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure, wrap_answer
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
 # model takes far longer to read an answer and to make another call.

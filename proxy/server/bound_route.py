@@ -22,7 +22,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
-from proxy.server.mcp.catalogue import Catalogues
+from proxy.server.mcp.lists.catalogue import Catalogues
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})

@@ -11,7 +11,7 @@ from proxy.adapters.mcplist import MAX_LIST, read_events
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import UpstreamReply
-from proxy.server.mcp.choosing import filter_list
+from proxy.server.mcp.lists.shown_lists import filter_list
 from tests.mcp.conversation import refusal, talk
 from tests.mcp.server import ADD, NOW, McpServer, call
 

@@ -12,8 +12,8 @@ from proxy.core.model.codes import UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
-from proxy.server.mcp.catalogue import Catalogue
-from proxy.server.mcp.learner import decode_body
+from proxy.server.mcp.lists.catalogue import Catalogue
+from proxy.server.mcp.lists.learner import decode_body
 from proxy.server.mcp.verdicts import read_result_failure
 
 
