@@ -15,6 +15,7 @@ from proxy.config.model import (
     RouteEntry,
     RouteKind,
     ToolConfig,
+    UpstreamConfig,
     find_default,
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
@@ -59,10 +60,7 @@ def _members(config: Config) -> dict[str, Container]:
 def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream = config.upstreams.get(entry.upstream)
     inherited = upstream.headers if upstream else HeaderChanges()
-    own = entry.policy.headers
-    timeout = entry.policy.timeout
-    if timeout is None:
-        timeout = upstream.response_timeout if upstream else find_default(Route, "timeout")
+    own, timeout = entry.policy.headers, _timeout(entry, upstream)
     operations = _operations(entry)
     return Route(
         name=entry.name,
@@ -97,6 +95,12 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         is_from_root=entry.is_from_root,
         matrix=entry.channels.matrix if entry.channels else _matrix(operations),
     )
+
+
+def _timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
+    if entry.policy.timeout is not None:
+        return entry.policy.timeout
+    return upstream.response_timeout if upstream else find_default(Route, "timeout")
 
 
 def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
