@@ -25,7 +25,7 @@ ARGS: Final = (
     "--host-resolver-rules=MAP rebound.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )  # fmt: skip
 # How long anything may take on a busy machine, in ms.
-PATIENCE: Final = 30_000
+PATIENCE: Final = 120_000
 
 
 def need(what: str, *, there: bool) -> None:

@@ -26,7 +26,7 @@ from proxy.recording.comparing import compare_line, compare_sent
 from proxy.recording.judging import judge_sent
 from proxy.recording.line import differs, read_line, write_line
 from proxy.recording.writer_thread import RecordFile
-from proxy.server import Serving
+from proxy.server import start_serving
 from proxy.server.setup.recorders import Recorder
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
@@ -158,7 +158,7 @@ async def test_a_recorder_is_asked_nothing_before_a_reload_switches_it_on_nor_af
     record = f"record: {{file: {calls}, sample: {{refused: 1}}}}\n"
     usual = f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nupstreams: {{tools: {{url: 'http://127.0.0.1:9'}}}}\nroutes:\n{ROUTES}"
     config.write_text(usual)
-    serving = await Serving.start(load(config, {}), log_to=io.StringIO())
+    serving = await start_serving(load(config, {}), log_to=io.StringIO())
     port, asked = int(serving.url.rsplit(":", 1)[1]), list[bool]()
     try:
         for text in (usual, usual + record, usual):
@@ -173,7 +173,7 @@ async def test_a_recorder_is_asked_nothing_before_a_reload_switches_it_on_nor_af
 
 
 async def _metrics_with(proxy: Any, wanted: bytes) -> bytes:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while wanted not in (found := (await proxy.ask_admin("/metrics")).body):
             await asyncio.sleep(0.05)
     return bytes(found)

@@ -229,12 +229,12 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
 
 
 def _limits(serving: Serving) -> dict[str, int]:
-    """How many attempts each tool has; where routes differ, the fewest."""
+    """How many attempts each tool has, '' stands for unknown names; where routes differ, the fewest."""
     found: dict[str, int] = {}
-    for route in serving.config.routes:
-        for name, tool in route.tools.items():
-            limit = tool.policy.attempts.max_attempts
-            found[name] = min(limit, found.get(name, limit))
+    for route in serving.handler.snapshot.table.routes:
+        known = [(name, policy.attempts) for name, policy in route.tools.items()]
+        for name, attempts in (*known, ("", route.unknown.attempts)):
+            found[name] = min(attempts.max_attempts, found.get(name, attempts.max_attempts))
     return found
 
 
