@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from mmap import PAGESIZE
@@ -203,7 +203,7 @@ def write_call_job(policy: bytes, text: bytes) -> bytes:
 def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
     """The decision that a child came to about a call. Only `decide` makes what may be sent: see `decide.restored`."""
     head, arguments = split_frame(result)
-    told = tuple(_from_json(entry, document.value) for entry in head["told"])
+    told = tuple(_from_json(entry, lambda: document.value) for entry in head["told"])
     if head["forward"]:
         repairs = tuple(Repair(rule, _path(path)) for rule, path in head["repairs"])
         for rule, number in head["more"].items():
@@ -232,12 +232,13 @@ def _as_json(violation: Violation, sent: JsonValue) -> JsonValue:
     ]  # fmt: skip
 
 
-def _from_json(entry: Any, sent: JsonValue) -> Violation:
+def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
+    """A violation of the arguments that `sent` gives, which are read only where a violation shows a part of them."""
     code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
     path = _path(steps)
     value: JsonValue = ABSENT
     if shown:
-        value = find_value(sent, path) if shown[0] == "at" else shown[1]
+        value = find_value(sent(), path) if shown[0] == "at" else shown[1]
     return Violation(
         VIOLATION_CODES[code], path, message, expected, hint, Severity(severity), value, sensitive, keyword, limit
     )
@@ -251,7 +252,7 @@ def find_failing(payload: bytes) -> bytes:
     value = parse(text, TRUSTED)
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
-    violations = [_from_json(entry, value) for entry in head["told"]]
+    violations = [_from_json(entry, lambda: value) for entry in head["told"]]
     with share_work():
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
