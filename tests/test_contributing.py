@@ -127,7 +127,7 @@ print(made.value, [one.rule for one in made.repairs])
 
 def add_an_answer_format(copy: Copy) -> None:
     copy.insert(
-        "proxy/core/envelope/vendors.py",
+        "proxy/core/envelope/formats.py",
         "def write_anthropic(",
         '''def write_short(view: FailureView) -> JsonValue:
     """The sentence alone."""
@@ -137,7 +137,7 @@ def add_an_answer_format(copy: Copy) -> None:
 ''',
     )
     copy.insert(
-        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(vendors.write_short),\n'
+        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(formats.write_short),\n'
     )
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     program = """

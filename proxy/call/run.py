@@ -36,8 +36,8 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import CallRecord, CallRoute, Hooks, Services, UpstreamRequest
+from proxy.upstream.faults import close_body
 from proxy.upstream.resending import send_with_backoff
-from proxy.upstream.stream import close_body
 
 _JSON = (("Content-Type", "application/json"),)
 

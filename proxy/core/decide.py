@@ -46,7 +46,7 @@ from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
 from proxy.core.repair.respell import RESPELT, respell_integers, respell_text
 from proxy.core.repair.strict import respell_keys
-from proxy.core.rules.intent import acts_by_argument
+from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
 
 # The hint of an answer where the repair engine gave up (`work.REPAIRING`).

@@ -73,7 +73,7 @@ from proxy.server.http.websocket import NOT_AGREED, UPGRADE, asks_for_websocket,
 from proxy.server.http.websocket import run as run_tunnel
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import McpRequest
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 from proxy.upstream.traced import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -26,16 +26,12 @@ from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
-from proxy.server.ports import Port
+from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.corrections import Corrections
-from proxy.server.setup.escalations import Escalations
-from proxy.server.setup.notes import warn_of_addresses
 from proxy.server.setup.pools import MakeUpstream, Pools
 from proxy.server.setup.recorders import Recorder
-from proxy.server.setup.second_judge import SecondJudges
+from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.tracing import begin_tracing
-from proxy.server.tls import renew
 from proxy.server.upstream_ready import await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.address_watch import AddressWatch

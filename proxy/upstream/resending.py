@@ -26,7 +26,7 @@ from proxy.core.tool_errors.backoff import (
 )
 from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
 from proxy.interfaces import CallRecord, GuardedUpstream, Services, UpstreamRequest
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 from proxy.upstream.traced import trace_sends
 
 _OF_NO_TOOL: Final = ResendPolicy()

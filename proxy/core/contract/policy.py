@@ -17,7 +17,7 @@ from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
-from proxy.core.rules.intent import changes_something
+from proxy.core.rules.names import changes_something
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
 from proxy.core.schema.formats import Formats
 

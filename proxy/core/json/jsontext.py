@@ -247,3 +247,22 @@ def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
         else:
             raise LookupError(format_pointer(path))
     return value
+
+
+def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
+    """Why a reader that ignores case may find something else at `path`, or None where it finds the same value.
+
+    Every object on the path is examined, also where the path ends before its last step. Go folds beyond ASCII, as
+    `str.casefold` does: it reads `argument\u017f` as `arguments`.
+    """
+    for step in path:
+        if not isinstance(value, dict) or not isinstance(step, str):
+            return None
+        folded = step.casefold()
+        for key in value:
+            if key != step and key.casefold() == folded:
+                return JsonProblem(f"a member passes for '{step}' where case does not count: leave it out", 1, 1)
+        if step not in value:
+            return None
+        value = value[step]
+    return None

@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.intent import narrows_something, split_words
+from proxy.core.rules.names import narrows_something, split_words
 from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import list_unknown_switches
 from proxy.core.schema.nodes import Node, Schemas

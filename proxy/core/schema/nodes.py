@@ -36,9 +36,10 @@ from proxy.core.schema.drafts import (
     join,
     knows,
     list_subschemas,
+    list_vocabularies,
+    load_documents,
 )
 from proxy.core.schema.matching import Matcher
-from proxy.core.schema.metaschemas import list_vocabularies, load_documents
 
 __all__ = [
     "LISTS",

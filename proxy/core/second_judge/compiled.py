@@ -96,7 +96,7 @@ class CompiledJudge:
         self._refusal = fastjsonschema.JsonSchemaValueException
 
     def find_fault(self, value: JsonValue) -> Fault | None:
-        """The first thing a value (of exact numbers, see `exact.py`) breaks, or None."""
+        """The first thing a value (of exact numbers, see `make_exact`) breaks, or None."""
         try:
             self._validate(value)
         except self._refusal:

@@ -32,7 +32,7 @@ from proxy.core.model.values import JsonValue, Pointer, UpstreamReply
 from proxy.server.mcp.lists.asking import Asking
 from proxy.server.mcp.lists.catalogue import Catalogues
 from proxy.server.mcp.lists.learner import decode_body, find_header
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.faults import ReplyBroken, close_body
 
 # The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.
 MAX_GUIDED: Final = 1024 * 1024

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from proxy.core.json.jsontext import find_at_pointer
-from proxy.core.model.framing import OF_THE_SENDER
+from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.openapi_schema import MAX_HOPS, OpenApiError, Translator, find_local
 

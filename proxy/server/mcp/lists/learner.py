@@ -27,7 +27,7 @@ from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import Clock, GuardedUpstream
 from proxy.offload.pool import OffloadPool
 from proxy.server.mcp.lists.reading import SMALL, ListReader, Read
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.faults import ReplyBroken, close_body
 
 # Credentials whose lists are remembered, and bytes of lists in all; the least recently used go first.
 MAX_KEYS: Final = 2_000

@@ -26,7 +26,7 @@ from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
 from proxy.server.mcp.lists.learner import decode_body, find_header
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
 # The longest list of function names in the container's description.

@@ -1,19 +1,133 @@
-"""The formats of four agent systems: GoMind, HPD, Acode, Compozy. Their keys are kept to the letter."""
+"""The answer formats, a function for each: the default, those of model vendors' tool messages, MCP's results, RFC 9457
+problem details for plain HTTP clients, and those of four agent systems (GoMind, HPD, Acode, Compozy).
+
+`write_tool_result` is the default: it carries what all four seeds ask for at once (contract section 1). The keys of
+each format are kept to the letter of its source.
+"""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Final
 
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
-from proxy.core.envelope.sentence import sentence, write_violation
+from proxy.core.envelope.sentence import sentence, summarize_escalation, write_violation
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorType
 from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult
 
+# The version of the formats that have a part for machines: since 2 it holds the sentence's words in `full` alone.
+VERSION: Final = 2
+# Details of an escalation that have a place of their own here.
+_OWN_PLACE: Final = frozenset({"history", "original_call", "status"})
 # Words of one error beside a sentence that has them all, in code points.
 _BRIEF: Final = 80
+
+
+def write_tool_result(view: FailureView) -> JsonValue:
+    """A tool message (Acode) that is also a GoMind and Compozy answer, with the errors for machines beside it."""
+    return {
+        "role": "tool",
+        "tool_call_id": view.result.call.call_id,
+        "is_error": True,
+        "content": sentence(view),
+        "success": False,
+        "error": make_error_part(view),
+        **({"remediation_hint": parts.choose_hint(view)} if view.full else {}),
+        "format_version": VERSION,
+    }
+
+
+def make_error_part(view: FailureView) -> dict[str, JsonValue]:
+    """The machine part: what happened, error by error, and where the model stands. Compact: without the words that the
+    sentence has."""
+    result = view.result
+    failure, attempt = result.failure, result.attempt
+    found: dict[str, JsonValue] = {
+        "error_type": failure.code.error_type.value,
+        "code": failure.code.name,
+        "message": parts.write_message(view),
+        "category": failure.code.category.value,
+        "retryable": failure.may_retry,
+        "errors": parts.list_errors(view),
+        **({"retry_guidance": parts.write_retry_guidance(view)} if view.full else {}),
+        "attempt": attempt.number if attempt else None,
+        "max_attempts": attempt.limit if attempt else None,
+        "status": parts.choose_status(result),
+        "details": parts.make_details(view),
+    }
+    if not view.full:
+        return found | parts.describe_container(view)
+    found |= parts.make_container_parts(view)
+    if failure.code.error_type is ErrorType.ESCALATION:
+        found["details"] = {key: item for key, item in parts.make_details(view).items() if key not in _OWN_PLACE}
+        found |= {
+            "summary": summarize_escalation(result),
+            "history": list(result.history),
+            "original_call": {"tool": result.call.tool, "arguments": parts.sanitise_arguments(result)},
+        }
+    return found
+
+
+def write_openai(view: FailureView) -> JsonValue:
+    """An OpenAI tool message; that API refuses keys it does not know, so there is no machine part."""
+    return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": sentence(view)}
+
+
+def write_anthropic(view: FailureView) -> JsonValue:
+    """An Anthropic `tool_result` content block."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": view.result.call.call_id,
+        "content": sentence(view),
+        "is_error": True,
+    }
+
+
+# Where MCP lets anybody add something of his own (specification, "_meta": a prefix, a slash, a name).
+MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
+
+
+def write_mcp(view: FailureView) -> dict[str, JsonValue]:
+    """MCP's `CallToolResult`: the sentence as text, the part for machines in `_meta`.
+
+    Never `structuredContent`: one SDK holds it against the tool's outputSchema and throws our text away, one framework
+    shows its model nothing else.
+    """
+    return {
+        "content": [{"type": "text", "text": sentence(view)}],
+        "isError": True,
+        "_meta": {MCP_FEEDBACK: make_error_part(view)},
+    }
+
+
+def write_problem(view: FailureView) -> dict[str, JsonValue]:
+    """RFC 9457 problem details: `detail` is the sentence, everything for machines is an extension member."""
+    result = view.result
+    failure, attempt = result.failure, result.attempt
+    escalation: dict[str, JsonValue] = {"state": parts.choose_status(result)} if result.escalated else {}
+    if result.escalated and view.full:
+        escalation |= {
+            "summary": summarize_escalation(result),
+            "history": list(result.history),
+            "original_call": {"tool": result.call.tool, "arguments": parts.sanitise_arguments(result)},
+        }
+    return {
+        "type": "urn:toolcall-proxy:error:" + failure.code.name.lower().replace("_", "-"),
+        "title": failure.code.meaning.rstrip("."),
+        "status": HTTPStatus.OK.value,
+        "detail": sentence(view),
+        "code": failure.code.name,
+        "error_type": failure.code.error_type.value,
+        "category": failure.code.category.value,
+        "retryable": failure.may_retry,
+        "errors": parts.list_errors(view),
+        "attempt": attempt.number if attempt else None,
+        "max_attempts": attempt.limit if attempt else None,
+        **escalation,
+    }
 
 
 def write_gomind(view: FailureView) -> JsonValue:
