@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from proxy.core.contract.attempts import hash_conversation
+from proxy.core.envelope.feedback import summarize_escalation, write_feedback
 from proxy.core.envelope.parts import sanitise_arguments
-from proxy.core.envelope.sentence import summarize_escalation, write_sentence
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Headers, JsonValue, ToolResult
 from proxy.interfaces import Clock, Pacing
@@ -130,6 +130,6 @@ def make_notice(result: ToolResult, route: str, request_id: str, wall: float) ->
             "max_attempts": attempt.limit if attempt else None,
             "history": list(result.history),
             "original_call": {"tool": result.call.tool, "arguments": sanitise_arguments(result)},
-            "content": write_sentence(result),
+            "content": write_feedback(result),
         },
     }

@@ -130,8 +130,8 @@ def add_an_answer_format(copy: Copy) -> None:
         "proxy/core/envelope/formats.py",
         "def write_anthropic(",
         '''def write_short(view: FailureView) -> JsonValue:
-    """The sentence alone."""
-    return {"said": sentence(view)}
+    """The feedback alone."""
+    return {"said": render_feedback(view)}
 
 
 ''',

@@ -127,7 +127,7 @@ def _show(route: Route, verdict: Verdict) -> int:
     """Prints the result of the call and gives the exit code."""
     from proxy.adapters import ADAPTERS
     from proxy.cli.dryrun import ForwardedCall, list_repairs
-    from proxy.core.envelope.sentence import write_sentence
+    from proxy.core.envelope.feedback import write_feedback
 
     if isinstance(verdict, ForwardedCall):
         print(f"decision: forward to {route.upstream or 'nobody: the arguments are the answer'}")
@@ -139,7 +139,7 @@ def _show(route: Route, verdict: Verdict) -> int:
         return 0
     reply = ADAPTERS[route.adapter].encode(verdict, route.envelope, route.error_status, detail=route.detail)
     print(f"decision: reject, {verdict.failure.code}")
-    print(f"the model reads:\n\n{indent(write_sentence(verdict), '  ', lambda line: bool(line.strip()))}\n")
+    print(f"the model reads:\n\n{indent(write_feedback(verdict), '  ', lambda line: bool(line.strip()))}\n")
     print(f"answer: HTTP {reply.status}")
     print(json.dumps(json.loads(reply.body), indent=2, ensure_ascii=False))
     return 1

@@ -15,7 +15,7 @@ from proxy.core.contract.container import EVENTS, FUNCTION_KEYS
 from proxy.core.contract.policy import AttemptsPolicy, CallCap, ToolPolicy
 from proxy.core.display import suggestions as names
 from proxy.core.envelope import FORMATS, Detail, render_failure
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.model import codes
 from proxy.core.model.values import (
     Attempt,
@@ -111,8 +111,8 @@ def shown(name: str, detail: Detail = "compact") -> str:
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_a_sentence_stands_on_the_page_as_it_is_made(name: str) -> None:
-    assert f"```text\n{write_sentence(SENTENCES[name])}\n```" in PAGE
+def test_a_feedback_stands_on_the_page_as_it_is_made(name: str) -> None:
+    assert f"```text\n{write_feedback(SENTENCES[name])}\n```" in PAGE
 
 
 @pytest.mark.parametrize("name", FORMATS)

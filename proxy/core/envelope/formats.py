@@ -13,16 +13,16 @@ from typing import Final
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
-from proxy.core.envelope.sentence import sentence, summarize_escalation, write_violation
+from proxy.core.envelope.feedback import render_feedback, summarize_escalation, write_violation
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorType
 from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult
 
-# The version of the formats that have a part for machines: since 2 it holds the sentence's words in `full` alone.
+# The version of the formats that have a part for machines: since 2 it holds the feedback's words in `full` alone.
 VERSION: Final = 2
 # Details of an escalation that have a place of their own here.
 _OWN_PLACE: Final = frozenset({"history", "original_call", "status"})
-# Words of one error beside a sentence that has them all, in code points.
+# Words of one error beside a feedback that has them all, in code points.
 _BRIEF: Final = 80
 
 
@@ -32,7 +32,7 @@ def write_tool_result(view: FailureView) -> JsonValue:
         "role": "tool",
         "tool_call_id": view.result.call.call_id,
         "is_error": True,
-        "content": sentence(view),
+        "content": render_feedback(view),
         "success": False,
         "error": make_error_part(view),
         **({"remediation_hint": parts.choose_hint(view)} if view.full else {}),
@@ -42,7 +42,7 @@ def write_tool_result(view: FailureView) -> JsonValue:
 
 def make_error_part(view: FailureView) -> dict[str, JsonValue]:
     """The machine part: what happened, error by error, and where the model stands. Compact: without the words that the
-    sentence has."""
+    feedback has."""
     result = view.result
     failure, attempt = result.failure, result.attempt
     found: dict[str, JsonValue] = {
@@ -73,7 +73,7 @@ def make_error_part(view: FailureView) -> dict[str, JsonValue]:
 
 def write_openai(view: FailureView) -> JsonValue:
     """An OpenAI tool message; that API refuses keys it does not know, so there is no machine part."""
-    return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": sentence(view)}
+    return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": render_feedback(view)}
 
 
 def write_anthropic(view: FailureView) -> JsonValue:
@@ -81,7 +81,7 @@ def write_anthropic(view: FailureView) -> JsonValue:
     return {
         "type": "tool_result",
         "tool_use_id": view.result.call.call_id,
-        "content": sentence(view),
+        "content": render_feedback(view),
         "is_error": True,
     }
 
@@ -91,20 +91,20 @@ MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
 
 
 def write_mcp(view: FailureView) -> dict[str, JsonValue]:
-    """MCP's `CallToolResult`: the sentence as text, the part for machines in `_meta`.
+    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`.
 
     Never `structuredContent`: one SDK holds it against the tool's outputSchema and throws our text away, one framework
     shows its model nothing else.
     """
     return {
-        "content": [{"type": "text", "text": sentence(view)}],
+        "content": [{"type": "text", "text": render_feedback(view)}],
         "isError": True,
         "_meta": {MCP_FEEDBACK: make_error_part(view)},
     }
 
 
 def write_problem(view: FailureView) -> dict[str, JsonValue]:
-    """RFC 9457 problem details: `detail` is the sentence, everything for machines is an extension member."""
+    """RFC 9457 problem details: `detail` is the feedback, everything for machines is an extension member."""
     result = view.result
     failure, attempt = result.failure, result.attempt
     escalation: dict[str, JsonValue] = {"state": parts.choose_status(result)} if result.escalated else {}
@@ -118,7 +118,7 @@ def write_problem(view: FailureView) -> dict[str, JsonValue]:
         "type": "urn:toolcall-proxy:error:" + failure.code.name.lower().replace("_", "-"),
         "title": failure.code.meaning.rstrip("."),
         "status": HTTPStatus.OK.value,
-        "detail": sentence(view),
+        "detail": render_feedback(view),
         "code": failure.code.name,
         "error_type": failure.code.error_type.value,
         "category": failure.code.category.value,
@@ -131,7 +131,7 @@ def write_problem(view: FailureView) -> dict[str, JsonValue]:
 
 
 def write_gomind(view: FailureView) -> JsonValue:
-    """GoMind's `ToolResponse`: `details` stays a flat map of strings, and holds the sentence as `feedback`."""
+    """GoMind's `ToolResponse`: `details` stays a flat map of strings, and holds the feedback as `feedback`."""
     result = view.result
     failure = result.failure
     return {
@@ -144,7 +144,7 @@ def write_gomind(view: FailureView) -> JsonValue:
             "details": {
                 "hint": parts.choose_hint(view),
                 **parts.make_details(view),
-                "feedback": sentence(view),
+                "feedback": render_feedback(view),
             },
         },
     }
@@ -156,7 +156,7 @@ def write_compozy(view: FailureView) -> JsonValue:
         "success": False,
         "error": {
             "code": view.result.failure.code.name,
-            "message": sentence(view),
+            "message": render_feedback(view),
             "details": {**parts.make_details(view), "errors": parts.list_errors(view)},
         },
         "remediation_hint": parts.choose_hint(view),
@@ -164,8 +164,13 @@ def write_compozy(view: FailureView) -> JsonValue:
 
 
 def write_acode(view: FailureView) -> JsonValue:
-    """Acode's ToolResult message: nothing but the sentence (FR-026..FR-030)."""
-    return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": sentence(view), "is_error": True}
+    """Acode's ToolResult message: nothing but the feedback (FR-026..FR-030)."""
+    return {
+        "role": "tool",
+        "tool_call_id": view.result.call.call_id,
+        "content": render_feedback(view),
+        "is_error": True,
+    }
 
 
 def write_hpd(view: FailureView) -> JsonValue:
@@ -175,7 +180,7 @@ def write_hpd(view: FailureView) -> JsonValue:
     if failure.container is not None and failure.code.error_type is ErrorType.CONTAINER:
         found = {"error_type": ErrorType.CONTAINER.value, **parts.make_container_parts(view)}
         if result.repeated:
-            found["retry_guidance"] = sentence(view)
+            found["retry_guidance"] = render_feedback(view)
         if _is_near(failure.container) and failure.hint:  # what HPD has no words for stands in a key of its own
             found["suggestion"] = parts.show_text(failure.hint, result)
         return found
@@ -185,7 +190,7 @@ def write_hpd(view: FailureView) -> JsonValue:
             "errors": _hpd_errors(view),
             **({"status": parts.choose_status(result)} if result.escalated else {}),
             **({"history": list(result.history)} if result.escalated and view.full else {}),
-            "retry_guidance": sentence(view)
+            "retry_guidance": render_feedback(view)
             if result.escalated or result.repeated
             else parts.write_retry_guidance(view),
         }
@@ -207,7 +212,7 @@ def _is_near(misuse: ContainerMisuse) -> bool:
 def _hpd_errors(view: FailureView) -> list[JsonValue]:
     result = view.result
     if view.shown:
-        brief = not view.full and (result.escalated or result.repeated)  # the guidance is the sentence
+        brief = not view.full and (result.escalated or result.repeated)  # the guidance is the feedback
         found = [_hpd_error(shown, result) for shown in view.shown]
         return parts.cut_errors([_brief_hpd(each) for each in found]) if brief else found
     return [
@@ -221,7 +226,7 @@ def _hpd_errors(view: FailureView) -> list[JsonValue]:
 
 
 def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
-    """Where the guidance is the whole sentence, an error's own words are shortened; so is an array or object."""
+    """Where the guidance is the whole feedback, an error's own words are shortened; so is an array or object."""
     value = error["attempted_value"]
     if isinstance(value, dict | list):
         value = cut(parts.write_body(value).decode(), _BRIEF)

@@ -1,4 +1,4 @@
-"""What one answer tells, worked out once: the sentence and every wire format take their words from here.
+"""What one answer tells, worked out once: the feedback and every wire format take their words from here.
 
 A violation quotes what the caller sent, so each of its texts is masked, put on one line and cut before it is shown
 (`preview.py`). Most answers hold nothing that has to be hidden, which one look at all their texts together tells.
@@ -26,7 +26,7 @@ _PATH: Final = 120
 _STEPS: Final = 64
 
 
-# What the part for machines holds: the words of the sentence once more (`full`), or codes, places and figures alone.
+# What the part for machines holds: the words of the feedback once more (`full`), or codes, places and figures alone.
 Detail = Literal["compact", "full"]
 
 
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 class FailureView:
     """What the answer to one failed call tells. `shown` are its violations in order, at most `max_errors` of them,
-    `left_out` says how many more there are. `full`: the part for machines repeats what the sentence says."""
+    `left_out` says how many more there are. `full`: the part for machines repeats what the feedback says."""
 
     def __init__(self, result: ToolResult, detail: Detail = "compact") -> None:
         self.result: Final = result

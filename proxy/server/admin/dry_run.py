@@ -14,7 +14,7 @@ from typing import Final
 from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode, ToolPolicy
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
     Conversation,
@@ -135,7 +135,7 @@ def _refused(
         "code": result.failure.code.name,
         "repairs": _repairs(repairs),
         "errors": [_error(violation) for violation in result.failure.violations],
-        "content": write_sentence(result),
+        "content": write_feedback(result),
         "status": reply.status,
         "answer": parse(reply.body),
     }

@@ -16,7 +16,7 @@ from proxy.adapters.base import CallShape
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.fates import CHANGES, Fate, compare_fates
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
@@ -81,7 +81,7 @@ def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue
             {"path": format_pointer(each.path), "code": each.code.name, "message": each.message}
             for each in failure.violations
         ],
-        "content": write_sentence(explain_refusal(failure, policy)),
+        "content": write_feedback(explain_refusal(failure, policy)),
     }
 
 
