@@ -23,7 +23,7 @@ ARGS: Final = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 # How long anything may take on a busy machine, in ms.
-PATIENCE: Final = 30_000
+PATIENCE: Final = 120_000
 
 
 def need(what: str, *, there: bool) -> None:

@@ -171,7 +171,7 @@ async def test_a_recorder_is_asked_nothing_before_a_reload_switches_it_on_nor_af
 
 
 async def _metrics_with(proxy: Any, wanted: bytes) -> bytes:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while wanted not in (found := (await proxy.ask_admin("/metrics")).body):
             await asyncio.sleep(0.05)
     return bytes(found)

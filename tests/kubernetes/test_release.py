@@ -43,7 +43,7 @@ def release(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """A dry run, into a folder."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRY_RUN": "1", "OUT": str(folder), **settings}
     return subprocess.run(
-        [ROOT / ".ci" / "release"], env=environ, capture_output=True, text=True, check=False, timeout=120
+        [ROOT / ".ci" / "release"], env=environ, capture_output=True, text=True, check=False, timeout=600
     )
 
 

@@ -21,7 +21,7 @@ def server() -> Iterator[SampleServer]:
 
 @pytest.fixture
 def client(server: SampleServer) -> Iterator[HTTPConnection]:
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     yield connection
     connection.close()
 
@@ -52,7 +52,7 @@ def test_an_unknown_path_is_a_404(client: HTTPConnection, method: str, path: str
 
 
 def test_a_body_without_a_length_is_refused(server: SampleServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as raw:
         raw.sendall(b"POST /weather HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
         assert b"HTTP/1.1 413 " == raw.recv(100)[:13]
 
