@@ -80,7 +80,7 @@ class PendingFailure:
     answered: tuple[ApprovedCall, UpstreamReply] | None = None
 
 
-def approve(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
+def approve_call(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
     """A checked call with its repairs told apart from what a model changed in it."""
     repairs = context.opening + checked.repairs
     corrections: tuple[Repair, ...] = ()
@@ -99,5 +99,5 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
         name, rule = known
         policy, opening = call_route.tools[name], (Repair(rule, ()),)
         call = call if policy.mode is _REPORT else replace(call, tool=name)
-    report_only = call_route.lets_through(call.tool) if policy is None else policy.mode is _REPORT
+    report_only = call_route.can_forward_unknown(call.tool) if policy is None else policy.mode is _REPORT
     return CallContext(call, policy, call_route, services, record, report_only, call, opening)

@@ -17,7 +17,7 @@ from proxy.interfaces import Stumble
 from proxy.upstream.faults import close_body
 
 
-async def correct(
+async def correct_call(
     context: CallContext,
     pending: PendingFailure,
     attempt: Callable[[CallContext], Awaitable[Delivered | PendingFailure]],

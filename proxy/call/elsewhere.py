@@ -19,15 +19,15 @@ from typing import Final
 from proxy.call.jobs import (
     describe_policy,
     examine_schema,
-    failing_payload,
     find_failing,
-    known_text,
     read_decision,
     read_examined,
     read_failing,
+    read_known_text,
     read_text,
-    text_payload,
     write_call_job,
+    write_failing_job,
+    write_text_job,
 )
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
@@ -96,10 +96,12 @@ class Elsewhere:
         if not is_rich(text):
             return text
         ended = await self._pool.run(
-            _READ, text_payload(text, limits, repairs), seconds=CALL_SECONDS, patience=PATIENCE
+            _READ, write_text_job(text, limits, repairs), seconds=CALL_SECONDS, patience=PATIENCE
         )
         return (
-            _given_up(ended).failure if isinstance(ended, GaveUp) else known_text(ended.result, text, limits, repairs)
+            _given_up(ended).failure
+            if isinstance(ended, GaveUp)
+            else read_known_text(ended.result, text, limits, repairs)
         )
 
     async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
@@ -122,7 +124,7 @@ class Elsewhere:
             return find_failing_places(call, policy, failure)
         if len(document.text) <= LIGHT or not list_failed(failure):
             return find_failing_places(call, policy, failure)
-        payload = failing_payload(self._describe(policy), document.text, document.value, failure.violations)
+        payload = write_failing_job(self._describe(policy), document.text, document.value, failure.violations)
         ended = await self._pool.run(_FAILING, payload, seconds=CALL_SECONDS, patience=PATIENCE)
         return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
 

@@ -18,7 +18,7 @@ from proxy.interfaces import Hooks
 from proxy.upstream.faults import close_body
 
 
-async def admit(hooks: Hooks, context: CallContext) -> CallContext | Delivered | PendingFailure:
+async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delivered | PendingFailure:
     """The call as it is to be judged, or what hooks make of it before that."""
     match await hooks.before_decision(context.call, context.call_route, context.record):
         case ToolCall() as call:

@@ -68,7 +68,7 @@ _NOWHERE: Final = Conversation("", Rung.ADDRESS)
 
 # --- one text ---------------------------------------------------------------------------------------------------------
 def read_text(payload: bytes) -> bytes:
-    """Reads the text in `payload` (see `text_payload`); gives what was found for `known_text`."""
+    """Reads the text in `payload` (see `write_text_job`); gives what was found for `read_known_text`."""
     head, text = split_frame(payload)
     known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
     mended, names = (b"", ()) if known.mended is None else known.mended
@@ -80,12 +80,12 @@ def read_text(payload: bytes) -> bytes:
     return join_frame(told, known.outline + mended)
 
 
-def text_payload(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
+def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
     """What `read_text` takes: a text, its limits, and the text repairs that its route allows."""
     return join_frame({"depth": limits.depth, "nodes": limits.nodes, "repairs": sorted(repairs)}, text)
 
 
-def known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
+def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
     """The text with what `read_text` found in it."""
     head, rest = split_frame(result)
     known = KnownText.of(text, limits, _as_found(head["found"]))
@@ -245,7 +245,7 @@ def _from_json(entry: Any, sent: JsonValue) -> Violation:
 
 # --- what a correction may change -------------------------------------------------------------------------------------
 def find_failing(payload: bytes) -> bytes:
-    """The places that fail in the arguments in `payload` (see `failing_payload`), as JSON."""
+    """The places that fail in the arguments in `payload` (see `write_failing_job`), as JSON."""
     head, rest = split_frame(payload)
     policy, text = _policy(rest[: head["policy"]]), rest[head["policy"] :]
     value = parse(text, TRUSTED)
@@ -256,7 +256,7 @@ def find_failing(payload: bytes) -> bytes:
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 
-def failing_payload(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
+def write_failing_job(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
     """What `find_failing` takes: a described policy, the arguments, and what was found wrong with them before."""
     told: JsonValue = {"policy": len(policy), "told": [_as_json(violation, value) for violation in violations]}
     return join_frame(told, policy + text)

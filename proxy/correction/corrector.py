@@ -109,7 +109,9 @@ class ModelCorrector:
     def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
         """Remembers what a tool gave, for layer 4. A mistake of ours must not cost a caller its answer."""
         try:
-            self._trajectories.add(checked, reply, call_route.wish(), self._settings.trajectory, policy.feedback)
+            self._trajectories.add(
+                checked, reply, call_route.find_user_query(), self._settings.trajectory, policy.feedback
+            )
         except Exception as error:  # noqa: BLE001 - as it says
             self._report("", error)
 
@@ -141,7 +143,7 @@ class ModelCorrector:
     def _begin(self, stumble: Stumble) -> _Run:
         policy, now = stumble.policy.correction, self._services.clock.now
         known = self._trajectories.of(stumble.call.conversation) if policy.trajectory else Trajectory()
-        query = stumble.call_route.wish() if policy.trajectory else ""
+        query = stumble.call_route.find_user_query() if policy.trajectory else ""
         marks = Marks(stumble.record, now)
         due = now() + self._settings.deadline
         return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, marks)

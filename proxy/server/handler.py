@@ -357,7 +357,7 @@ class Handler:
             else:
                 body = stream_body(request, binding.route.timeout)
         try:
-            reply = await self._send(call_route.passthrough(), body, services.upstreams[record.upstream], record)
+            reply = await self._send(call_route.make_passthrough(), body, services.upstreams[record.upstream], record)
         except BodyBrokenError as broken:
             return _unread(binding, raw, broken.why, record)
         record.upstream_seconds = self._clock.now() - started

@@ -165,7 +165,7 @@ class Serving:
 
     async def find_upstream_trouble(self, name: str) -> str | None:
         """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self._pools.unguarded(name)
+        entry, upstream = self.config.upstreams.get(name), self._pools.find_unguarded(name)
         return None if entry is None or upstream is None else await find_trouble(entry, upstream)
 
     async def _drain(self, seconds: float, with_tools: bool) -> None:
@@ -286,9 +286,9 @@ class Serving:
         else:
             self.log.event("Tool server answers again", upstream=upstream, server=server)
 
-    def servers_down(self, upstream: str) -> dict[str, str]:
+    def list_servers_down(self, upstream: str) -> dict[str, str]:
         """Of an upstream that is several servers: those that are out of reach, and why."""
-        return self._pools.servers_down(upstream)
+        return self._pools.list_servers_down(upstream)
 
     def _reloaded(self, reloaded: Reloaded) -> None:
         self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))

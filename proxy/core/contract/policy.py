@@ -134,7 +134,7 @@ class UpstreamErrors(StrEnum):
     PASSTHROUGH = "passthrough"
     OUTAGES = "outages"
 
-    def hands_on(self, status: int) -> bool:
+    def is_handed_on(self, status: int) -> bool:
         """Whether an error of this HTTP status goes to the client as it is."""
         return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
 

@@ -88,7 +88,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
     record = CallRecord(_NAME, binding.route.name)
     tools: Mapping[str, ToolPolicy] = binding.route.tools
     if binding.route.learn is not None:
-        tools = binding.catalogues.latest(binding.route.learn)
+        tools = binding.catalogues.get_latest(binding.route.learn)
     alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
     outcome = await run_call(call, Nowhere(_Enforced(tools)), alone, record)
     policy = tools.get(record.tool)

@@ -69,7 +69,7 @@ async def _examine(snapshot: Snapshot) -> None:
     """Finds out which learned schemas may be compiled in this process."""
     elsewhere = snapshot.services.elsewhere
     for route in snapshot.table.routes if elsewhere is not None else ():
-        tools = snapshot.bindings[route.key].catalogues.latest(route.learn) if route.learn is not None else None
+        tools = snapshot.bindings[route.key].catalogues.get_latest(route.learn) if route.learn is not None else None
         if elsewhere is not None and isinstance(tools, LearnedTools):
             for name in list(tools.listing.tools)[:_MOST_EXAMINED]:
                 await elsewhere.examine(tools, name)
@@ -78,7 +78,7 @@ async def _examine(snapshot: Snapshot) -> None:
 def _served(snapshot: Snapshot) -> dict[str, _Served]:
     found: dict[str, _Served] = {}
     for route in snapshot.table.routes:
-        tools = route.tools if route.learn is None else snapshot.bindings[route.key].catalogues.latest(route.learn)
+        tools = route.tools if route.learn is None else snapshot.bindings[route.key].catalogues.get_latest(route.learn)
         for name in tools:
             if (policy := tools.get(name)) is not None:  # a listed schema may be unusable
                 found.setdefault(name, _Served(policy, route.shape.ladder))

@@ -199,6 +199,6 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     )  # fmt: skip
 
 
-def served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
+def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
     """The tools of the config's routes, by route and name."""
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}

@@ -198,7 +198,7 @@ class Exchange:
     async def _pass(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
         record, started = mcp_request.record, self._clock.now()
         record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
-        out = replace(mcp_request.call_route.passthrough(), silence=math.inf)
+        out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf)
         reply = await mcp_request.relay(out, None, asking.upstream, record)
         record.upstream_seconds = self._clock.now() - started
         if isinstance(reply, UpstreamFault):

@@ -67,7 +67,7 @@ async def _all(worker_pool: WorkerPool, asked: PageRequest) -> Page:
     answers = [value for page in pages if isinstance(value := parse(page.body), dict)]
     if worst.status >= 400:
         return worst
-    return make_json_page(together(answers))
+    return make_json_page(merge_answers(answers))
 
 
 async def _gather(worker_pool: WorkerPool, asked: PageRequest, target: str) -> list[Page]:
@@ -96,12 +96,12 @@ async def _calls(worker_pool: WorkerPool, asked: PageRequest) -> Page | EventPag
         target = f"{asked.path}?{urlencode({**query, **more}, doseq=True)}"
         answers = [value for page in await _gather(worker_pool, plain, target)
                    if page.status == 200 and isinstance(value := parse(page.body), dict)]  # fmt: skip
-        return together(answers) if answers else None
+        return merge_answers(answers) if answers else None
 
     return EventPage(follow_workers(read, after, worker_pool.readers))
 
 
-def together(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
+def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
     """The workers' answers as one: numbers summed, lists joined newest first, `drained` once all of them are."""
     if "bars" in answers[0]:
         return merge_overviews(answers)
@@ -254,7 +254,7 @@ def _worst(numbers: Iterable[float | None]) -> float | None:
 
 
 def _grouped(rows: Iterable[Answer], name: Callable[[Answer], object]) -> list[list[Answer]]:
-    """Rows of the same name together, in the order in which they are first met."""
+    """Rows of the same name merge_answers, in the order in which they are first met."""
     found: dict[object, list[Answer]] = {}
     for row in rows:
         found.setdefault(name(row), []).append(row)

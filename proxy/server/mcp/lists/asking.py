@@ -144,7 +144,7 @@ class Asking:
         binding, key_header = self.call_route.binding, self.rules.template.resend.key_header
         client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
         # The body is not the client's, so checksums and signatures of the client's body are dropped.
-        sent = binding.outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
+        sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
         reply = await self.upstream.relay(sent, None)
         if isinstance(reply, UpstreamReply) and reply.status < 300:
             self.learner.accept(self.key, self.session)
@@ -176,12 +176,12 @@ class Asking:
 
     def _judged_by(self, call: ToolCall, known: Known) -> Tools | Failure:
         catalogue, route = self._catalogue(known), self.call_route.binding.route
-        if catalogue.first_told(""):
+        if catalogue.is_first_report(""):
             self.reports.learned(route.name, catalogue.tools)
         found = catalogue.tools.get(call.tool)
         reason = catalogue.tools.bad.get(call.tool)
         if reason is not None:
-            if catalogue.first_told(call.tool):
+            if catalogue.is_first_report(call.tool):
                 self.reports.unusable(route.name, call.tool, reason)
             if found is None and route.mode is Mode.ENFORCE:
                 message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
