@@ -12,10 +12,9 @@ knowledge of the shape.
 
 from __future__ import annotations
 
-from proxy.adapters.base import CallShape
+from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
-from proxy.core.envelope import Detail, render_failure
 from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import dumps, find_at_pointer, find_case_duplicate, parse
 from proxy.core.json.textrepair import read_document
@@ -25,20 +24,18 @@ from proxy.core.model.values import (
     CheckedCall,
     Document,
     Failure,
-    HttpReply,
     JsonProblem,
     JsonValue,
     Passthrough,
     Pointer,
     RawRequest,
     ToolCall,
-    ToolResult,
 )
 
 _NO_BODY = JsonProblem("the body is empty, but must name a tool", 1, 1)
 
 
-class DispatchAdapter:
+class DispatchAdapter(EnvelopeAdapter):
     """Implements `Adapter` for routes whose body names the tool."""
 
     name = "dispatch"
@@ -73,18 +70,6 @@ class DispatchAdapter:
         if not checked.repairs:
             return text
         return replace_value(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
-
-    def encode(
-        self,
-        result: ToolResult,
-        envelope: str,
-        error_status: str,
-        accept: str = "",
-        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
-        detail: Detail = "compact",
-    ) -> HttpReply:
-        """A failure in the route's envelope."""
-        return render_failure(result, envelope, error_status, accept, detail)
 
 
 def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:

@@ -1,6 +1,6 @@
 """`Remote`: the interface of a store outside this process, from which `FallbackStore` makes a `StateStore`.
 
-Every method except `close` and `list_episodes` only queues an operation and gives a future. Operations take effect in the
+Every method except `close` and `list_episodes` only queues an operation and gives a future. They take effect in the
 order of the calls; a future fails only with `Unreachable`.
 """
 
