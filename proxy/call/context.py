@@ -43,7 +43,7 @@ class CallContext:
 
     @property
     def key(self) -> str:
-        """The store's key of its attempts. Worked out when first asked for: of a clean call nobody may."""
+        """The store's key of its attempts, computed on first use: a clean call may never need it."""
         if not self._key:
             called = self.came
             digest = self.digest if called.conversation.rung is _ADDRESS else ""

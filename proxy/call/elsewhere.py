@@ -5,9 +5,9 @@ may be read again without its checks (`KnownText`).
 
 Judging, repairing and explaining grow with the arguments: what takes longer than others may wait goes to `offload`.
 Small arguments are judged here; larger ones too where the schema takes them and asking it costs little. A tool whose
-listed schema is dear to compile is judged there for good (`ToolPolicy.listed`).
+listed schema is expensive to compile is judged there for good (`ToolPolicy.listed`).
 
-A call that exceeds its deadline or its memory there is refused: nobody waits for it, and it reaches no tool.
+A call that exceeds its deadline or its memory there is refused at once and reaches no tool.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class Elsewhere:
                 tools.settle(name, bad=f"compiling it takes more than {tools.wait:g} s of CPU time, or too much memory")
             return
         bad, seconds, size, pattern = read_examined(ended.result)
-        dear = seconds > MOST_SECONDS or size > MOST_BYTES or pattern > MOST_PATTERN_SECONDS
-        tools.settle(name, bad=bad, dear=dear)
+        expensive = seconds > MOST_SECONDS or size > MOST_BYTES or pattern > MOST_PATTERN_SECONDS
+        tools.settle(name, bad=bad, expensive=expensive)
 
     async def close(self) -> None:
         """Ends the child processes."""
@@ -168,7 +168,7 @@ class Elsewhere:
 
 
 class Here:
-    """The same without child processes, for what serves nobody else meanwhile."""
+    """The same without child processes, for programs that serve one call at a time."""
 
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above
         """The same bytes."""

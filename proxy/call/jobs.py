@@ -3,7 +3,7 @@
     read_text       reads a text strictly, and says how it may be read again without its checks
     decide_call     judges one call by a tool's schema, and says what a model is to be told where it is refused
     find_failing    says which places of refused arguments a correction may change
-    examine_schema  compiles a schema that somebody else wrote, and measures what that costs
+    examine_schema  compiles a schema from outside, and measures what that costs
 
 A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
 stand behind. What a violation shows of the arguments is named by its place where it is large. Of many repairs the first
@@ -268,7 +268,7 @@ def read_failing(result: bytes) -> list[tuple[str, ...]]:
     return [tuple(place) for place in told]
 
 
-# --- a schema that somebody else wrote --------------------------------------------------------------------------------
+# --- a schema from outside --------------------------------------------------------------------------------------------
 def examine_schema(payload: bytes) -> bytes:
     """Compiles a listed schema. Gives `{bad: reason}`, or `{seconds, bytes, patterns}`: what compiling cost this
     process in CPU time and memory, and the dearest pattern's share of the seconds."""
@@ -286,7 +286,8 @@ def examine_schema(payload: bytes) -> bytes:
 
 
 def read_examined(result: bytes) -> tuple[str, float, float, float]:
-    """What `examine_schema` says: why the schema is of no use ('': it is), seconds, bytes, seconds of one pattern."""
+    """The result of `examine_schema`: why the schema cannot be used ('' if it can), seconds, bytes, and the
+    slowest pattern's seconds."""
     told: Any = parse(result)
     if "bad" in told:
         return told["bad"], 0.0, 0.0, 0.0
@@ -295,7 +296,7 @@ def read_examined(result: bytes) -> tuple[str, float, float, float]:
 
 
 def _pattern_seconds(schema: JsonValue) -> Iterator[float]:
-    """The CPU time of each pattern; one that is none is told when the schema is compiled."""
+    """The CPU time of each pattern. An invalid pattern is skipped: compiling the schema reports it."""
     for pattern in _patterns(schema):
         started = time.process_time()
         try:
@@ -320,7 +321,7 @@ def _patterns(schema: JsonValue) -> Iterator[str]:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds; 0 where nobody says."""
+    """Bytes of memory that this process holds; 0 where the system does not say."""
     if not _STATM.exists():  # only Linux says: elsewhere the seconds alone count
         return 0
     return int(_STATM.read_text(encoding="ascii").split()[1]) * PAGESIZE

@@ -126,7 +126,7 @@ def check_answer(
     context: CallContext, promised: AnswerPolicy, reply: UpstreamReply, *, own: bool = True
 ) -> Failure | None:
     """Why a successful answer is not handed on, by what the tool has `promised`; None where it is. The model is not to
-    blame, so it costs no attempt. An answer that is not the tool's `own`, but a hook's in its place, is never handed on
+    blame, so it costs no attempt. An answer that is a hook's, not the tool's `own`, is never handed on
     broken, whatever the operator says of the tool's."""
     broken = find_broken_answer(reply, promised)
     if broken and (not own or (promised.enforce and not context.report_only)):

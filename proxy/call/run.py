@@ -150,7 +150,7 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
 
 
 def _may_correct(context: CallContext) -> bool:
-    """Whether somebody may be asked for a better call."""
+    """Whether a corrector may be asked for a better call."""
     policy = context.policy
     is_on = context.services.corrector is not None and policy is not None and policy.correction.on
     return is_on and not context.report_only

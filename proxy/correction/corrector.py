@@ -1,6 +1,6 @@
 """`ModelCorrector`: the story of one correction, from a failure to what came of it.
 
-    correct       while there is somebody to ask: propose a call, let the story try it, mark what came of it
+    correct       while there is somebody to ask: propose a call, let the call run with it, mark what came of it
       _propose      layer 3, and where that has nothing, layer 4
         _ask          budgets, the prompt, the endpoint, the verdict
         _meant        the call that a verdict means, if it may be made

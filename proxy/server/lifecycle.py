@@ -104,7 +104,7 @@ class Serving:
         self._tell_metrics(compiled)
 
     def _observers(self) -> tuple[Observer, ...]:
-        """What finished requests are told to. What is off is not among them, so that it costs no call anything."""
+        """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = list_observers(self.console)
         return (self.metrics, self.log, self._addresses, *self._recorder.observers, *self._tracing.observers, *kept)
 

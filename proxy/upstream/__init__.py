@@ -1,4 +1,4 @@
-"""Sends checked calls, and relays what is no call, to the upstreams.
+"""Sends checked calls, and relays requests that are not calls.
 
 `settings.py` describes an upstream and `http1/` connects to it; `stdio/` talks to an MCP server in a child process.
 `guarded.py` stands in front of each upstream with its circuit breaker, concurrency limit and resend budget.

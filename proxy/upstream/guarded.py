@@ -152,7 +152,7 @@ class UpstreamGuard:
         return await self.guard(request, lambda entered: self._inner.relay(entered, body))
 
     async def guard(self, request: UpstreamRequest, send: Send) -> Answer:
-        """Lets somebody else send what is not a call, unless the guard refuses it."""
+        """Lets `send` send what is not a call, unless the guard refuses it."""
         entered = await self._enter(request)
         if isinstance(entered, UpstreamFault):
             return entered

@@ -85,7 +85,7 @@ async def send_with_backoff(
 def _ended(
     answer: UpstreamReply | UpstreamFault, failure: Failure | None, record: CallRecord
 ) -> UpstreamReply | FailedSend:
-    """What became of a call that nobody sends once more."""
+    """The result of a call that is not sent again."""
     if isinstance(answer, UpstreamFault):
         record.upstream_error = answer.token
         return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)

@@ -169,7 +169,7 @@ class AnswerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ListedSchema:
-    """A schema that somebody else wrote and that costs too much to be compiled here: child processes judge by it."""
+    """A schema from outside that is too expensive to be compiled here: child processes judge by it."""
 
     schema: JsonValue = field(repr=False)
     formats: Formats

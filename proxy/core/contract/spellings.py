@@ -2,7 +2,7 @@
 
 Servlet containers cut a segment at `;`, Windows drops dots and blanks at its end, many frameworks match without case or
 ignore empty segments, and some decode a path twice. `read_strictly` folds all of that away: two paths that are the
-same then may be one path for somebody.
+same may then be one path to a server.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Text has no types, so `3` is the integer 3 where the schema takes an integer and the text "3" where it takes a text. A
 number is read only where every reader takes it for the same: `1e2`, which some parsers read as 1, is no integer here.
-What two frameworks could read differently is refused: a single value sent twice, an escape that is none, a name that
+What two frameworks could read differently is refused: a single value sent twice, an invalid escape, a name that
 becomes a declared one where case or brackets do not count.
 """
 

@@ -58,7 +58,7 @@ PLACEHOLDERS: Final = {
     "state": "the state of the conversation and its progress hints; nothing where none is known",
     "tools": "the sections of the tools, and the names of those that find no room",
 }
-# Guidance without these is none: the header is always there, and the tools are its subject.
+# A template needs both: the header is always shown, and the tools are the subject of guidance.
 NEEDED: Final = frozenset({"header", "tools"})
 _ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:[ \t]*\r?\n)?", re.MULTILINE)
 

@@ -229,7 +229,7 @@ def fill_required(
         defaults = [schema.properties[key].get("default") for schema in nodes if _has_default(schema, key)]
         if not defaults or any(not are_equal(defaults[0], other) for other in defaults[1:]):
             return value, ()
-        if isinstance(defaults[0], str) and changes_something(defaults[0]):  # an action nobody asked for
+        if isinstance(defaults[0], str) and changes_something(defaults[0]):  # no default changes or removes anything
             return value, ()
         given[key] = defaults[0]
     whole = {**value, **given}

@@ -262,7 +262,7 @@ class Schemas:
                 raise SchemaError(f"$ref {reference!r} leads nowhere", (*origin.path, "$ref")) from None
             place = self._below(place, key)
         if not isinstance(raw, dict | bool):
-            raise SchemaError(f"$ref {reference!r} leads to what is no schema", (*origin.path, "$ref"))
+            raise SchemaError(f"$ref {reference!r} leads to something that is not a schema", (*origin.path, "$ref"))
         return place
 
     def check_references(self) -> None:

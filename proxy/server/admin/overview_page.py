@@ -142,9 +142,9 @@ def _percentile(times: list[float]) -> float | None:
     return sorted(times)[min(len(times) - 1, int(len(times) * _P95))] if times else None
 
 
-# --- what needs somebody ----------------------------------------------------------------------------------------------
+# --- what needs a human -----------------------------------------------------------------------------------------------
 def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """What somebody should look at now; nothing where all is well. `page` is where."""
+    """What an operator should look at now; nothing where all is well. `page` is where."""
     if shown.get("status") == "draining":
         yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
     for mistake in shown.get("config_mistakes", ())[:1]:

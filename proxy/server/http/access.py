@@ -133,7 +133,7 @@ def _unknown(message: str, challenge: str) -> AccessDenied:
 
 # --- CORS (fetch.spec.whatwg.org, "CORS protocol") --------------------------------------------------------------------
 def _answered(origin: str) -> Headers:
-    """The page may read the answer. Cookies are never allowed: whoever calls shows a token."""
+    """The page may read the answer. Cookies are never allowed: clients show a token."""
     return (
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", _EXPOSED),
@@ -142,7 +142,7 @@ def _answered(origin: str) -> Headers:
 
 
 def read_preflight_method(headers: Fields) -> str:
-    """The method that a preflight asks about, or '' where an OPTIONS is none."""
+    """The method that a preflight asks about, or '' for another OPTIONS request."""
     if headers.get("origin") is None:
         return ""
     return headers.get("access-control-request-method") or ""

@@ -162,7 +162,7 @@ def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bo
 
 
 def _coding(fields: Fields) -> str:
-    """The content coding; of several lines all, which is a coding that nobody knows (RFC 9110 section 5.3)."""
+    """The content coding. Several lines are joined (RFC 9110 section 5.3), which makes an unknown coding."""
     if fields.get("content-encoding") is None:
         return ""
     return ", ".join(value for name, value in fields if name == "content-encoding")

@@ -81,7 +81,7 @@ Network = IPv4Network | IPv6Network
 
 # An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-# RFC 9110 section 5.6.2: a token. Whatever is none stands in quotes.
+# RFC 9110 section 5.6.2: a token. Every other text stands in quotes.
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # RFC 7239 section 4: elements parted by commas, pairs parted by semicolons, each value a token or quoted.
 # Read pair by pair, so that what stands in quotes is never taken for a pair of its own.

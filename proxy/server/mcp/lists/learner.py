@@ -1,14 +1,13 @@
 """The lists of tools this process knows, for each upstream and credential, and the sessions upstreams have accepted.
 
     known      the list, while it may be used
-    learn      asks for it, or waits for whoever is asking already
+    learn      asks for it, or waits for the question under way
     keep       a whole list that flowed by on its way to a client
-    outdated   somebody says that the list has changed
+    outdated   notes that the list has changed
 
-A list is asked for when it is missing or too old, never per call. Many servers vouch for their lists not at all
-(`ttlMs: 0`, or nothing in old revisions); they are believed where it matters: nothing is refused on the word of a list
-that is neither vouched for nor new (`is_fresh`), while clean calls go by it until `ttl`. Equal lists are kept once,
-whoever asked for them.
+A list is asked for when it is missing or too old, never per call. Many servers do not say how
+long their lists hold (`ttlMs: 0`, or nothing in old revisions). A list is then used for clean calls until `ttl`, but no
+call is refused because of it unless it is new (`is_fresh`). Equal lists are kept once, for all credentials.
 """
 
 from __future__ import annotations
@@ -215,7 +214,7 @@ class Learner:
         return await self.ask(key, ask, wait) if joined and isinstance(learned, ListRefused) else learned
 
     async def ask(self, key: Key, ask: Ask, wait: float) -> Learned:
-        """Asks for the list, whoever else does."""
+        """Asks for the list, even while another question is under way."""
         try:
             async with asyncio.timeout(wait):
                 return await self._pages(key, ask)
@@ -278,7 +277,7 @@ def _without_list(
 
 async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
     """The body of an answer, decoded; of a stream as much as holds the answer to `request_id`. None where it is too
-    large, broken off or coded in a way nobody knows."""
+    large, broken off or in an unknown coding."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
     streamed, body, looked_at = find_header(reply, "content-type").startswith("text/event-stream"), bytearray(), 0
