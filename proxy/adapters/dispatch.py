@@ -69,7 +69,9 @@ class DispatchAdapter(EnvelopeAdapter):
             text = replace_value(text, shape.tool_pointer, dumps(checked.call.tool))
         if not checked.repairs:
             return text
-        return replace_value(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
+        return replace_value(
+            text, shape.arguments_pointer or (), _encode_arguments(body.value, shape, checked.arguments)
+        )
 
 
 def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
@@ -120,7 +122,7 @@ def _names(body: bytes, shape: CallShape, tool: str) -> bool:
     return name == dumps(tool) or bool(parse(name) == tool)
 
 
-def _encoded(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
+def _encode_arguments(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
     """The arguments as the body holds them: as JSON, or as a string where the client sent a string."""
     sent = _at(body, shape.arguments_pointer or ())
     if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):

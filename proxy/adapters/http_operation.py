@@ -168,10 +168,12 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
         if mine:
             _take(read, operation, argument, read_pairs(argument.declared, mine))
     known = [*(each.declared.name for each in arguments), *operation.template.credentials]
-    read.violations += _undeclared(operation, known, [name for name, _ in pairs if name not in taken], place)
+    read.violations += _find_undeclared(operation, known, [name for name, _ in pairs if name not in taken], place)
 
 
-def _undeclared(operation: HttpOperation, declared: list[str], names: list[str], place: str) -> Iterator[Violation]:
+def _find_undeclared(
+    operation: HttpOperation, declared: list[str], names: list[str], place: str
+) -> Iterator[Violation]:
     folded = {fold_name(name): name for name in declared}
     what = "query parameter" if place == "query" else "field of the form"
     for name in list(dict.fromkeys(names))[:_MOST_UNKNOWN]:

@@ -73,8 +73,8 @@ def read_text(payload: bytes) -> bytes:
     known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
     mended, names = (b"", ()) if known.mended is None else known.mended
     told: JsonValue = {
-        "found": _found(known),
-        "mended": [_found(mended), list(names)] if isinstance(mended, KnownText) else None,
+        "found": _describe_found(known),
+        "mended": [_describe_found(mended), list(names)] if isinstance(mended, KnownText) else None,
         "outline": len(known.outline),
     }
     return join_frame(told, known.outline + mended)
@@ -88,22 +88,22 @@ def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> 
 def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
     """The text with what `read_text` found in it."""
     head, rest = split_frame(result)
-    known = KnownText.of(text, limits, _as_found(head["found"]))
+    known = KnownText.of(text, limits, _read_found(head["found"]))
     known.repairs, known.outline = repairs, rest[: head["outline"]]
     if head["mended"] is not None:
         found, names = head["mended"]
-        known.mended = KnownText.of(rest[head["outline"] :], limits, _as_found(found)), tuple(names)
+        known.mended = KnownText.of(rest[head["outline"] :], limits, _read_found(found)), tuple(names)
     return known
 
 
-def _found(known: KnownText) -> JsonValue:
+def _describe_found(known: KnownText) -> JsonValue:
     found = known.found
     if isinstance(found, JsonProblem):
         return [found.reason, found.line, found.column, found.truncated]
     return found.value
 
 
-def _as_found(told: Any) -> PlainReader | JsonProblem:
+def _read_found(told: Any) -> PlainReader | JsonProblem:
     return PlainReader(told) if isinstance(told, str) else JsonProblem(*told)
 
 

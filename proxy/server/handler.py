@@ -256,7 +256,7 @@ class Handler:
         client, admitted = caller.client(fields), self._admit(fields, binding, query)
         if isinstance(admitted, AccessDenied):
             raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
-            return _denied(binding, raw, admitted, record)
+            return _answer_denied(binding, raw, admitted, record)
         if admitted.token:
             record.notes = {"client.token": admitted.token}
         own = (*caller.own_fields(fields, binding.judges), ("x-request-id", record.request_id))
@@ -425,7 +425,7 @@ async def _guide(raw: RawRequest, fields: Fields, snapshot: Snapshot, record: Ca
     return make_response(reply, record)
 
 
-def _denied(binding: RouteBinding, raw: RawRequest, why: AccessDenied, record: CallRecord) -> Response:
+def _answer_denied(binding: RouteBinding, raw: RawRequest, why: AccessDenied, record: CallRecord) -> Response:
     """The response to a request that may not use its route, or not now."""
     if why is _LOOP:
         record.upstream_error = "proxy_loop_detected"

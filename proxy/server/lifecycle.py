@@ -84,7 +84,7 @@ class Serving:
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
-            _snapshot(compiled, self._served(compiled, self._pools.of(compiled.loaded.config)[0])),
+            _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
             self._observers(),
             Hop(make_pseudonym(NAME), trusted.networks, trusted.unix),
             make_id,
@@ -232,7 +232,7 @@ class Serving:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
         upstreams, gone = self._pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, self._served(compiled, upstreams)))
+        last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
@@ -246,7 +246,7 @@ class Serving:
         self.handler.observers = self._observers()
         self.metrics.loaded(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
 
-    def _served(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
+    def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""
         services = replace(
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)

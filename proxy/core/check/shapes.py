@@ -52,7 +52,7 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
             start = len(writer.lines)
             _property(writer, inner, spot, key)
             if not writer.misses or len(writer.lines) == start:
-                writer.lines[start:start] = writer.written(f"if {key!r} not in {v}:", "    return False")
+                writer.lines[start:start] = writer.indent_lines(f"if {key!r} not in {v}:", "    return False")
         else:
             with writer.block(f"if {key!r} in {v}:"):
                 if count:
@@ -136,7 +136,7 @@ def _other_keys(writer: Writer, node: Node, spot: Spot) -> None:
         part = spot.part(x, key)
         _by_pattern(writer, node, key, part)
         if additional is not None:
-            with writer.block(f"if {_unnamed(writer, node, key)}:"):
+            with writer.block(f"if {_write_unnamed(writer, node, key)}:"):
                 writer.node(additional, part)
 
 
@@ -149,7 +149,7 @@ def _by_pattern(writer: Writer, node: Node, key: str, part: Spot) -> None:
                 writer.node(inner, part)
 
 
-def _unnamed(writer: Writer, node: Node, key: str) -> str:
+def _write_unnamed(writer: Writer, node: Node, key: str) -> str:
     """The expression that is true for a key named neither by `properties` nor by `patternProperties`."""
     program, patterns = writer.program, node.pattern_properties
     joined = program.any_pattern(patterns)
@@ -161,7 +161,7 @@ def _unnamed(writer: Writer, node: Node, key: str) -> str:
 
 def _no_other_keys(writer: Writer, node: Node, spot: Spot) -> None:
     key, extra = writer.name("k"), writer.name("e")
-    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_unnamed(writer, node, key)}]")
+    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_write_unnamed(writer, node, key)}]")
     with writer.block(f"if {extra}:"):
         writer.fail(node, "additionalProperties", spot, extra)
 

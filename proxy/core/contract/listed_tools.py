@@ -327,12 +327,12 @@ def _container(listing: Listing, rules: LearnPolicy) -> Container | None:
     if rules.collapse is None:
         return None
     functions = tuple(
-        ContainerFunction(tool.name, tool.description, _shown(tool.schema)) for tool in listing.tools.values()
+        ContainerFunction(tool.name, tool.description, _show_schema(tool.schema)) for tool in listing.tools.values()
     )
     return replace(rules.collapse, functions=functions)
 
 
-def _shown(schema: JsonValue) -> dict[str, JsonValue] | None:
+def _show_schema(schema: JsonValue) -> dict[str, JsonValue] | None:
     try:
         value = parse_schema(schema)
     except BadSchemaError:

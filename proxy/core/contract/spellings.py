@@ -69,7 +69,7 @@ def find_leaving(params: Mapping[str, str], exempt: Collection[str], *, judged: 
 
 def read_strictly(segments: Iterable[str]) -> tuple[str, ...]:
     """Decoded segments as the most lenient server reads them; parameters (`{name}`) stay as they are."""
-    folded = (_folded(part) for segment in segments for part in _parts(segment))
+    folded = (_fold_segment(part) for segment in segments for part in _parts(segment))
     return tuple(segment for segment in folded if segment)
 
 
@@ -77,7 +77,7 @@ def _parts(segment: str) -> list[str]:
     return [segment] if is_parameter(segment) else decode_escapes(segment).replace("\\", "/").split("/")
 
 
-def _folded(segment: str) -> str:
+def _fold_segment(segment: str) -> str:
     if is_parameter(segment):
         return segment
     return segment.partition(";")[0].strip(_BLANKS).rstrip("." + _BLANKS).casefold()

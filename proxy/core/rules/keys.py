@@ -51,7 +51,7 @@ def rename_one_key(
     if not unknown:
         return value, ()
     work.spend(4 * len(unknown))
-    refused = [key for key in unknown if _refused(nodes, key, value[key], accepts)]
+    refused = [key for key in unknown if _is_refused(nodes, key, value[key], accepts)]
     for rule, meant in _meanings(unknown, value, known, wanted, rules):
         free = {key: target for key, target in meant.items() if target not in value}
         if not any(key in refused or target in wanted for key, target in free.items()):
@@ -165,7 +165,7 @@ def _is_slip(one: str, other: str) -> bool:
 
 
 # --- which keys are touched -------------------------------------------------------------------------------------------
-def _refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
+def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
     """Whether some schema refuses an undeclared key (or its value)."""
     for schema in nodes:
         for rest in (schema.additional, schema.unevaluated):

@@ -86,7 +86,7 @@ class ReferenceJudge:
 
         base = _joinable(_own_uri(schema, draft) or base)
         everything = {**{_joinable(uri): document for uri, document in documents.items()}, base: schema}
-        everything = {uri: _undeclared(document, draft) for uri, document in everything.items()}
+        everything = {uri: _drop_dialect(document, draft) for uri, document in everything.items()}
         _refuse_what_differs(draft, everything.values())
         known = _class(draft)
         default = specification_with(known.META_SCHEMA["$schema"])
@@ -136,7 +136,7 @@ def _joinable(uri: str) -> str:
     return f"https://{scheme}.invalid/{rest}" if colon and scheme not in ("http", "https") else uri
 
 
-def _undeclared(document: JsonValue, draft: Draft) -> JsonValue:
+def _drop_dialect(document: JsonValue, draft: Draft) -> JsonValue:
     """A document without its `$schema`, for which jsonschema would switch to a class of its own that uses `re`."""
     if not isinstance(document, dict) or "$schema" not in document:
         return document

@@ -94,9 +94,9 @@ class Arguments:
         """The place of a claim; None where it cannot be found. `missing` and `unknown`: the claim is about a key that
         is absent, or one that is not allowed."""
         if claim.place is not None:
-            return self._written(claim, claim.place, unknown)
+            return self._locate_written(claim, claim.place, unknown)
         if claim.name:
-            return self._named(claim.name, missing)
+            return self._locate_named(claim.name, missing)
         return self._valued(claim)
 
     def value_at(self, path: Pointer) -> JsonValue:
@@ -118,7 +118,7 @@ class Arguments:
         return (*path, *found[0]) if len(found) == 1 else None
 
     # --- a written place --------------------------------------------------------------------------------------------
-    def _written(self, claim: Claim, place: Place, unknown: bool) -> Located | None:
+    def _locate_written(self, claim: Claim, place: Place, unknown: bool) -> Located | None:
         steps = read_steps(place)
         got = find_json_type(claim.got)
         for start in range(min(len(steps), _MOST_DROPPED + 1)):
@@ -148,7 +148,7 @@ class Arguments:
             self._values = list(_values(self.sent))
         return self._values
 
-    def _named(self, name: str, missing: bool) -> Located | None:
+    def _locate_named(self, name: str, missing: bool) -> Located | None:
         """The place of a key whose object is not named: where it is missing, or where it stands."""
         wanted = fold_name(name)
         objects = [(path, value) for path, value in self._all() if isinstance(value, dict)]

@@ -182,7 +182,7 @@ def _mapped(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: i
         below = path if itself else (*path, key)
         said = _said(entry, loose)
         if said is not None:
-            yield from (Claim(words, _written(below), kind=kind) for words, kind in said)
+            yield from (Claim(words, _write_place(below), kind=kind) for words, kind in said)
         elif isinstance(entry, dict | list) and not (depth == 0 and key in _ECHOED):
             yield from _mapped(entry, below, loose, depth + 1)
 
@@ -217,7 +217,7 @@ def _said(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
     return found
 
 
-def _written(path: tuple[str | int, ...]) -> Place:
+def _write_place(path: tuple[str | int, ...]) -> Place:
     """A path of a map as a place. A single key may itself be spelt as a path (`place.lat`, `$.lat`)."""
     if len(path) == 1 and isinstance(path[0], str):
         return path[0]

@@ -84,7 +84,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
         return {"decision": "forward", **shown, "repairs": [], "errors": []}
     if isinstance(call, Failure):
         nobody = ToolCall("", Document(b"", None), _NAME, Conversation(_NAME, Rung.HEADER))
-        return _refused(binding, request, ToolResult(nobody, call), (), shown)
+        return _show_refused(binding, request, ToolResult(nobody, call), (), shown)
     record = CallRecord(_NAME, binding.route.name)
     tools: Mapping[str, ToolPolicy] = binding.route.tools
     if binding.route.learn is not None:
@@ -100,7 +100,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
         warnings = [_error(violation) for violation in outcome.warnings]
         return {"decision": "forward", **shown, "repairs": _repairs(outcome.repairs), "errors": [],
                 "warnings": warnings, "arguments": arguments}  # fmt: skip
-    return _refused(binding, request, outcome, tuple(record.repairs), shown)
+    return _show_refused(binding, request, outcome, tuple(record.repairs), shown)
 
 
 class _Enforced(Mapping[str, ToolPolicy]):
@@ -119,7 +119,7 @@ class _Enforced(Mapping[str, ToolPolicy]):
         return len(self._tools)
 
 
-def _refused(
+def _show_refused(
     binding: RouteBinding,
     request: RawRequest,
     result: ToolResult,

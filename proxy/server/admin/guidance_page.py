@@ -47,7 +47,7 @@ async def make_guidance_page(serving: Serving, asked: PageRequest) -> Page:
     query = parse_qs(asked.query)
     snapshot, settings = serving.handler.snapshot, serving.config.guidance
     await _examine(snapshot)
-    known = await asyncio.to_thread(_served, snapshot)  # learned tools may have to be compiled first
+    known = await asyncio.to_thread(_list_served, snapshot)  # learned tools may have to be compiled first
     for name in query.get("tool", ()):
         if name not in known:
             return refuse_question(f"no tool {name[:128]!r} is served here{suggest_remark(name, known)}", 404)
@@ -75,7 +75,7 @@ async def _examine(snapshot: Snapshot) -> None:
                 await elsewhere.examine(tools, name)
 
 
-def _served(snapshot: Snapshot) -> dict[str, _Served]:
+def _list_served(snapshot: Snapshot) -> dict[str, _Served]:
     found: dict[str, _Served] = {}
     for route in snapshot.table.routes:
         tools = route.tools if route.learn is None else snapshot.bindings[route.key].catalogues.get_latest(route.learn)

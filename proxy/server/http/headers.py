@@ -171,9 +171,9 @@ class Hop:
             return peer
         said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
         said = said or list_addresses(_all(headers, "forwarded"))
-        return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
+        return next((address for address in reversed(said) if not self._is_trusted(address)), said[0] if said else peer)
 
-    def _known(self, address: str) -> bool:
+    def _is_trusted(self, address: str) -> bool:
         return bool(address) and self.trusts(address)
 
     def is_loop(self, headers: Headers) -> bool:
@@ -263,19 +263,19 @@ class Callers:
 
     def __init__(self, hop: Hop) -> None:
         self._hop = hop
-        self._known: dict[tuple[str, bool], Caller] = {}
+        self._is_trusted: dict[tuple[str, bool], Caller] = {}
 
     def find(self, request: web.BaseRequest) -> Caller:
         """Returns the caller at the other end of a request's connection."""
         peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
         # A unix socket's other end is no address: its client may have given it any name, with a line end in it.
         address = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
-        caller = self._known.get((address, secure))
+        caller = self._is_trusted.get((address, secure))
         if caller is None:
-            if len(self._known) >= _MOST_CALLERS:
-                self._known.clear()
+            if len(self._is_trusted) >= _MOST_CALLERS:
+                self._is_trusted.clear()
             caller = Caller.of(self._hop, address, "https" if secure else "http")
-            self._known[address, secure] = caller
+            self._is_trusted[address, secure] = caller
         return caller
 
 

@@ -40,7 +40,7 @@ class DetachedCalls:
 
     async def done(self, rest: Coroutine[object, object, None]) -> None:
         """Runs something to its end, even if the caller is cancelled."""
-        await asyncio.shield(self._kept(rest))
+        await asyncio.shield(self._keep_task(rest))
 
     def outlives(self, reply: UpstreamReply) -> UpstreamReply:
         """Reads an answer to its end, even if its client leaves earlier."""
@@ -54,9 +54,9 @@ class DetachedCalls:
 
     def keep(self, rest: Coroutine[object, object, None]) -> None:
         """Runs something in the background."""
-        self._kept(rest)
+        self._keep_task(rest)
 
-    def _kept(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def _keep_task(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(rest)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -162,7 +162,7 @@ class Exchange:
         if isinstance(reply.body, bytes):  # it was read; a stream is while it passes
             await verdict.settle()
         try:
-            reply = rewrite_challenge(self._seen(reply, asking), mcp_request.call_route)
+            reply = rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
             return await self._answer(mcp_request, replace(outcome, reply=reply))
         finally:
             await self._afterlife.done(verdict.settle())
@@ -204,7 +204,7 @@ class Exchange:
         if isinstance(reply, UpstreamFault):
             return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
         record.upstream_status = reply.status
-        seen = self._seen(rewrite_challenge(reply, mcp_request.call_route), asking)
+        seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.serves_all and reply.status < 300:
             seen = filter_list(seen, asking.rules)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.guidance)
@@ -219,7 +219,7 @@ class Exchange:
         return response
 
     # --- looking at answers -------------------------------------------------------------------------------------------
-    def _seen(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
+    def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
         """Watches an answer that passes for sessions, lists, and changes of lists."""
         learner, key, message = self._learner, asking.key, asking.message
         if reply.status == 404 and asking.session:

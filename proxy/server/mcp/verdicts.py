@@ -196,12 +196,12 @@ def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecor
     def read(body: bytes) -> None:
         kind = "text/event-stream" if body.lstrip()[:1] != b"{" else "application/json"
         answer = find_answer(kind, body, asking.message.id)
-        record.answer = _kept(answer.get("result"), check) if answer is not None else "unread"
+        record.answer = _name_promise(answer.get("result"), check) if answer is not None else "unread"
 
     return WatchedBody(read, _LONGEST_PROMISE)
 
 
-def _kept(result: JsonValue, check: Check) -> str:
+def _name_promise(result: JsonValue, check: Check) -> str:
     """One of the words of `CallRecord.answer`; '' where the result promises nothing."""
     if not isinstance(result, dict) or result.get("isError") is True or result.get("resultType") == "input_required":
         return ""

@@ -154,7 +154,7 @@ def merge_overviews(answers: Sequence[Answer]) -> JsonValue:
     whole["breakers"] = _merge_breakers(answers)
     for name in ("calls_kept", "calls_bound"):
         whole[name] = sum(answer[name] for answer in answers)
-    rows = _grouped((row for answer in answers for row in answer["tools"]), lambda row: (row["route"], row["tool"]))
+    rows = _group_rows((row for answer in answers for row in answer["tools"]), lambda row: (row["route"], row["tool"]))
     whole["tools"] = sorted((_merge_row(same) for same in rows), key=lambda row: -row["calls"])
     needs = {need["what"] + need["text"]: need for answer in answers for need in answer["needs"]}
     whole["needs"] = list(needs.values())
@@ -166,20 +166,24 @@ def merge_tools(answers: Sequence[Answer]) -> JsonValue:
     whole = dict(answers[0])
     whole["outcomes"] = _sum(answer["outcomes"] for answer in answers)
     whole["calls"] = sum(answer["calls"] for answer in answers)
-    mistakes = _grouped(
+    mistakes = _group_rows(
         (row for answer in answers for row in answer["mistakes"]), lambda row: (row["path"], row["code"])
     )
     whole["mistakes"] = sorted((_merge_counts(same) for same in mistakes), key=lambda row: -row["calls"])
-    keys = _grouped((row for answer in answers for row in answer["invented"]), lambda row: (row["parent"], row["name"]))
+    keys = _group_rows(
+        (row for answer in answers for row in answer["invented"]), lambda row: (row["parent"], row["name"])
+    )
     whole["invented"] = sorted((_merge_counts(same) for same in keys), key=lambda row: -row["calls"])
-    changes = _grouped((row for answer in answers for row in answer["changes"]), lambda row: (row["rule"], row["path"]))
+    changes = _group_rows(
+        (row for answer in answers for row in answer["changes"]), lambda row: (row["rule"], row["path"])
+    )
     whole["changes"] = [max(same, key=lambda row: row["calls"]) for same in changes]
     return whole
 
 
 def merge_upstreams(answers: Sequence[Answer]) -> JsonValue:
     """Every upstream, as all workers see it."""
-    rows = _grouped((row for answer in answers for row in answer["upstreams"]), lambda row: row["upstream"])
+    rows = _group_rows((row for answer in answers for row in answer["upstreams"]), lambda row: row["upstream"])
     return {"upstreams": [_merge_upstream(same) for same in rows]}
 
 
@@ -224,7 +228,7 @@ def _merge_counts(rows: Sequence[Answer]) -> Answer:
 
 def _merge_bars(answers: Sequence[Answer]) -> list[Answer]:
     """Intervals of the workers, which end at different seconds, by the quarter of the minute that they end in."""
-    bars = _grouped((bar for answer in answers for bar in answer["bars"]), lambda bar: _quarter(bar["at"]))
+    bars = _group_rows((bar for answer in answers for bar in answer["bars"]), lambda bar: _quarter(bar["at"]))
     merged = [
         {"at": max(bar["at"] for bar in same), "outcomes": _sum(bar["outcomes"] for bar in same)} for same in bars
     ]
@@ -253,8 +257,8 @@ def _worst(numbers: Iterable[float | None]) -> float | None:
     return max((number for number in numbers if number is not None), default=None)
 
 
-def _grouped(rows: Iterable[Answer], name: Callable[[Answer], object]) -> list[list[Answer]]:
-    """Rows of the same name merge_answers, in the order in which they are first met."""
+def _group_rows(rows: Iterable[Answer], name: Callable[[Answer], object]) -> list[list[Answer]]:
+    """Rows of the same name together, in the order in which they are first met."""
     found: dict[object, list[Answer]] = {}
     for row in rows:
         found.setdefault(name(row), []).append(row)

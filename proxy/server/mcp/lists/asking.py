@@ -98,11 +98,11 @@ class Asking:
             return listed
         if isinstance(listed, Unlearned):
             return self._without(call, listed)
-        await self._prepared(call, listed)
+        await self._prepare_call(call, listed)
         if await self._doubts(call, listed):
             learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
             listed = learned if isinstance(learned, Known) else listed
-            await self._prepared(call, listed)
+            await self._prepare_call(call, listed)
         return self._judged_by(call, listed)
 
     def _is_ours(self, name: str) -> bool:
@@ -150,7 +150,7 @@ class Asking:
             self.learner.accept(self.key, self.session)
         return reply
 
-    async def _prepared(self, call: ToolCall, known: Known) -> None:
+    async def _prepare_call(self, call: ToolCall, known: Known) -> None:
         """Compiles a tool's check before its first call, off the event loop."""
         tools = self._catalogue(known).tools
         name = find_listed_name(call.tool, tools)

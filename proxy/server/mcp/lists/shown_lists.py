@@ -123,7 +123,7 @@ def make_collapsed_list(
     tool: dict[str, JsonValue] = {
         "name": container.name,
         "description": rules.collapse_description
-        or _described(tools.listing, container.auto_expand == "dispatch", is_searched),
+        or _describe_container(tools.listing, container.auto_expand == "dispatch", is_searched),
         "inputSchema": _make_schema(dispatched=container.auto_expand == "dispatch", is_paged=is_searched),
     }
     own: list[JsonValue] = [one for one in (SEARCH_TOOL, DESCRIBE_TOOL) if one["name"] in tools.own]
@@ -154,7 +154,7 @@ def _as_listed(tool: ListedTool) -> JsonValue:
     return {"inputSchema": {"type": "object"}, **listed}
 
 
-def _described(listing: Listing, dispatched: bool, is_searched: bool) -> str:
+def _describe_container(listing: Listing, dispatched: bool, is_searched: bool) -> str:
     names = list(listing.tools)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     then = (
