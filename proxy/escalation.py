@@ -62,7 +62,7 @@ class Delivery:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
 
-    async def settled(self, seconds: float) -> None:
+    async def wait_settled(self, seconds: float) -> None:
         """Returns when everything in the queue was tried to its end, or after so many seconds; then posts no more."""
         if self._task is not None:
             await asyncio.wait((self._task,), timeout=seconds)

@@ -130,7 +130,7 @@ class Elsewhere:
 
     async def examine(self, tools: LearnedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled here; once for all that ask at a time."""
-        schema = tools.unexamined(name)
+        schema = tools.find_unexamined(name)
         if schema is None:
             return
         key = (id(tools), name)
@@ -184,7 +184,7 @@ class Here:
 
     async def examine(self, tools: LearnedTools, name: str) -> None:
         """Treats every schema as cheap to compile."""
-        if tools.unexamined(name) is not None:
+        if tools.find_unexamined(name) is not None:
             tools.settle(name)
 
 

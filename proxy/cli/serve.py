@@ -284,7 +284,7 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     worker_pool = await start_workers(loaded, listen)
     _announce(worker_pool)
     _settle_memory()
-    ended = asyncio.create_task(worker_pool.ended())
+    ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
         number = asyncio.create_task(told.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)

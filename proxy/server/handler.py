@@ -178,7 +178,7 @@ class Handler:
         self._finish(record)
         return response
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits for the requests that are under way now; later ones are not waited for."""
         if self._tasks:
             await asyncio.wait(frozenset(self._tasks))
@@ -285,7 +285,7 @@ class Handler:
         if match is None and request.method == "GET" and path == snapshot.guidance.serve and not self.closing:
             client = self._callers.find(request).client(fields)
             return _guide(RawRequest("GET", path, query, fields, b"", {}, client), fields, snapshot, record)
-        return _unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
+        return _refuse_unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
 
     def _admit(self, fields: Fields, binding: RouteBinding, query: str) -> Admitted | AccessDenied:
         """Whether a request may use its route now."""
@@ -395,7 +395,7 @@ def _pathless(snapshot: Snapshot, method: str, path: str) -> str:
     return ""
 
 
-def _unrouted(
+def _refuse_unrouted(
     match: MethodNotAllowed | Unclear | LeftOutOperation | None,
     snapshot: Snapshot,
     method: str,

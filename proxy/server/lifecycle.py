@@ -93,7 +93,7 @@ class Serving:
             self._tracing.begin,
             self._mcp,
         )
-        self.reloader = Reloader(compiled, environ, self._adopt, self._reloaded, log.defect)
+        self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
         self.library_log = LibraryLog(log)
         self.ports, self.operator_ports = list[Port](), list[Port]()  # no ports where an application listens
@@ -177,7 +177,7 @@ class Serving:
         self.handler.closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.finish):
-                await self.handler.settled()
+                await self.handler.wait_settled()
         await self._tracing.flush()
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
@@ -204,7 +204,7 @@ class Serving:
         for port in (*self.ports, *self.operator_ports):
             await port.close()
             await port.listener.shutdown(_CLOSING)
-        await self._escalations.settled(_NOTICES)
+        await self._escalations.wait_settled(_NOTICES)
         await self._mcp.close()
         await self._second_judge.close()
         await self._pools.close()
@@ -251,8 +251,8 @@ class Serving:
         services = replace(
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
         )
-        services = self._escalations.added(compiled.loaded.config.on_escalation, services)
-        return self._corrections.added(compiled.loaded.config, services)
+        services = self._escalations.extend(compiled.loaded.config.on_escalation, services)
+        return self._corrections.extend(compiled.loaded.config, services)
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""
@@ -290,7 +290,7 @@ class Serving:
         """Of an upstream that is several servers: those that are out of reach, and why."""
         return self._pools.list_servers_down(upstream)
 
-    def _reloaded(self, reloaded: Reloaded) -> None:
+    def _note_reload(self, reloaded: Reloaded) -> None:
         self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))
         if self.console is not None and reloaded.result != "unchanged":
             self.console.changes.reloaded(reloaded.result, reloaded.digest, reloaded.mistakes, reloaded.changed)

@@ -120,7 +120,7 @@ class UpstreamGuard:
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the budget; False where there is none left."""
-        drawn = self._budget.drawn(self._now())
+        drawn = self._budget.draw(self._now())
         if drawn is None:
             return False
         self._budget = drawn

@@ -109,7 +109,7 @@ async def test_one_call_in_a_hundred_is_sampled_and_none_waits() -> None:
         for _ in range(MAX_SAMPLED + 3):
             asked.sample("r", checked("{}"), under)
         assert [] == told
-        await asked.settled()
+        await asked.wait_settled()
         assert [("r", AGREED, "")] * MAX_SAMPLED == told
     finally:
         await asked.close()

@@ -103,7 +103,7 @@ def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> None:
         del writer.lines[start:]
 
 
-def _required(writer: Writer, node: Node, spot: Spot) -> None:
+def _report_required(writer: Writer, node: Node, spot: Spot) -> None:
     if len(node.required) > WIDE:
         key, wanted = writer.name("k"), writer.program.constant("wanted", tuple(dict.fromkeys(node.required)))
         with writer.block(f"for {key} in {wanted}:"), writer.block(f"if {key} not in {spot.v}:"):
@@ -272,7 +272,7 @@ def _condition(writer: Writer, node: Node, spot: Spot) -> None:
     if node.condition is None:
         return
     test, then, otherwise = node.condition
-    writer.gate(
+    writer.write_condition(
         writer.truth(test, spot.v),
         lambda: writer.node(then, spot) if then is not None else None,
         lambda: writer.node(otherwise, spot) if otherwise is not None else None,
@@ -361,13 +361,13 @@ def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: 
     place, program, told = writer.path(spot), writer.program, writer.name("b")
     functions = f"{program.call('a', branch)}, {program.call('r', branch)}"
     kept = program.constant("others", others, (node, place))
-    writer.line(f"{told} = chosen({spot.v}, {place}, m, {functions}, {number}, {kept})")
+    writer.line(f"{told} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {kept})")
     with writer.block(f"if {told} is not None:"):
         writer.fail(node, keyword, spot, branches=told)
 
 
 SHAPES: Final[dict[str, ShapeRow]] = {
-    "required": ShapeRow("object", 3, _object, _required),
+    "required": ShapeRow("object", 3, _object, _report_required),
     "properties": ShapeRow("object", 3, _object, _properties),
     "patternProperties": ShapeRow("object", 3, _object, _other_keys),
     "additionalProperties": ShapeRow("object", 3, _object, _other_keys),

@@ -106,7 +106,7 @@ class Check:
                 judge = self._at[node] = self._judge(node)
             return judge
 
-    def broken(self, value: JsonValue) -> list[BrokenKeyword]:
+    def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
         report = self._report
         if report is None:

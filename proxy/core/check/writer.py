@@ -267,7 +267,7 @@ class Writer:
             tests.append(test)
         return " and ".join(f"({test})" for test in tests if test) or "True"
 
-    def gate(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    def write_condition(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """An `if` with both sides, either of which may be empty."""
         start = len(self.lines)
         with self.block(f"if {test}:"):

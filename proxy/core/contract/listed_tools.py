@@ -154,7 +154,7 @@ class Policies:
         # What examining a schema has shown: '' for cheap, `EXPENSIVE`, else why it cannot be used.
         self._shown: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def shown(self, key: tuple[str, str]) -> str | None:
+    def get_examined(self, key: tuple[str, str]) -> str | None:
         """What examining a tool's schema has shown; None for one that was not examined."""
         return self._shown.get(key)
 
@@ -189,8 +189,8 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     """The policies of listed tools by name, each made when it is first asked for. A tool with a bad schema is not in it
     (unless the operator lets such tools through); `bad` tells why.
 
-    `careful`: a schema is compiled here only once it was examined (`unexamined`, `settle`) and is not expensive. All
-    other calls are judged in a child process.
+    `careful`: a schema is compiled here only once it was examined (`find_unexamined`, `settle`) and is not expensive.
+    All other calls are judged in a child process.
     """
 
     def __init__(
@@ -258,12 +258,12 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         overlay = self._rules.overlays.get(name)
         return (overlay.policy if overlay is not None else self._rules.template).repair.rules
 
-    def unexamined(self, name: str) -> ListedSchema | None:
+    def find_unexamined(self, name: str) -> ListedSchema | None:
         """The schema of a tool that has not been examined yet; None where no examination is needed."""
         listed = self.listing.tools.get(name)
         if not self._careful or listed is None or name in self.bad:
             return None
-        if (shown := self._policies.shown(self._key(name))) is not None:
+        if (shown := self._policies.get_examined(self._key(name))) is not None:
             if shown not in ("", EXPENSIVE):
                 self.bad[name] = shown
             return None
@@ -308,7 +308,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         try:
             if name in self.bad:
                 raise BadSchemaError(self.bad[name])
-            far = self._careful and self._policies.shown(self._key(name)) != ""
+            far = self._careful and self._policies.get_examined(self._key(name)) != ""
             return replace(_policy(listed, self._rules, far=far), member_of=self._member_of)
         except BadSchemaError as bad:
             self.bad[name] = str(bad)

@@ -142,7 +142,7 @@ class JudgedPaths:
     def __bool__(self) -> bool:
         return bool(self._known)
 
-    def reached(self, method: str, segments: tuple[str, ...], upstream: str, target: str) -> str:
+    def find_reached(self, method: str, segments: tuple[str, ...], upstream: str, target: str) -> str:
         """The judged path that another spelling of it (decoded `segments`, sent to `target`) may lead to; '' for none.
         A method that is judged at no such path leads to none."""
         asked = read_strictly(segments)

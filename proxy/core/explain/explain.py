@@ -57,7 +57,7 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
 
 
 def _all(check: Check, value: JsonValue) -> Iterator[Violation]:
-    for broken in check.broken(value):
+    for broken in check.list_broken(value):
         yield from _word_keyword(broken, value)
 
 

@@ -50,7 +50,7 @@ def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> I
 def has_only_undeclared(check: Check, value: JsonValue) -> bool:
     """Whether a refused value would be accepted without the keys that its schemas do not declare and forbid."""
     names: dict[Pointer, frozenset[str]] = {}
-    for broken in islice(check.broken(value), _MAX_UNKNOWN):
+    for broken in islice(check.list_broken(value), _MAX_UNKNOWN):
         detail = broken.detail
         if broken.keyword not in _CLOSED or not isinstance(detail, list):
             return False

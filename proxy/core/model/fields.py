@@ -28,7 +28,7 @@ class Fields(tuple[tuple[str, str], ...]):
     sent_names: SentNames = ()
 
     @classmethod
-    def indexed(cls, fields: Iterable[tuple[str, str]], index: Mapping[str, str]) -> Fields:
+    def with_index(cls, fields: Iterable[tuple[str, str]], index: Mapping[str, str]) -> Fields:
         """Fields with an index (lower-case name -> first value) that the reader of the message has already built."""
         made = cls(fields)
         made.by_name = index

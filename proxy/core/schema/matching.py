@@ -211,13 +211,13 @@ def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
         return joined.search
     alone = [make_matcher(pattern) for pattern in patterns]
 
-    def bounded(text: str) -> bool:
+    def search_bounded(text: str) -> bool:
         try:
             return joined.search(text)
         except SearchGivenUp:  # the limit holds for one pattern, so each pattern is tried alone
             return any(one.search(text) for one in alone)
 
-    return bounded
+    return search_bounded
 
 
 def is_pattern(text: str) -> bool:

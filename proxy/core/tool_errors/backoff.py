@@ -191,7 +191,7 @@ class Budget:
             return self
         return Budget(self.policy, min(most, self._by_now(now) + self.policy.ratio), now)
 
-    def drawn(self, now: float) -> Budget | None:
+    def draw(self, now: float) -> Budget | None:
         """The budget after one more resend; None where nothing is left."""
         tokens = self._by_now(now)
         return Budget(self.policy, tokens - 1.0, now) if tokens >= 1.0 else None

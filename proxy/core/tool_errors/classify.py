@@ -98,10 +98,10 @@ def classify_answer(
     if idempotent and told is None and status in SERVER_ERRORS:
         found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
     failure = _by_status(status) if told is None else _read_enveloped(told, value, status, words)
-    failure = failure if told is not None else replace(failure, hint=words.shown(_hint(value)))
-    original = found.words if found is not None and found.words else words.shown(_spoken_or_text(value, text))
+    failure = failure if told is not None else replace(failure, hint=words.show(_hint(value)))
+    original = found.words if found is not None and found.words else words.show(_spoken_or_text(value, text))
     if url and (found is None or not found.violations):
-        failure = replace(failure, hint=words.shown("; ".join(url)))
+        failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
     details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
@@ -249,14 +249,14 @@ def _read_error(value: JsonValue) -> JsonValue:
 def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
     fallback = _by_status(status if status >= 400 else 500)
     if isinstance(error, str):
-        return replace(fallback, message=words.shown(error) or fallback.message)
+        return replace(fallback, message=words.show(error) or fallback.message)
     code = _code(error, fallback.code)
     retryable = error.get("retryable")
     message = error.get("message")
     return Failure(
         code,
-        (words.shown(message) if isinstance(message, str) else "") or fallback.message,
-        hint=words.shown(_hint(error, ("detail",)) or _hint(value)),
+        (words.show(message) if isinstance(message, str) else "") or fallback.message,
+        hint=words.show(_hint(error, ("detail",)) or _hint(value)),
         details=_flat(error.get("details"), words),
         retryable=retryable if isinstance(retryable, bool) else None,
     )
@@ -300,7 +300,7 @@ def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
     if not isinstance(details, dict):
         return {}
     pairs = [(key, item) for key, item in details.items() if isinstance(item, str)]
-    return {key[:64]: words.shown(item) for key, item in pairs[:_MOST_DETAILS]}
+    return {key[:64]: words.show(item) for key, item in pairs[:_MOST_DETAILS]}
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class _Words:
         self._limits = limits
         self._secrets = list_secrets(sent, limits)
 
-    def shown(self, text: str) -> str:
+    def show(self, text: str) -> str:
         """At most 500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
         if self._secrets is None:
             return ""

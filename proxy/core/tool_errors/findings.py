@@ -47,7 +47,7 @@ class Tool:
     secrets: tuple[str, ...] | None
     doubtful: bool = False
 
-    def shown(self, words: str) -> str:
+    def show(self, words: str) -> str:
         """A tool's words as they may be shown: one line, without secrets, at most 300 code points.
 
         '' where the arguments hold more secrets than can be searched for.
@@ -117,7 +117,7 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
             violation = _violation(finding, _path(finding.located, tool), tool)
             violations.setdefault((violation.code.name, violation.path), violation)
     words = "; ".join(dict.fromkeys(finding.claim.words.strip(" ;") for finding in found))
-    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.shown(words)
+    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words)
 
 
 def _names_one(finding: _Finding) -> bool:
@@ -219,7 +219,7 @@ def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
         path,
         _message(code, path, value, expected),
         expected,
-        f"The tool says: {said}" if (said := tool.shown(_write_words(claim, path))) else "",
+        f"The tool says: {said}" if (said := tool.show(_write_words(claim, path))) else "",
         value=value,
         sensitive=sensitive,
     )
@@ -229,7 +229,7 @@ def _path(located: Located, tool: Tool) -> Pointer:
     """The path of a violation. A place that is unknown here consists of the tool's words, and is shown as such."""
     if located.known:
         return located.path
-    return tuple(cut(tool.shown(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
+    return tuple(cut(tool.show(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
 
 
 def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:

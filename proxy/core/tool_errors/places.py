@@ -97,7 +97,7 @@ class Arguments:
             return self._locate_written(claim, claim.place, unknown)
         if claim.name:
             return self._locate_named(claim.name, missing)
-        return self._valued(claim)
+        return self._locate_value(claim)
 
     def value_at(self, path: Pointer) -> JsonValue:
         """The sent value at a path, ABSENT where there is none."""
@@ -124,16 +124,16 @@ class Arguments:
         for start in range(min(len(steps), _MOST_DROPPED + 1)):
             found = _follow(self.sent, self._top, steps[start:], got)
             if found:
-                return Located(self._undeclared(found) if unknown else found, known=True)
+                return Located(self._find_undeclared(found) if unknown else found, known=True)
         while steps and fold_name(steps[0]) in PREFIXES:
             steps = steps[1:]
         if not steps:
-            return Located(self._undeclared(()) if unknown else (), known=True)
+            return Located(self._find_undeclared(()) if unknown else (), known=True)
         parent = _follow(self.sent, self._top, steps[:-1], "") or ()
         indexed = isinstance(self.value_at(parent), list) and steps[-1].isdecimal() and len(steps[-1]) < _LONGEST_INDEX
         return Located((*parent, int(steps[-1]) if indexed else steps[-1]), known=False)
 
-    def _undeclared(self, path: Pointer) -> Pointer:
+    def _find_undeclared(self, path: Pointer) -> Pointer:
         """The one key of an object that no schema declares, for a tool that does not name the key."""
         value = self.value_at(path)
         declared = {key for node in self.nodes_at(path) for key in node.properties}
@@ -163,7 +163,7 @@ class Arguments:
         found = next(standing, None)
         return Located((name,), known=False) if found is None else Located(found, known=True)
 
-    def _valued(self, claim: Claim) -> Located | None:
+    def _locate_value(self, claim: Claim) -> Located | None:
         """The only value of the reported type, and with the reported text where the tool repeats it."""
         got = find_json_type(claim.got)
         if not got and claim.quoted is None:

@@ -19,7 +19,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
-from proxy.server.admin import dry_run as trial
+from proxy.server.admin import dry_run
 from proxy.server.admin.attempts_page import is_waiting, list_attempts
 from proxy.server.admin.calls_page import list_calls, show_call
 from proxy.server.admin.guidance_page import make_guidance_page
@@ -276,18 +276,18 @@ async def _drain(serving: Serving, asked: PageRequest) -> Page:
         return refuse_question("`with_tools` is true or false")
     serving.log.event("drain asked for", role=asked.role, address=asked.address)
     serving.begin_drain(seconds, with_tools=with_tools)
-    return await _drained(serving, asked)
+    return await _show_drain(serving, asked)
 
 
-async def _drained(serving: Serving, _: PageRequest) -> Page:
+async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     return make_json_page(
         {"draining": serving.handler.draining, "drained": serving.drained, "inflight": serving.handler.inflight}
     )
 
 
-async def _trial(serving: Serving, asked: PageRequest) -> Page:
+async def _compare_schema(serving: Serving, asked: PageRequest) -> Page:
     """What would become of arguments (`text`), or of all kept calls (`over`), under an edited `schema`."""
-    from proxy.server.admin.console.schema_comparison import run_trial
+    from proxy.server.admin.console.schema_comparison import compare_schema
 
     body, data = asked.body, serving.console
     route, tool = str(body.get("route", "")), str(body.get("tool", ""))
@@ -296,7 +296,7 @@ async def _trial(serving: Serving, asked: PageRequest) -> Page:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
     binding = serving.handler.snapshot.bindings[route]
     async with serving.comparing:
-        return await run_trial(data, binding.route, policy, asked)
+        return await compare_schema(data, binding.route, policy, asked)
 
 
 def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
@@ -315,10 +315,10 @@ async def _file(_serving: Serving, asked: PageRequest) -> Page:
 
 async def _validate(serving: Serving, asked: PageRequest) -> Page:
     snapshot = serving.handler.snapshot
-    found = trial.read_question(snapshot, asked.body)
+    found = dry_run.read_question(snapshot, asked.body)
     if isinstance(found, str):
         return refuse_question(found)
-    return make_json_page(await trial.judge_question(*found, snapshot.services))
+    return make_json_page(await dry_run.judge_question(*found, snapshot.services))
 
 
 async def _level(serving: Serving, _: PageRequest) -> Page:
@@ -361,9 +361,9 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/conversations/find": {"POST": _find_conversations},
     "/-/attempts/reset": {"POST": _reset_attempts},
     "/-/reload": {"POST": _reload},
-    "/-/drain": {"GET": _drained, "POST": _drain},
+    "/-/drain": {"GET": _show_drain, "POST": _drain},
     "/-/validate": {"POST": _validate},
-    "/-/trial": {"POST": _trial},
+    "/-/trial": {"POST": _compare_schema},
     "/-/log-level": {"GET": _level, "POST": _set_level},
     "/ui/": {"GET": _file},
 }

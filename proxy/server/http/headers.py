@@ -98,7 +98,7 @@ def read_fields(request: web.BaseRequest) -> Fields:
     index = dict(pairs)
     if len(index) != len(pairs):
         index = dict(reversed(pairs))
-    fields = Fields.indexed(pairs, index)
+    fields = Fields.with_index(pairs, index)
     fields.sent_names = request.raw_headers
     return fields
 

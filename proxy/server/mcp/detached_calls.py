@@ -38,7 +38,7 @@ class DetachedCalls:
             self.keep(_finish(task))
             raise
 
-    async def done(self, rest: Coroutine[object, object, None]) -> None:
+    async def run_to_end(self, rest: Coroutine[object, object, None]) -> None:
         """Runs something to its end, even if the caller is cancelled."""
         await asyncio.shield(self._keep_task(rest))
 
@@ -94,7 +94,7 @@ class _Outliving:
 
     def __init__(self, body: AsyncIterator[bytes], detached: DetachedCalls) -> None:
         self._body = body
-        self._afterlife = detached
+        self._detached = detached
         self._piece: asyncio.Task[bytes | None] | None = None
         self._ended = False
         self._tail = b"\n"
@@ -133,7 +133,7 @@ class _Outliving:
             if close is not None:
                 await close()
             return
-        self._afterlife.keep(self._rest())
+        self._detached.keep(self._rest())
 
     async def _next(self) -> bytes | None:
         """Returns the next piece; None at the end."""

@@ -96,9 +96,9 @@ class GuidedAnswers:
 # --- instructions -----------------------------------------------------------------------------------------------------
 def _find_tools(asking: Asking) -> Mapping[str, ToolPolicy]:
     """The tools that the client's credentials were listed before; else those whose schema stands in the config."""
-    known = asking.learner.known(asking.key, asking.rules.ttl)
+    known = asking.learner.find_known(asking.key, asking.rules.ttl)
     if known is not None:
-        return asking.served(known)
+        return asking.make_served(known)
     return {name: policy for name, policy in asking.rules.whole().items() if asking.rules.serves(name)}
 
 
@@ -122,7 +122,7 @@ def _list_cheap(tools: Mapping[str, ToolPolicy], names: Iterable[str]) -> dict[s
     """The policies of these tools, without those whose schema must not be compiled in this process."""
     found: dict[str, ToolPolicy] = {}
     for name in names:
-        if isinstance(tools, LearnedTools) and tools.unexamined(name) is not None:
+        if isinstance(tools, LearnedTools) and tools.find_unexamined(name) is not None:
             continue
         policy = tools.get(name)
         if policy is not None and policy.listed is None:

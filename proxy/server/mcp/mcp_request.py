@@ -35,7 +35,7 @@ class McpRequest:
     place: Place
     guidance: Guidance
 
-    def refused(self, result: ToolResult) -> web.StreamResponse:
+    def make_refusal(self, result: ToolResult) -> web.StreamResponse:
         """Encodes a failure for the client."""
         return answer_failure(self.call_route.binding, self.call_route.raw, result, self.record)
 

@@ -64,9 +64,9 @@ class SharedStore:
         """The store of a config's `state`."""
         self._backend = state.backend
         redis = None if state.shared is None else make_redis_settings(state.shared)
-        return make_store(state.backend, clock, state.max_keys, redis, self._changed)
+        return make_store(state.backend, clock, state.max_keys, redis, self._note_change)
 
-    def _changed(self, change: StoreChange) -> None:
+    def _note_change(self, change: StoreChange) -> None:
         self.up = change.up
         if change.up:
             away = round(change.seconds, 3)
@@ -190,7 +190,7 @@ class Corrections:
         self._trajectories: Trajectories | None = None
         self._debug: tuple[DebugStore, DebugLog] | None = None
 
-    def added(self, config: Config, services: Services) -> Services:
+    def extend(self, config: Config, services: Services) -> Services:
         """The services with a corrector, where the config has one."""
         settings = config.correction
         if settings is None:
@@ -239,7 +239,7 @@ class Escalations:
         self._told: OnEscalation | None = None
         self._delivery: Delivery | None = None
 
-    def added(self, wanted: OnEscalation | None, services: Services) -> Services:
+    def extend(self, wanted: OnEscalation | None, services: Services) -> Services:
         """The services that tell of escalations, where the config wants that."""
         if wanted is None:
             return services
@@ -247,21 +247,21 @@ class Escalations:
 
         if self._delivery is None or wanted != self._told:
             post = _webhook(wanted.webhook)
-            self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._ended)
+            self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._note_end)
             self._told = wanted
         delivery, wall = self._delivery, services.clock.wall
 
-        def escalated(result: ToolResult, record: CallRecord) -> None:
+        def tell(result: ToolResult, record: CallRecord) -> None:
             delivery.put(make_notice(result, record.route, record.request_id, wall()))
 
-        return replace(services, escalated=escalated)
+        return replace(services, escalated=tell)
 
-    async def settled(self, seconds: float) -> None:
+    async def wait_settled(self, seconds: float) -> None:
         """Returns when what is queued was told, or after so many seconds."""
         if self._delivery is not None:
-            await self._delivery.settled(seconds)
+            await self._delivery.wait_settled(seconds)
 
-    def _ended(self, message_id: str, what: str, status: int) -> None:
+    def _note_end(self, message_id: str, what: str, status: int) -> None:
         level = "info" if what == "delivered" else "warning"
         self._log.event("Escalation notice", level, id=message_id, result=what, status=status)
 

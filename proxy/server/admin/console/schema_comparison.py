@@ -42,7 +42,7 @@ _NO_VALUES: Final = (
 _MARKS: Final = (MASK, "...")
 
 
-async def run_trial(data: ConsoleData, route: Route, policy: ToolPolicy, asked: PageRequest) -> Page:
+async def compare_schema(data: ConsoleData, route: Route, policy: ToolPolicy, asked: PageRequest) -> Page:
     """The answer to `/-/trial`: arguments (`text`, or `body`) judged, or all kept calls compared (`over: kept`)."""
     body, edited = asked.body, policy
     if "schema" in body:

@@ -93,7 +93,7 @@ class Asking:
             return Failure(
                 codes.UNKNOWN_TOOL, f"Tool '{clean_text(call.tool, 60)}' is not served here", retryable=False
             )
-        listed = await self.listed()
+        listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
             return listed
         if isinstance(listed, Unlearned):
@@ -108,20 +108,20 @@ class Asking:
     def _is_ours(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
-    def served(self, known: Known) -> LearnedTools:
+    def make_served(self, known: Known) -> LearnedTools:
         """The tools that the route serves."""
         return self._catalogue(known).tools
 
-    async def listed(self) -> Known | Unlearned | UpstreamReply:
+    async def find_list(self) -> Known | Unlearned | UpstreamReply:
         """Returns the list that applies to this client, or the upstream's own answer where it does not accept the
         client."""
-        known = self.learner.known(self.key, self.rules.ttl)
+        known = self.learner.find_known(self.key, self.rules.ttl)
         if known is not None:
             return known
         learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
 
-    async def verified(self) -> UpstreamReply | None:
+    async def check_session(self) -> UpstreamReply | None:
         """Whether the upstream answers in this session: None, or its own answer where it does not."""
         if self.message.modern or self.learner.accepts(self.key, self.session):
             return None
@@ -131,7 +131,7 @@ class Asking:
     def refusal(self, refused: ListRefused) -> UpstreamReply:
         """Turns the upstream's answer to the proxy's question into the answer to the client's."""
         if refused.reply.status == 404 and self.session:
-            self.learner.lost(self.key, self.session)
+            self.learner.note_lost(self.key, self.session)
         body = refused.reply.body
         value = parse(body) if isinstance(body, bytes) else None
         if isinstance(value, dict) and value.get("id") == refused.request_id:

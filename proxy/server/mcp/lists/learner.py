@@ -107,7 +107,7 @@ class Learner:
         await self._reader.close()
 
     # --- lists --------------------------------------------------------------------------------------------------------
-    def known(self, key: Key, ttl: float) -> Known | None:
+    def find_known(self, key: Key, ttl: float) -> Known | None:
         """The list, unless it is older than `ttl` seconds and than its server says; None where there is none."""
         found = self._known.get(key)
         if found is None:
@@ -131,7 +131,7 @@ class Learner:
         """Whether even a name that is not in the list is no reason to ask again."""
         return self._clock.now() < known.at + JUST_ASKED
 
-    def outdated(self, key: Key, *, surely: bool = True) -> None:
+    def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
         """The server says that its list has changed: the next call asks for it. `surely` False: it only seems so, which
         a new list does not bear out."""
         found = self._known.get(key)
@@ -193,7 +193,7 @@ class Learner:
             name not in known.listing.tools or known.listing.tools[name].digest != tool.digest
             for name, tool in made.items()
         ):
-            self.outdated(key)
+            self.mark_outdated(key)
 
     def _shrink(self) -> None:
         size = sum({id(one.listing): one.listing.size for one in self._known.values()}.values())
@@ -254,10 +254,10 @@ class Learner:
         """Whether the upstream is known to answer in this session."""
         return (key, session) in self._sessions
 
-    def lost(self, key: Key, session: str) -> None:
+    def note_lost(self, key: Key, session: str) -> None:
         """Notes that the upstream has lost the session: it was restarted, perhaps as another version."""
         self.forget(key, session)
-        self.outdated(key)
+        self.mark_outdated(key)
 
     def forget(self, key: Key, session: str) -> None:
         """Forgets a session."""
