@@ -249,7 +249,18 @@ async def test_a_store_in_this_process_is_idle_until_something_is_remembered(clo
 
 def test_the_interface_has_ten_methods() -> None:
     methods = {name for name in vars(StateStore) if not name.startswith("_")}
-    assert {"open", "is_idle", "look", "fail", "clear", "list_episodes", "reserve", "release", "count_taken", "close"} == methods
+    assert {
+        "open",
+        "is_idle",
+        "look",
+        "fail",
+        "clear",
+        "list_episodes",
+        "reserve",
+        "release",
+        "count_taken",
+        "close",
+    } == methods
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
