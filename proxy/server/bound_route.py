@@ -15,7 +15,7 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
 from proxy.interfaces import UpstreamRequest
@@ -116,6 +116,11 @@ class RouteRequest:
     def tools(self) -> Mapping[str, ToolPolicy]:
         """Returns the policy of every tool of the route."""
         return self.binding.route.tools
+
+    @property
+    def unknown(self) -> UnknownTool:
+        """Returns what holds for calls of all other tools."""
+        return self.binding.route.unknown
 
     @property
     def headers(self) -> Headers:

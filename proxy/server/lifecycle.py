@@ -123,6 +123,7 @@ class Serving:
         self._lag.begin()
         if self.console is not None:
             self.console.begin()
+            self.console.changes.reloaded("started", self.reloader.served.loaded.digest, (), ())
         if watch:
             self._watching = asyncio.create_task(self.reloader.watch())
 

@@ -90,7 +90,7 @@ async def start_nginx(proxy: int) -> AsyncIterator[Nginx | None]:
 
 
 async def _listening(*ports: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         for port in ports:
             while True:
                 try:

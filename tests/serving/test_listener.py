@@ -57,7 +57,7 @@ async def everything(port: int, *packets: bytes) -> bytes:
         for packet in packets:
             writer.write(packet)
             await asyncio.sleep(0)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             return await reader.read()
 
 
@@ -108,7 +108,7 @@ async def test_a_client_in_the_middle_of_a_head_is_waited_for_before_its_connect
         before = waiting.done()
         writer.write(GET[10:])
         await read_message(reader)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await waiting
 
     assert not before
@@ -316,7 +316,7 @@ async def test_a_body_that_breaks_off_is_told_to_whoever_reads_it(kind: str) -> 
         writer.write(broken[60:])
         await asyncio.sleep(0.02)
         writer.close()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             found = await told_of.get()
 
     assert isinstance(found, BadRequest) if kind == "chunks" else found == "gone"
@@ -367,7 +367,7 @@ async def test_a_client_that_leaves_cancels_its_request_and_nothing_stays_behind
             writer.write(sent)
             await asyncio.sleep(0.03)
             before = len(listener.connections)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while listener.connections:
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0)
@@ -431,7 +431,7 @@ async def test_nobody_is_left_waiting_where_not_even_the_refusal_can_be_made() -
     server = await asyncio.get_running_loop().create_server(listener, "127.0.0.1", 0)
     async with client(server.sockets[0].getsockname()[1]) as (reader, writer):
         writer.write(GET)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             end = await reader.read()
     server.close()
 
@@ -453,7 +453,7 @@ async def test_a_client_that_does_not_read_its_last_answer_cannot_keep_the_conne
             await asyncio.get_running_loop().sock_sendall(unread, GET)
             await asyncio.sleep(0.05)
             before = len(listener.connections)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 while listener.connections:
                     await asyncio.sleep(0.005)
 
@@ -512,7 +512,7 @@ async def test_shutting_down_waits_for_nobody_without_end() -> None:
     async with listening(stuck) as (listener, port), client(port) as (reader, writer):
         writer.write(GET)
         await asyncio.sleep(0.02)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await listener.shutdown(0.05)
             assert b"" == await reader.read()
 
@@ -529,7 +529,7 @@ async def test_requests_on_an_old_connection_do_not_wait_for_the_idle_time_of_th
             writer.write(GET)
             seen.append(await read_message(reader))
             await asyncio.sleep(0.3)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             end = await reader.read()
 
     assert ([200] * 4, b"", []) == ([one.status for one in seen], end, listener.connections)

@@ -166,7 +166,7 @@ async def test_a_store_comes_back_by_itself(tmp_path: Path) -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Waits for something."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not holds():
             await asyncio.sleep(0.01)
 

@@ -72,7 +72,7 @@ def wrong(number: int) -> bytes:
 
 async def settled(proxy: Replica, up: float) -> None:
     """Waits until a process has found out about its store."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while (await proxy.metrics())["toolproxy_state_backend_up"] != up:
             await asyncio.sleep(0.05)
 
