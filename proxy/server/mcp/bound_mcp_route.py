@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from proxy.adapters.mcpheaders import update_headers
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.codes import UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamReply
 from proxy.interfaces import UpstreamRequest
@@ -29,13 +29,18 @@ class McpRouteRequest:
     headers: Headers = field(repr=False)
     request_id: JsonValue = None
 
-    def wish(self) -> str:
-        """The user query, where the client sends one."""
-        return self.call_route.wish()
+    @property
+    def unknown(self) -> UnknownTool:
+        """What holds for calls of tools outside of `tools`."""
+        return self.call_route.unknown
 
-    def lets_through(self, tool: str) -> bool:
+    def find_user_query(self) -> str:
+        """The user query, where the client sends one."""
+        return self.call_route.find_user_query()
+
+    def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of an unknown tool goes on."""
-        return self.call_route.lets_through(tool)
+        return self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
         """Makes the request for a checked call. Headers that repeat a changed part of the body are changed too."""
@@ -47,7 +52,7 @@ class McpRouteRequest:
         )
         if checked.repairs or checked.call is not self.call:
             body = binding.adapter.rewrite(raw, binding.route.shape, checked)
-        sent = binding.outgoing(raw, self.call_route.hop_fields, tool, body)
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, body)
         headers = sent.headers
         if self.modern and body is not raw.body:
             wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Final
 
+from proxy.adapters.mcp import INTERNAL_ERROR
 from proxy.adapters.mcplist import MAX_LIST
 from proxy.adapters.mcpmessage import Message
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
@@ -26,8 +27,15 @@ from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
 from proxy.server.mcp.lists.learner import decode_body, find_header
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
+_TOO_LONG: Final = (
+    f"The server's list of tools has more than {MAX_LIST >> 20} MiB, which is too long to leave out the tools that are "
+    "not served here. The server has to list them on several pages."
+)
+_UNREADABLE: Final = (
+    "The server's list of tools cannot be read as strict JSON, so what is not served here cannot be left out."
+)
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
 # The longest list of function names in the container's description.
 _SHOWN: Final = 40
@@ -43,24 +51,21 @@ MOST_SESSIONS: Final = 20_000
 _CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-def filter_list(reply: UpstreamReply, rules: LearnPolicy) -> UpstreamReply:
-    """Reduces an answer to `tools/list` to the tools that the route serves. An answer that cannot be read as a list
-    shows none."""
+def filter_list(reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> UpstreamReply:
+    """Reduces an answer to `tools/list` to the tools that the route serves. In place of an answer that cannot be read
+    as a list, or is too long for that, stands an error that says so."""
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
-    streamed = find_header(reply, "content-type").partition(";")[0].strip().lower() == "text/event-stream"
     if isinstance(reply.body, bytes):
-        body = decode_body(reply, reply.body)
-        return replace(reply, headers=headers, body=_body(body or b"", rules, streamed))
-    return replace(reply, headers=headers, body=_Gathered(reply, rules, streamed))
+        return replace(reply, headers=headers, body=_Reading(reply, rules, request_id).write(reply.body))
+    return replace(reply, headers=headers, body=_Gathered(reply, _Reading(reply, rules, request_id)))
 
 
 class _Gathered:
     """A stream that is read to its end before its one piece goes on."""
 
-    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, streamed: bool) -> None:
+    def __init__(self, reply: UpstreamReply, reading: _Reading) -> None:
         self._reply = reply
-        self._rules = rules
-        self._streamed = streamed
+        self._reading = reading
         self._pieces = self._read()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -72,8 +77,8 @@ class _Gathered:
             async for piece in self._reply.body:
                 whole += piece
                 if len(whole) > MAX_LIST:
-                    return
-        yield _body(decode_body(self._reply, bytes(whole)) or b"", self._rules, self._streamed)
+                    break
+        yield self._reading.write(bytes(whole))
 
     async def __anext__(self) -> bytes:
         return await anext(self._pieces)
@@ -83,33 +88,51 @@ class _Gathered:
         await close_body(self._reply)
 
 
-def _body(body: bytes, rules: LearnPolicy, streamed: bool) -> bytes:
-    if not streamed:
-        return _message(body, rules)
-    whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return b"".join(_event(block, rules) + b"\n\n" for block in whole.split(b"\n\n") if block)
+class _Reading:
+    """What an answer becomes. `request_id` is that of the question, under which an error is told."""
 
+    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> None:
+        self._reply = reply
+        self._rules = rules
+        self._request_id = request_id
+        kind = find_header(reply, "content-type").partition(";")[0].strip().lower()
+        self._is_streamed = kind == "text/event-stream"
 
-def _event(block: bytes, rules: LearnPolicy) -> bytes:
-    lines = block.split(b"\n")
-    data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    if not any(data):
-        return block
-    others = [line for line in lines if not line.startswith(b"data:")]
-    return b"\n".join([*others, b"data: " + _message(b"\n".join(data), rules)])
+    def write(self, sent: bytes) -> bytes:
+        """The whole answer, as the client gets it."""
+        body = decode_body(self._reply, sent) if len(sent) <= MAX_LIST else None
+        if body is None:
+            error = self._error(_TOO_LONG if len(sent) > MAX_LIST else _UNREADABLE)
+            return b"data: " + error + b"\n\n" if self._is_streamed else error
+        if not self._is_streamed:
+            return self._message(body)
+        whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return b"".join(self._event(block) + b"\n\n" for block in whole.split(b"\n\n") if block)
 
+    def _event(self, block: bytes) -> bytes:
+        lines = block.split(b"\n")
+        data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+        if not any(data):
+            return block
+        others = [line for line in lines if not line.startswith(b"data:")]
+        return b"\n".join([*others, b"data: " + self._message(b"\n".join(data))])
 
-def _message(text: bytes, rules: LearnPolicy) -> bytes:
-    """A message; of a list of tools only what the route serves."""
-    value = parse(text)
-    result = value.get("result") if isinstance(value, dict) else None
-    tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(value, dict):
-        return b"" if b'"tools"' in text else text  # its content is unknown
-    if not isinstance(result, dict) or not isinstance(tools, list):
-        return text
-    kept: list[JsonValue] = [tool for tool in tools if isinstance(tool, dict) and rules.serves(str(tool.get("name")))]
-    return text if len(kept) == len(tools) else replace_values(text, {("result", "tools"): dumps(kept)})
+    def _message(self, text: bytes) -> bytes:
+        """A message; of a list of tools only what the route serves."""
+        value = parse(text)
+        result = value.get("result") if isinstance(value, dict) else None
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if not isinstance(value, dict):
+            return self._error(_UNREADABLE) if b'"tools"' in text else text  # its content is unknown
+        if not isinstance(result, dict) or not isinstance(tools, list):
+            return text
+        served = self._rules.serves
+        kept: list[JsonValue] = [tool for tool in tools if isinstance(tool, dict) and served(str(tool.get("name")))]
+        return text if len(kept) == len(tools) else replace_values(text, {("result", "tools"): dumps(kept)})
+
+    def _error(self, message: str) -> bytes:
+        error: JsonValue = {"code": INTERNAL_ERROR, "message": message}
+        return dumps({"jsonrpc": "2.0", "id": self._request_id, "error": error})
 
 
 def make_collapsed_list(
@@ -123,7 +146,7 @@ def make_collapsed_list(
     tool: dict[str, JsonValue] = {
         "name": container.name,
         "description": rules.collapse_description
-        or _described(tools.listing, container.auto_expand == "dispatch", is_searched),
+        or _describe_container(tools.listing, container.auto_expand == "dispatch", is_searched),
         "inputSchema": _make_schema(dispatched=container.auto_expand == "dispatch", is_paged=is_searched),
     }
     own: list[JsonValue] = [one for one in (SEARCH_TOOL, DESCRIBE_TOOL) if one["name"] in tools.own]
@@ -154,7 +177,7 @@ def _as_listed(tool: ListedTool) -> JsonValue:
     return {"inputSchema": {"type": "object"}, **listed}
 
 
-def _described(listing: Listing, dispatched: bool, is_searched: bool) -> str:
+def _describe_container(listing: Listing, dispatched: bool, is_searched: bool) -> str:
     names = list(listing.tools)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     then = (
