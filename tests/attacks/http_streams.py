@@ -80,12 +80,14 @@ async def _attack(random: Random, tries: int) -> Found:
             sys.stderr.write(f"http: {HOW}\n")
         for case in range(tries):
             stream = _stream(random, case)
-            ports = [proxy.port, *(other.port for other in others), *([nginx.beside] if nginx is not None else [])]
             ends = random.random() < _HALF_CLOSED
-            await asyncio.gather(*(_send(port, stream, ends=ends) for port in ports))
+            sending = [_send(port, stream, ends=ends) for port in (proxy.port, *(other.port for other in others))]
+            if nginx is not None:  # it leaves a client that closes its sending side, sooner or later
+                sending.append(_send(nginx.beside, stream, ends=False))
+            await asyncio.gather(*sending)
             found.through += await _look(server, stream, others, nginx, found)
             if nginx is not None:
-                await _send(nginx.front, stream, ends=ends)
+                await _send(nginx.front, stream, ends=False)
                 await _look_behind_nginx(server, stream, nginx, found)
             if "INTERNAL_ERROR" in proxy.log.getvalue():
                 found.add("a defect", stream)
