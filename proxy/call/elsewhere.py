@@ -36,6 +36,7 @@ from proxy.core.explain.failing import find_failing_places, list_failed
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Reject, ToolCall, Violation
+from proxy.core.model.work import HERE, share_work
 from proxy.offload.pool import GaveUp, Limit, OffloadPool
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.
@@ -104,11 +105,13 @@ class Elsewhere:
             else read_known_text(ended.result, text, limits, repairs)
         )
 
-    async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
-        """The decision on a call that is not `light`."""
+    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
+        """The decision on a call. `tried`: it was found to be none for here (`decide_here`)."""
         document = call.arguments
-        if not isinstance(document, Document) or is_light(call, policy):
+        if not isinstance(document, Document):
             return decide(call, policy)
+        if not tried and (here := decide_here(call, policy)) is not None:
+            return here
         pool = self._pool if policy.listed is None else self._foreign
         payload = write_call_job(self._describe(policy), document.text)
         ended = await pool.run(_DECIDE, payload, seconds=CALL_SECONDS, patience=PATIENCE)
@@ -191,6 +194,15 @@ class Here:
 def is_rich(text: bytes) -> bool:
     """Whether reading a text may take so long that others would wait for it."""
     return len(text) > LONG and text.count(b",") + text.count(b"[") + text.count(b"{") > RICH
+
+
+def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
+    """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
+    if not is_light(call, policy):
+        return None
+    with share_work(HERE) as budget:
+        decision = decide(call, policy)
+    return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
 
 
 def is_light(call: ToolCall, policy: ToolPolicy) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.call.context import CallContext
-from proxy.call.elsewhere import is_light
+from proxy.call.elsewhere import decide_here
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
@@ -32,19 +32,21 @@ async def judge_call(context: CallContext) -> Judged:
         return Judged(decision, "dotted" if failure.container is not None else "")
     if policy.member_of is not None and (early := await _called_too_early(context, policy)) is not None:
         return Judged(Reject(early), "not_expanded")
-    light = is_ready(policy) and is_light(context.call, policy)
-    decision = decide(context.call, policy) if light else await _decide(context, context.call, policy)
+    ready = is_ready(policy)
+    decision = decide_here(context.call, policy) if ready else None
+    if decision is None:
+        decision = await _decide(context, context.call, policy, tried=ready)
     if isinstance(decision, Reject) and decision.failure.container is not None:
         return await _judge_misuse(context, policy, decision.failure)
     return Judged(decision)
 
 
-async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy) -> Decision:
-    """What `decide` says; of a call that would keep others waiting, in a child process."""
+async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
+    """What `decide` says; of a call that would keep others waiting, in a child process. `tried`: this one would."""
     if not is_ready(policy):  # a first call; other calls go on while its code is written
         await asyncio.to_thread(prepare, policy)
     elsewhere = context.services.elsewhere
-    return decide(call, policy) if elsewhere is None else await elsewhere.decide(call, policy)
+    return decide(call, policy) if elsewhere is None else await elsewhere.decide(call, policy, tried=tried)
 
 
 async def _called_too_early(context: CallContext, policy: ToolPolicy) -> Failure | None:

@@ -45,7 +45,7 @@ def posted(url: str, body: bytes, **headers: str) -> Answer:
     usual = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
     request = urllib.request.Request(url, body, {**usual, **named})  # noqa: S310 - loopback
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310
             return Answer(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -87,7 +87,7 @@ def opened(url: str) -> Session:
 def exchanged(url: str, method: str, headers: dict[str, str], body: str | None) -> tuple[int, str, str]:
     """Any request with just these headers: status, content type and body of the answer. A stream is left unread."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection("127.0.0.1", parts.port or 0, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port or 0, timeout=300)
     try:
         connection.request(method, parts.path, body, headers)
         answer = connection.getresponse()

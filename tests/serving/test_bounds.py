@@ -118,6 +118,39 @@ async def test_a_large_call_keeps_nobody_waiting(name: str, body: str) -> None:
     assert seen.status in (200, 400, 503)
 
 
+UNION = [
+    {"type": "object", "properties": {f"k{i}_{j}": INT for j in range(20)}, "additionalProperties": False}
+    for i in range(100)
+]
+SMALL = {
+    "a union of many objects": (
+        {"xs": {"type": "array", "items": {"anyOf": UNION}}},
+        {"xs": [{f"k{i}_{j}": "x" for j in range(4)} for i in range(100)]},
+    ),
+    "words near a long enum": (
+        {"xs": {"type": "array", "items": {"enum": [f"country_{i}" for i in range(3000)]}}},
+        {"xs": ["country_5_x"] * 500},
+    ),
+    "keys that are nearly known": ({f"key{i}": INT for i in range(500)}, {f"kye{i}": 1 for i in range(600)}),
+}
+
+
+@pytest.mark.parametrize(("properties", "sent"), SMALL.values(), ids=SMALL)
+async def test_a_small_call_of_a_dear_schema_keeps_nobody_waiting(
+    properties: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    route = f"  - {{path: /x, upstream: tools, tool: x, schema: {json.dumps(schema)}}}\n"
+    body = json.dumps(sent, separators=(",", ":")).encode()
+    async with tool(replies(OK)) as server, proxied(FREE + route, server.url) as proxy:
+        await exchange(proxy.port, post("/x", b'{"xs":[1]}'))
+        hold, seen = await longest_hold(proxy, exchange(proxy.port, post("/x", body)))
+
+    assert len(body) < 8 * 1024
+    assert hold < MOST
+    assert (400, "INVALID_ARGUMENTS") == code(seen)
+
+
 async def test_a_text_of_many_values_is_read_as_ever() -> None:
     right = '{"xs": [' + ",".join(["1.0"] * 20_000) + "]}"
     async with tool(replies(OK, OK)) as server, proxied(judging("ints"), server.url) as proxy:

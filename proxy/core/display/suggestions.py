@@ -12,6 +12,7 @@ from typing import Final
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.model import codes
 from proxy.core.model.values import Failure
+from proxy.core.model.work import afford_work
 
 # Below this ratio, two names share too little to suggest one for the other. difflib's own `get_close_matches` uses 0.6,
 # which suggests `get_time` for `get_item`.
@@ -19,6 +20,8 @@ _NEAR: Final = 0.7
 # Names compared and names listed: an answer has to stay small and quick with ten thousand tools.
 _LOOKED_AT: Final = 2000
 _LISTED: Final = 8
+# What comparing two names costs, in units of work.
+_COMPARING: Final = 4
 _LONGEST_NAME: Final = 100
 # A shorter text is the beginning of too many words.
 _SHORTEST: Final = 3
@@ -37,6 +40,8 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     for index, candidate in enumerate(known):
         if index == _LOOKED_AT:
             break
+        if not afford_work(_COMPARING):
+            return None
         folded = fold_name(candidate)
         if folded == wanted:
             return candidate

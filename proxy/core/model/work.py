@@ -6,6 +6,8 @@ One unit is one or two microseconds of an ordinary machine:
     100 characters of a text read or matched; digits are characters
     1 microsecond of a pattern that has to backtrack
     1 broken keyword inside the branches of a union
+    10 words of an enum in which a member is looked for
+    a quarter of a name compared for a suggestion
 
 The count depends on how much is examined, not on the time it took, so the same call always stops at the same place.
 How many values a text may hold is counted while it is read; its first verdict and writing it take as much again. Each
@@ -25,6 +27,9 @@ from proxy.core.model.values import JsonValue
 # Characters of text that cost as much as one value.
 _CHARACTERS: Final = 100
 
+# The budget of a call that is judged on the event loop, at most a tenth of a second: one that takes more is judged
+# anew in a child process.
+HERE: Final = 50_000
 # The budget of one call: two to four seconds of an ordinary machine, within the time that a child process has for it.
 CALL: Final = 2_000_000
 # The values of one text, unless a config says otherwise.
@@ -94,11 +99,12 @@ _call: Final[ContextVar[Work | None]] = ContextVar("call", default=None)
 
 
 @contextmanager
-def share_work(limit: int = CALL) -> Iterator[None]:
-    """Opens the budget of a call: whatever is borrowed inside comes out of it."""
-    token = _call.set(Work(limit))
+def share_work(limit: int = CALL) -> Iterator[Work]:
+    """Opens the budget of a call, and gives it: whatever is borrowed inside comes out of it."""
+    budget = Work(limit)
+    token = _call.set(budget)
     try:
-        yield
+        yield budget
     finally:
         _call.reset(token)
 
@@ -106,7 +112,6 @@ def share_work(limit: int = CALL) -> Iterator[None]:
 def lend_work(share: int) -> int:
     """What a stage may spend: its share, or what is left of the call's budget. It pays with `pay_work`."""
     budget = _call.get()
-    # Of a small call no budget is opened: its size bounds the sum.
     return share if budget is None else max(0, min(share, budget.left))
 
 
@@ -115,6 +120,15 @@ def pay_work(lent: int, left: int) -> None:
     budget = _call.get()
     if budget is not None:
         budget.left -= lent - max(0, left)
+
+
+def afford_work(amount: int) -> bool:
+    """Takes a small thing's work out of the call's budget, if there is one. False: the budget is spent, do without."""
+    budget = _call.get()
+    if budget is None:
+        return True
+    budget.left -= amount
+    return budget.left >= 0
 
 
 @contextmanager

@@ -44,6 +44,8 @@ _MAX_ROUNDS: Final = 4
 _FIT: Final = 5
 # Characters of JSON text that one unit of work reads; a text that has to be repaired is read character by character.
 _READ: Final = 5
+# Words of an enum that one unit of work looks through.
+_CHOICES: Final = 10
 _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 
 
@@ -177,6 +179,8 @@ class _Run:
             return None
         if rule.nests and isinstance(value, str):
             self.work.spend(len(value) // _READ)
+        if site.choices is not None:
+            self.work.spend(len(site.choices) // _CHOICES)
         candidate = rule.propose(value, site)
         if candidate is NONE:
             return None

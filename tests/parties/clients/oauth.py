@@ -53,7 +53,7 @@ async def main(url: str) -> list[str]:
         redirect_uris=[REDIRECT], client_name="p", scope="mcp:tools", token_endpoint_auth_method="client_secret_post"
     )
     auth = OAuthClientProvider(url, about, Memory(), redirect, callback)
-    http = httpx2.AsyncClient(auth=auth, timeout=30)
+    http = httpx2.AsyncClient(auth=auth, timeout=300)
     async with http, mcp.Client(streamable_http_client(url, http_client=http), mode="legacy") as client:
         return [tool.name for tool in (await client.list_tools()).tools]
 

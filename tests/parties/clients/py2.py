@@ -14,11 +14,14 @@ import uuid
 from typing import Any
 
 import mcp
+import mcp.client.session
 from fastmcp import Client as FastClient
 from fastmcp.client.transports import StdioTransport
 from mcp_types import ElicitResult
 
 LONG = "trigger-long-running-operation"
+# A server that takes longer to start is taken for one of an older revision; on a busy machine that is any server.
+mcp.client.session.DISCOVER_TIMEOUT_SECONDS = 300.0
 
 
 def shape(result: Any) -> dict[str, Any]:
@@ -69,7 +72,7 @@ async def agreed(context: Any, params: Any) -> ElicitResult:
 async def with_mcp(url: Any, calls: list[Any], mode: str) -> dict[str, Any]:
     if isinstance(url, list):
         url = mcp.StdioServerParameters(command=url[0], args=url[1:])
-    async with mcp.Client(url, mode=mode, read_timeout_seconds=30, elicitation_callback=agreed) as client:
+    async with mcp.Client(url, mode=mode, read_timeout_seconds=300, elicitation_callback=agreed) as client:
 
         async def call(name: str, arguments: Any, progress: Any = None) -> Any:
             return await client.call_tool(name, arguments, progress_callback=progress)
@@ -90,7 +93,7 @@ async def with_mcp(url: Any, calls: list[Any], mode: str) -> dict[str, Any]:
 async def with_fastmcp(url: Any, calls: list[Any]) -> dict[str, Any]:
     if isinstance(url, list):
         url = StdioTransport(command=url[0], args=url[1:], keep_alive=False)
-    async with FastClient(url, timeout=30) as client:
+    async with FastClient(url, timeout=300) as client:
 
         async def call(name: str, arguments: Any, progress: Any = None) -> Any:
             return await client.call_tool_mcp(name, arguments, progress_handler=progress)

@@ -40,7 +40,7 @@ const shape = (result) => ({
 
 async function attempt(client, name, args, onprogress) {
   try {
-    const options = { onprogress, timeout: 30000 };
+    const options = { onprogress, timeout: 300000 };
     const asked = { name, arguments: args };
     return shape(await (which === "ts1" ? client.callTool(asked, undefined, options) : client.callTool(asked, options)));
   } catch (error) {
