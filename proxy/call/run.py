@@ -13,7 +13,7 @@ from typing import Any
 from proxy.call.context import ApprovedCall, CallContext, PendingFailure, approve, open_context
 from proxy.call.correction import correct
 from proxy.call.hooks import admit, replace_answer, tell_decision, tell_outcome
-from proxy.call.judging import judge_call
+from proxy.call.judging import Judged, judge_call
 from proxy.call.outcome import (
     check_answer,
     count_tool_error,
@@ -68,7 +68,8 @@ async def _run(context: CallContext) -> Outcome:
         if isinstance(result, PendingFailure):
             result = await correct(context, result, _run_corrected)
         if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-            result = await _deliver_answer(context, *result.answered)
+            answered, answer = result.answered
+            result = await _deliver_answer(context, answered, answer, _find_tool(context, answered))
     return await refuse(context, result) if isinstance(result, PendingFailure) else result
 
 
@@ -82,7 +83,9 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
 async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
     services, policy = context.services, context.policy
     started = services.clock.now()
-    judged = await judge_call(context)
+    judged = judge_call(context)
+    if not isinstance(judged, Judged):
+        judged = await judged
     seconds, decision = services.clock.now() - started, judged.decision
     if services.hooks is not None:
         decision = await tell_decision(services.hooks, context, decision)
@@ -122,7 +125,7 @@ async def _send_within_cap(
 
 
 async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
-    checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
+    checked, tool = approved.checked, _find_tool(context, approved)
     request = _request(context, approved)
     if isinstance(request, UpstreamReply):
         return await deliver(context, approved, request, tool)
@@ -137,7 +140,7 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
         complaint = context.call_route.find_complaint(checked, answer) if _may_correct(context) else None
         if complaint is not None:
             return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
-        return await _deliver_answer(context, approved, answer)
+        return await _deliver_answer(context, approved, answer, tool)
     if answer.reply is None:
         return PendingFailure(answer.failure, "upstream_error", approved.repairs)
     if context.report_only:  # answers stay unchanged as well
@@ -156,11 +159,16 @@ def _may_correct(context: CallContext) -> bool:
     return is_on and not context.report_only
 
 
+def _find_tool(context: CallContext, approved: ApprovedCall) -> ToolPolicy | None:
+    """The policy of the tool that is called in the end, which may be a function of the container that was called."""
+    return context.call_route.tools.get(approved.checked.call.tool)
+
+
 async def _deliver_answer(
-    context: CallContext, approved: ApprovedCall, answer: UpstreamReply
+    context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Hands on an answer that means success, where it is what the tool promises."""
-    hooks, tool = context.services.hooks, context.call_route.tools.get(approved.checked.call.tool)
+    hooks = context.services.hooks
     if hooks is not None:
         return await _hand_over(hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
