@@ -12,7 +12,7 @@ from typing import Protocol
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.listed_tools import LearnedTools
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import Spellings
 from proxy.core.model.value_class import value_class
@@ -340,6 +340,10 @@ class CallRoute(Protocol):
         """The policy of every tool that may be called."""
 
     @property
+    def unknown(self) -> UnknownTool:
+        """What holds for calls of all other tools."""
+
+    @property
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
@@ -409,8 +413,11 @@ class Corrector(Protocol):
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
-    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
-        """Is told of a call that was delivered, to remember what it gave where the policy wants that."""
+    def delivered(
+        self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
+    ) -> UpstreamReply:
+        """Is told of a call that was delivered, to remember what it gave where the policy wants that. Gives the same
+        answer; one that streams is remembered when it has passed."""
 
 
 class JudgesElsewhere(Protocol):

@@ -60,16 +60,6 @@ ROWS: Final = (
     "improvement", "envelope", "tool_errors", "decide", "fates",
 )  # fmt: skip
 
-# Files that still import each other in a circle. This list only shrinks.
-KNOWN_CIRCLES: Final = frozenset(
-    {
-        frozenset({"core/check/shapes.py", "core/check/unevaluated.py", "core/check/writer.py"}),
-        frozenset({"server/admin/api.py", "server/admin/guidance_page.py", "server/admin/port.py",
-                   "server/lifecycle.py"}),
-        frozenset({"server/workers/pages.py", "server/workers/supervisor.py"}),
-    }
-)  # fmt: skip
-
 # Public class names that two rooms still share. This list only shrinks.
 SHARED_CLASS_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -85,12 +75,7 @@ PRETTY: Final = frozenset(
 )  # fmt: skip
 STILL_PRETTY: Final[frozenset[str]] = frozenset()
 
-# Folders that still have more than MAX_FILES_OF_FOLDER files. `cli` has one per verb.
-LARGE_FOLDERS: Final = frozenset(
-    [
-        "proxy/core/tool_errors", "proxy/server/mcp",
-    ]
-)  # fmt: skip
+# `cli` has a file per verb.
 MAX_FILES_OF_FOLDER: Final = 13
 
 IMPURE: Final = frozenset(["asyncio", "aiohttp", "logging", "structlog", "time", "random", "os", "redis", "yaml"])
@@ -423,11 +408,8 @@ def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
     return {frozenset(other for other in reach[path] if path in reach[other]) for path in edges if path in reach[path]}
 
 
-def test_files_import_each_other_in_no_circle_but_the_known_ones() -> None:
-    found = {
-        frozenset(path.removeprefix("proxy/") for path in circle) for circle in circles(modules_imported(sources()))
-    }
-    assert [] == sorted(map(sorted, found - KNOWN_CIRCLES))
+def test_files_import_each_other_in_no_circle() -> None:
+    assert [] == sorted(map(sorted, circles(modules_imported(sources()))))
 
 
 @pytest.mark.parametrize(
@@ -477,7 +459,7 @@ def test_a_folder_is_small_enough_to_be_looked_through() -> None:
         (str(PurePosixPath(file.path).parent), file.path) for file in sources() if "__init__" not in file.path
     )
     large = {folder for folder, paths in folders.items() if len(paths) > MAX_FILES_OF_FOLDER} - {"proxy/cli"}
-    assert [] == sorted(large - LARGE_FOLDERS)
+    assert [] == sorted(large)
 
 
 def test_the_lists_of_what_is_known_hold_nothing_that_is_gone() -> None:
@@ -490,17 +472,11 @@ def test_the_lists_of_what_is_known_hold_nothing_that_is_gone() -> None:
     ]
     of_class = shared(iter(classes))
     of_file = shared((PurePosixPath(path).stem, path) for path in files)
-    folders = shared((str(PurePosixPath(path).parent), path) for path in files if "__init__" not in path)
     named = {f"{path}:{PurePosixPath(path).stem}" for path in files} | {f"{path}:{name}" for name, path in classes}
-    found = {
-        frozenset(path.removeprefix("proxy/") for path in circle) for circle in circles(modules_imported(sources()))
-    }
     gone = {
-        "KNOWN_CIRCLES": sorted(map(sorted, KNOWN_CIRCLES - found)),
         "SHARED_CLASS_NAMES": sorted(name for name in SHARED_CLASS_NAMES if len(of_class.get(name, ())) < 2),
         "SHARED_FILE_NAMES": sorted(name for name in SHARED_FILE_NAMES if len(of_file.get(name, ())) < 3),
         "STILL_PRETTY": sorted(STILL_PRETTY - named),
-        "LARGE_FOLDERS": sorted(name for name in LARGE_FOLDERS if len(folders.get(name, ())) <= MAX_FILES_OF_FOLDER),
     }
     assert {} == {name: entries for name, entries in gone.items() if entries}
 

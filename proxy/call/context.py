@@ -12,7 +12,7 @@ from typing import Final
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
 from proxy.core.contract.correction import CORRECTIONS
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Repair, Rung, ToolCall, UpstreamReply
 from proxy.interfaces import CallRecord, CallRoute, Services
@@ -42,19 +42,24 @@ class CallContext:
     _key: str = field(default="", init=False, repr=False, compare=False)
 
     @property
+    def counted_by(self) -> ToolPolicy | UnknownTool:
+        """What its failures are counted by."""
+        return self.call_route.unknown if self.policy is None else self.policy
+
+    @property
     def key(self) -> str:
         """The store's key of its attempts. Worked out when first asked for: of a clean call nobody may."""
         if not self._key:
             called = self.came
             digest = self.digest if called.conversation.rung is _ADDRESS else ""
-            key = contract.make_attempt_key(called.conversation, called.tool, self.policy, digest)
+            key = contract.make_attempt_key(called.conversation, called.tool, self.counted_by, digest)
             object.__setattr__(self, "_key", key)
         return self._key
 
     @property
     def digest(self) -> str:
         """The hash of the arguments as they came."""
-        return contract.hash_call(self.came, self.policy)
+        return contract.hash_call(self.came, self.counted_by)
 
 
 @value_class

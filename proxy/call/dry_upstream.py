@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.values import CheckedCall, Failure, Headers, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 
@@ -16,6 +16,7 @@ class Nowhere:
 
     tools: Mapping[str, ToolPolicy]
     headers: Headers = ()
+    unknown: UnknownTool = field(default_factory=UnknownTool)
 
     def wish(self) -> str:
         """There is no user query."""

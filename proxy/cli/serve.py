@@ -225,11 +225,11 @@ async def _serve(
     guarded: tuple[str, tuple[tuple[str, str], ...]] | None = None,
     unwritten: bool = False,
 ) -> int:
-    from proxy.server import Serving
+    from proxy.server import start_serving
 
     told = _signals()
     entry = _worker_entry(told, loaded.config.admin) if worker else None
-    serving = await Serving.start(loaded, listen=listen, watch=True, worker=entry)
+    serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
     _announce(serving)
     link = make_link(serving.admin_url, loaded) if unwritten else None
     if link is not None:
@@ -287,10 +287,10 @@ def _settle_memory() -> None:
 
 async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    from proxy.server.workers.supervisor import WorkerPool
+    from proxy.server.workers.start import start_workers
 
     told = _signals()
-    worker_pool = await WorkerPool.start(loaded, listen)
+    worker_pool = await start_workers(loaded, listen)
     _announce(worker_pool)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.ended())

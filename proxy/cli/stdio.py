@@ -133,7 +133,7 @@ def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
 
 async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO) -> None:
     from proxy.config.model import Address
-    from proxy.server import Serving
+    from proxy.server import start_serving
     from proxy.server.mcp.stdio import carry
 
     one_at_a_time = asyncio.Lock()
@@ -143,7 +143,7 @@ async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
     alone = replace(loaded, config=replace(loaded.config, admin=None))
-    serving = await Serving.start(alone, listen=Address(unix=str(socket)))
+    serving = await start_serving(alone, listen=Address(unix=str(socket)))
     try:
         await carry(_lines(), write, socket, route.path, headers)
     finally:

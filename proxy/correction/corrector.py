@@ -38,7 +38,7 @@ from proxy.correction.endpoint import Answered, Endpoint
 from proxy.correction.marks import Marks
 from proxy.correction.rules import Action, asks, may_go_again, may_have_run
 from proxy.correction.structured import find_forms
-from proxy.correction.trajectory import Trajectories, Trajectory
+from proxy.correction.trajectory import GatheredStream, Trajectories, Trajectory
 from proxy.correction.verdicts import ModelVerdict, Unusable, Usage
 from proxy.interfaces import CallRoute, CorrectionQuestion, Services, Stumble, TryCall
 
@@ -106,12 +106,23 @@ class ModelCorrector:
         self._report = report
         self._budgets = Budgets(settings.budget, services, warn)
 
-    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
-        """Remembers what a tool gave, for layer 4. A mistake of ours must not cost a caller its answer."""
-        try:
-            self._trajectories.add(checked, reply, call_route.wish(), self._settings.trajectory, policy.feedback)
-        except Exception as error:  # noqa: BLE001 - as it says
-            self._report("", error)
+    def delivered(
+        self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
+    ) -> UpstreamReply:
+        """Remembers what a tool gave, for layer 4, when all of it has come. A mistake of ours must not cost a caller
+        its answer."""
+
+        def remember(body: bytes) -> None:
+            try:
+                whole = replace(reply, body=body)
+                self._trajectories.add(checked, whole, call_route.wish(), self._settings.trajectory, policy.feedback)
+            except Exception as error:  # noqa: BLE001 - as it says
+                self._report("", error)
+
+        if not isinstance(reply.body, bytes):
+            return replace(reply, body=GatheredStream(reply.body, remember))
+        remember(reply.body)
+        return reply
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; None leaves the caller with the failure it had."""

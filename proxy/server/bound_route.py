@@ -15,7 +15,7 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
@@ -23,7 +23,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
-from proxy.server.mcp.catalogue import Catalogues
+from proxy.server.mcp.lists.catalogue import Catalogues
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
@@ -126,6 +126,11 @@ class RouteRequest:
     def tools(self) -> Mapping[str, ToolPolicy]:
         """Returns the policy of every tool of the route."""
         return self.binding.route.tools
+
+    @property
+    def unknown(self) -> UnknownTool:
+        """Returns what holds for calls of all other tools."""
+        return self.binding.route.unknown
 
     @property
     def headers(self) -> Headers:

@@ -368,7 +368,7 @@ class Handler:
             return answer_fault(binding, raw, reply, record)
         record.upstream_status = reply.status
         if binding.route.rewrites_resource:
-            from proxy.server.mcp.oauth.protected_resource import rewrite_metadata
+            from proxy.server.mcp.protected_resource import rewrite_metadata
 
             reply = await rewrite_metadata(reply, call_route)
         started = self._clock.now()

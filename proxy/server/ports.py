@@ -18,7 +18,7 @@ import ssl
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.config.model import Address
@@ -118,7 +118,12 @@ async def open_port(
     Raises ListenError.
     """
     try:
-        return await _open(listener, address, shared=shared, tls=tls, mode=mode)
+        try:
+            return await _open(listener, address, shared=shared, tls=tls, mode=mode)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not address.or_free:
+                raise
+            return await _open(listener, replace(address, port=0), shared=shared, tls=tls, mode=mode)
     except OSError as error:
         why = _REMEDIES.get(error.errno or 0) or error.strerror or str(error)
         raise ListenError(f"`{key}` {address}: {why}") from error

@@ -284,6 +284,42 @@ def test_beyond_ten_errors_the_rest_is_counted() -> None:
     assert "\n(+15 more)\n" in text
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        (("city",), "Add it, and do not guess its value."),
+        (("stops", 0, "city"), "Add it to '/stops/0', and do not guess its value."),
+    ],
+)
+def test_a_missing_key_of_which_nothing_else_is_known_has_a_hint(path: Pointer, hint: str) -> None:
+    missing = Violation(codes.REQUIRED_MISSING, path, "Required field 'city' is missing", "string")
+    assert f"(VAL-001): Required field 'city' is missing. {hint}\n" in write_sentence(refused(missing))
+
+
+def test_several_unknown_keys_of_one_object_tell_once_which_keys_there_are() -> None:
+    keys = [("foo",), ("in", "bar"), ("zip",)]
+    expected = {("foo",): "one of 'a'", ("in", "bar"): "one of 'b'", ("zip",): "one of 'a'"}
+    unknown = [Violation(codes.UNKNOWN_FIELD, key, "Unknown field", expected[key], value=1) for key in keys]
+    same_type = [Violation(codes.TYPE_MISMATCH, (name,), "Wrong type", "number", value="x") for name in ("t", "u")]
+    lines = write_sentence(refused(*unknown, *same_type)).split("\n")
+    assert [
+        "• /foo (VAL-005): Unknown field",
+        "  Expected: one of 'a'",
+        "  Actual: 1",
+        "• /in/bar (VAL-005): Unknown field",
+        "  Expected: one of 'b'",
+        "  Actual: 1",
+        "• /t (VAL-002): Wrong type",
+        "  Expected: number",
+        '  Actual: "x"',
+        "• /u (VAL-002): Wrong type",
+        "  Expected: number",
+        '  Actual: "x"',
+        "• /zip (VAL-005): Unknown field",
+        "  Actual: 1",
+    ] == lines[lines.index("Errors:") + 1 : -2]
+
+
 def test_a_warning_is_named_as_one() -> None:
     assert "• /a (VAL-002, warning): wrong" in write_sentence(refused(violation(("a",), severity=Severity.WARNING)))
 

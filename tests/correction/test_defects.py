@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.decide import decide
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -36,6 +36,7 @@ class BrokenLane:
 
     tools: Mapping[str, ToolPolicy] = field(default_factory=lambda: {"t": POLICY})
     headers: Headers = ()
+    unknown: UnknownTool = field(default_factory=UnknownTool)
 
     def wish(self) -> str:
         raise RuntimeError("secret words")

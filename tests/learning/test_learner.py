@@ -12,7 +12,17 @@ from proxy.adapters.mcplist import ToolsPage
 from proxy.core.contract.listed_tools import ListedTool
 from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
 from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
-from proxy.server.mcp.learner import MAX_BYTES, MAX_KEYS, MAX_SESSIONS, NEW, Key, Known, Learner, ListRefused, Unlearned
+from proxy.server.mcp.lists.learner import (
+    MAX_BYTES,
+    MAX_KEYS,
+    MAX_SESSIONS,
+    NEW,
+    Key,
+    Known,
+    Learner,
+    ListRefused,
+    Unlearned,
+)
 from tests.upstream.scripted import ScriptedUpstream, Time
 
 JSON = (("Content-Type", "application/json"),)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from proxy.state.redis.client import Connections
 from proxy.state.redis.operation_queue import OperationQueue
 from proxy.state.redis.operations import Keys, Operation
 from proxy.state.remote import Unreachable
-from tests.state.server import BINARY, Server, free_port, needs_server, server
+from tests.state.server import BINARY, Server, needs_server, server, take_port
 
 SECRET = "planted-7b2f9c"
 KEYS = Keys("toolproxy")
@@ -145,9 +144,9 @@ async def test_a_server_that_hangs_holds_nobody_up_for_longer_than_its_timeouts(
             await store.fail("k", attempt("a"), 60)
             assert running.process is not None
             running.process.send_signal(signal.SIGSTOP)
-            began = time.monotonic()
+            began = asyncio.get_running_loop().time()
             recorded = await store.fail("k", attempt("b"), 60)
-            took = time.monotonic() - began
+            took = asyncio.get_running_loop().time() - began
             running.process.send_signal(signal.SIGCONT)
     assert (2, False) == (recorded.episode.count, told[0].up)
     assert "Timeout" in told[0].reason
@@ -167,7 +166,7 @@ async def test_a_store_comes_back_by_itself(tmp_path: Path) -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Waits for something."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -258,7 +257,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_tls_with_a_certificate_of_its_own_and_a_stranger_is_not_trusted(
     tmp_path: Path, certificates: Path
 ) -> None:
-    port = free_port()
+    port = take_port()
     files = ["--tls-cert-file", f"{certificates}/server.pem", "--tls-key-file", f"{certificates}/server.key"]
     trusted = Tls(ca=f"{certificates}/server.pem", cert=f"{certificates}/server.pem", key=f"{certificates}/server.key")
     with server(tmp_path, "--tls-port", str(port), *files, "--tls-ca-cert-file", f"{certificates}/server.pem") as one:
@@ -298,7 +297,7 @@ async def test_sentinels_know_the_primary_and_after_a_failover_the_new_one(tmp_p
 @contextlib.contextmanager
 def sentinel(config: Path) -> Iterator[int]:
     """A sentinel; gives its port."""
-    port = free_port()
+    port = take_port()
     words = [str(BINARY), str(config), "--port", str(port), "--bind", "127.0.0.1", "--logfile", f"{config}.log"]
     process = subprocess.Popen([*words, "--sentinel"])
     try:

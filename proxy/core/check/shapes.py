@@ -1,26 +1,19 @@
 """Keywords that lead to further nodes: for parts of objects and arrays, or for the same value.
 
-`SHAPES` names, for each keyword, the type it applies to, its rank in a judge (expensive ones last) and the two
-functions that write it, for a judge and for a report. Keywords that only make sense together share one function,
-which runs once for all of them.
+`SHAPES` has a row for each of them. Keywords that only make sense together share one function, which runs once for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.core.check.numbers import read_digits
 from proxy.core.check.runtime import Others
 from proxy.core.check.unions import Pin, are_exclusive, find_discriminator, follow_reference, list_types
+from proxy.core.check.writer import ShapeRow, Spot, Writer
 from proxy.core.schema.nodes import Draft, Node
-
-if TYPE_CHECKING:
-    from proxy.core.check.writer import Spot, Writer
-
-Shape = Callable[["Writer", Node, "Spot"], None]
 
 # Up to this many optional keys are counted one by one; more are compared as a set.
 _COUNTED: Final = 8
@@ -373,25 +366,25 @@ def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: 
         writer.fail(node, keyword, spot, branches=told)
 
 
-SHAPES: Final[dict[str, tuple[str, int, Shape, Shape]]] = {
-    "required": ("object", 3, _object, _required),
-    "properties": ("object", 3, _object, _properties),
-    "patternProperties": ("object", 3, _object, _other_keys),
-    "additionalProperties": ("object", 3, _object, _other_keys),
-    "propertyNames": ("object", 4, _property_names, _property_names),
-    "dependentRequired": ("object", 4, _dependent, _dependent),
-    "dependentSchemas": ("object", 4, _dependent, _dependent),
-    "dependencies": ("object", 4, _dependent, _dependent),
-    "prefixItems": ("array", 3, _items, _items),
-    "items": ("array", 3, _items, _items),
-    "additionalItems": ("array", 3, _items, _items),
-    "contains": ("array", 4, _contains, _contains),
-    "$ref": ("", 6, _reference, _reference),
-    "$dynamicRef": ("", 6, _reference, _reference),
-    "$recursiveRef": ("", 6, _reference, _reference),
-    "allOf": ("", 6, _all_of, _all_of),
-    "if": ("", 7, _condition, _condition),
-    "anyOf": ("", 7, _any_of, _any_of),
-    "oneOf": ("", 7, _one_of, _one_of),
-    "not": ("", 7, _not, _not),
+SHAPES: Final[dict[str, ShapeRow]] = {
+    "required": ShapeRow("object", 3, _object, _required),
+    "properties": ShapeRow("object", 3, _object, _properties),
+    "patternProperties": ShapeRow("object", 3, _object, _other_keys),
+    "additionalProperties": ShapeRow("object", 3, _object, _other_keys),
+    "propertyNames": ShapeRow("object", 4, _property_names, _property_names),
+    "dependentRequired": ShapeRow("object", 4, _dependent, _dependent),
+    "dependentSchemas": ShapeRow("object", 4, _dependent, _dependent),
+    "dependencies": ShapeRow("object", 4, _dependent, _dependent),
+    "prefixItems": ShapeRow("array", 3, _items, _items),
+    "items": ShapeRow("array", 3, _items, _items),
+    "additionalItems": ShapeRow("array", 3, _items, _items),
+    "contains": ShapeRow("array", 4, _contains, _contains),
+    "$ref": ShapeRow("", 6, _reference, _reference),
+    "$dynamicRef": ShapeRow("", 6, _reference, _reference),
+    "$recursiveRef": ShapeRow("", 6, _reference, _reference),
+    "allOf": ShapeRow("", 6, _all_of, _all_of),
+    "if": ShapeRow("", 7, _condition, _condition),
+    "anyOf": ShapeRow("", 7, _any_of, _any_of),
+    "oneOf": ShapeRow("", 7, _one_of, _one_of),
+    "not": ShapeRow("", 7, _not, _not),
 }

@@ -111,6 +111,14 @@ class AttemptsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownTool:
+    """What holds for calls of tools that a route does not know, in the place of a tool's policy."""
+
+    attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
+    feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
+
+
+@dataclass(frozen=True, slots=True)
 class CallCap:
     """How often a conversation may call one tool successfully (Compozy gap 2). `limit` None: as often as it likes.
 

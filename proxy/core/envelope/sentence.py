@@ -15,6 +15,7 @@ are shown briefly before one is left out, and what is left out is counted (`(+N 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -27,7 +28,7 @@ from proxy.core.display.suggestions import quote_name
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.values import Absent, Failure, FeedbackLimits, Rung, ToolResult
+from proxy.core.model.values import Absent, Failure, FeedbackLimits, Pointer, Rung, ToolResult
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
@@ -183,7 +184,7 @@ def _errors(view: FailureView, room: int) -> str:
     if not shown and not left_out:
         return ""
     room -= len("Errors:\n") + len(_more(len(view.result.failure.violations)))
-    full = [_full(violation) for violation in shown]
+    full = [_full(violation, before) for violation, before in _with_siblings(shown)]
     if _length(full) > room:
         full = _fitting(shown, full, room)
     left_out += len(shown) - len(full)
@@ -217,9 +218,20 @@ def _more(number: int) -> str:
     return f"(+{number} more)"
 
 
-def _full(shown: Shown) -> str:
+def _with_siblings(shown: Iterable[Shown]) -> Iterator[tuple[Shown, bool]]:
+    """Each violation, and whether an earlier one of an unknown key of the same object has told which keys there are."""
+    told: set[tuple[Pointer, str]] = set()
+    for each in shown:
+        place = each.violation.path[:-1], each.expected
+        is_unknown = each.violation.code is codes.UNKNOWN_FIELD
+        yield each, is_unknown and place in told
+        if is_unknown:
+            told.add(place)
+
+
+def _full(shown: Shown, is_told: bool) -> str:
     text = _bullet(shown, write_violation(shown))
-    if shown.violation.expected:
+    if shown.violation.expected and not is_told:
         text += f"\n  Expected: {cut(shown.expected, _EXPECTED)}"
     return text if shown.actual is None else f"{text}\n  Actual: {shown.actual}"
 
@@ -233,7 +245,7 @@ def _bullet(shown: Shown, text: str) -> str:
 def write_violation(shown: Shown) -> str:
     """Message and hint of one violation."""
     message = cut(shown.message, SHOWN)
-    return f"{message.rstrip('.')}. {cut(shown.hint, SHOWN)}" if shown.violation.hint else message
+    return f"{message.rstrip('.')}. {cut(shown.hint, SHOWN)}" if shown.hint else message
 
 
 # --- notes ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import make_hider, write_preview
 from proxy.core.display.secrets import mask_credentials, may_hold_secret
 from proxy.core.json.jsontext import format_pointer
-from proxy.core.model.codes import Severity
+from proxy.core.model.codes import REQUIRED_MISSING, Severity
 from proxy.core.model.values import Absent, FeedbackLimits, Pointer, ToolResult, Violation
 
 _SEVERITIES: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -103,7 +103,15 @@ def _shown(violation: Violation, limits: FeedbackLimits, clean: bool) -> Shown:
     hiding = make_hider(value, limits, path=path, sensitive=sensitive)
     message, expected, hint = texts if clean and hiding.idle else [escape(hiding.hide(text)) for text in texts]
     actual = None if isinstance(value, Absent) else write_preview(value, limits, path=path, sensitive=sensitive)
-    return Shown(violation, show_path(path), message, expected, hint, actual)
+    return Shown(violation, show_path(path), message, expected, hint or _hint_at_missing(violation), actual)
+
+
+def _hint_at_missing(violation: Violation) -> str:
+    """What to do about a missing key of which nothing better is known."""
+    if violation.code is not REQUIRED_MISSING or not violation.path:
+        return ""
+    inside = f" to '{show_path(violation.path[:-1])}'" if violation.path[:-1] else ""
+    return f"Add it{inside}, and do not guess its value."
 
 
 def show_path(path: Pointer) -> str:

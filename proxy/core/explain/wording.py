@@ -21,6 +21,7 @@ from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.nodes import Node
 
@@ -52,9 +53,10 @@ def _required(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
             continue
         member = find_declared(broken.node, name)
         expected = describe_expectation(member) if member is not None else ""
-        yield make_missing_violation(
-            (*broken.path, name), expected, write_default(member) if member is not None else ""
-        )
+        hint = write_default(member) if member is not None else ""
+        if name in list_refused_keys(broken.node):
+            hint = "The schema requires this field and refuses it, so no arguments are valid: tell the user."
+        yield make_missing_violation((*broken.path, name), expected, hint)
 
 
 def make_missing_violation(path: Pointer, expected: str = "", hint: str = "") -> Violation:

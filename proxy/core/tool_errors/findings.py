@@ -16,11 +16,10 @@ from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.schema.nodes import Node
-from proxy.core.tool_errors.claim import Claim
 from proxy.core.tool_errors.dialects import Dialect
 from proxy.core.tool_errors.error_body import ErrorBody
 from proxy.core.tool_errors.places import Arguments, Located
-from proxy.core.tool_errors.readers import MOST_CLAIMS
+from proxy.core.tool_errors.readers import MOST_CLAIMS, Claim
 from proxy.core.tool_errors.tool_wording import (
     find_code_of_kind,
     find_code_of_words,

@@ -1,9 +1,9 @@
-"""The three ways in which frameworks complain, each as a reader made from a few parameters.
+"""What a tool says against arguments, as claims; and the three ways in which frameworks say it, each as a reader.
 
 `make_items_reader`: a list of objects, each with a place and words (FastAPI, AJV, zod, problem details ...).
 `make_map_reader`: an object from places to words, nested or not (Django, Rails, ASP.NET ...).
-`make_phrase_reader`: regular expressions over the words, with named groups that become a claim (Go, Jackson, serde
-...).
+`make_phrase_reader`: regular expressions over the words, with named groups that become a claim (Go, Jackson,
+serde ...).
 
 A reader takes an `ErrorBody` and gives claims, none where the body does not use its dialect. It decides nothing about
 the arguments: whether a claim counts is decided when it is matched to what was sent.
@@ -13,21 +13,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from proxy.core.model.codes import ViolationCode
 from proxy.core.model.values import JsonValue
-from proxy.core.tool_errors.claim import ROOT, Claim, Place
 from proxy.core.tool_errors.error_body import ErrorBody
 from proxy.core.tool_errors.tool_wording import find_code_of_kind
 
-Reader = Callable[[ErrorBody], Iterator[Claim]]
+# One place in a framework's spelling: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, or a list of steps.
+Place = str | tuple[str | int, ...]
 
+# The place of the arguments as a whole.
+ROOT: Final[Place] = ()
 # The most claims of one body; further ones add nothing.
 MOST_CLAIMS: Final = 40
 _MOST_MATCHES: Final = 40
 _DEEPEST_MAP: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One complaint about one place, in the framework's terms.
+
+    `place` is None where the framework does not name it. `name` is a key alone, whose object is not named (serde's
+    `missing field`). `kind` is the framework's own name of the rule (`float_parsing`, `minLength`, `oneof`); `code` is
+    our code where the dialect is sure. `expected` and `got` are type words. `quoted` is the value as the tool repeats
+    it; it is used to find the place, and is never shown.
+    """
+
+    words: str
+    place: Place | None = None
+    name: str = ""
+    kind: str = ""
+    code: ViolationCode | None = None
+    expected: str = ""
+    got: str = ""
+    quoted: JsonValue = None
+
+
+Reader = Callable[[ErrorBody], Iterator[Claim]]
 
 
 # --- lists of objects -------------------------------------------------------------------------------------------------

@@ -229,12 +229,12 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
 
 
 def _limits(serving: Serving) -> dict[str, int]:
-    """How many attempts each tool has; where routes differ, the fewest."""
+    """How many attempts each tool has, '' stands for unknown names; where routes differ, the fewest."""
     found: dict[str, int] = {}
-    for route in serving.config.routes:
-        for name, tool in route.tools.items():
-            limit = tool.policy.attempts.max_attempts
-            found[name] = min(limit, found.get(name, limit))
+    for route in serving.handler.snapshot.table.routes:
+        known = [(name, policy.attempts) for name, policy in route.tools.items()]
+        for name, attempts in (*known, ("", route.unknown.attempts)):
+            found[name] = min(attempts.max_attempts, found.get(name, attempts.max_attempts))
     return found
 
 
@@ -286,7 +286,7 @@ async def _drained(serving: Serving, _: PageRequest) -> Page:
 
 
 async def _trial(serving: Serving, asked: PageRequest) -> Page:
-    """What would become of arguments (`text`), or of all kept calls (`over`), under an edited `schema`."""
+    """What would become of arguments (`text`), or of calls that came (`over`), under an edited `schema`."""
     from proxy.server.admin.console.schema_comparison import run_trial
 
     body, data = asked.body, serving.console
@@ -296,7 +296,7 @@ async def _trial(serving: Serving, asked: PageRequest) -> Page:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
     binding = serving.handler.snapshot.bindings[route]
     async with serving.comparing:
-        return await run_trial(data, binding.route, policy, asked)
+        return await run_trial(data, serving.config.record, binding.route, policy, asked)
 
 
 def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:

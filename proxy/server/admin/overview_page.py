@@ -15,6 +15,7 @@ from proxy import __version__
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.improvement.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
@@ -28,6 +29,8 @@ _MANY_BY_ADDRESS: Final = 0.30
 _FEW: Final = 20
 _REPORT: Final = "report"
 _SAFE_AFTER: Final = 24 * 3600.0
+
+_WORDS: Final = {name: code.meaning for name, code in VIOLATION_CODES.items()}
 
 Tools = Mapping[tuple[str, str], ToolPolicy]
 
@@ -123,6 +126,8 @@ def show_mistake(mistake: CountedMistake) -> dict[str, JsonValue]:
         "calls": mistake.calls, "alone": mistake.alone, "retried": mistake.retried, "right": mistake.right,
         "last": make_stamp(mistake.last), "got": dict(mistake.got),
     }  # fmt: skip
+    if mistake.code in _WORDS:
+        found["what"] = _WORDS[mistake.code]
     for name in ("expected", "keyword"):
         if value := getattr(mistake, name):
             found[name] = value

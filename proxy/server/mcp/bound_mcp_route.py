@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from proxy.adapters.mcpheaders import update_headers
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.codes import UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
-from proxy.server.mcp.catalogue import Catalogue
-from proxy.server.mcp.learner import decode_body
+from proxy.server.mcp.lists.catalogue import Catalogue
+from proxy.server.mcp.lists.learner import decode_body
 from proxy.server.mcp.verdicts import read_result_failure
 
 
@@ -28,6 +28,11 @@ class McpRouteRequest:
     modern: bool
     headers: Headers = field(repr=False)
     request_id: JsonValue = None
+
+    @property
+    def unknown(self) -> UnknownTool:
+        """What holds for calls of tools outside of `tools`."""
+        return self.call_route.unknown
 
     def wish(self) -> str:
         """The user query, where the client sends one."""

@@ -4,7 +4,7 @@
       _call      finds the tools that judge it, runs the call, encodes the answer for MCP
       _pass      forwards everything else unchanged and reads the answers that pass
 
-Answers are never changed, except where the config wants guidance in them (`server/mcp/injection/`). What is learned
+Answers are never changed, except where the config wants guidance in them (`guided_answers.py`). What is learned
 from them is learned while they pass (`server/mcp/watching.py`).
 """
 
@@ -38,18 +38,15 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import Clock
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
-from proxy.server.mcp.asking import Asking, Tools
 from proxy.server.mcp.bound_mcp_route import McpRouteRequest
-from proxy.server.mcp.choosing import filter_list
-from proxy.server.mcp.collapsed.collapsing import make_collapsed_list
-from proxy.server.mcp.collapsed.visible_tools import VisibleTools, announce_change
 from proxy.server.mcp.detached_calls import DetachedCalls
-from proxy.server.mcp.injection.guided_answers import GuidedAnswers
-from proxy.server.mcp.learner import Learner, Unlearned, find_header
+from proxy.server.mcp.guided_answers import GuidedAnswers
+from proxy.server.mcp.lists.asking import Asking, Tools
+from proxy.server.mcp.lists.learner import Learner, Unlearned, find_header
+from proxy.server.mcp.lists.shown_lists import VisibleTools, announce_change, filter_list, make_collapsed_list
 from proxy.server.mcp.mcp_request import McpRequest, Reports
-from proxy.server.mcp.oauth.protected_resource import rewrite_challenge
-from proxy.server.mcp.promises import watch_promise
-from proxy.server.mcp.verdicts import LateStore, ResultVerdict
+from proxy.server.mcp.protected_resource import rewrite_challenge
+from proxy.server.mcp.verdicts import LateStore, ResultVerdict, watch_promise
 from proxy.server.mcp.watching import LIST_CHANGED, UNKNOWN_TOOL, Watch, WatchedBody, WatchedStream, watch_answer
 
 _JSON = (("Content-Type", "application/json"),)
@@ -209,7 +206,7 @@ class Exchange:
         record.upstream_status = reply.status
         seen = self._seen(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.serves_all and reply.status < 300:
-            seen = filter_list(seen, asking.rules)
+            seen = filter_list(seen, asking.rules, asking.message.id)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.guidance)
         return await self._answer(mcp_request, Delivered(seen))
 

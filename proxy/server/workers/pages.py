@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, urlencode
 
 from proxy.core.json.jsontext import parse
@@ -20,16 +20,14 @@ from proxy.server.admin.calls_page import MOST_ENTRIES
 from proxy.server.admin.event_stream import follow_workers
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.workers.merged_answers import merge_overviews, merge_tools, merge_upstreams
+from proxy.server.workers.supervisor import WorkerPool
 from proxy.telemetry.merged import merge_pages
-
-if TYPE_CHECKING:
-    from proxy.server.workers.supervisor import WorkerPool
 
 _NOBODY: Final = "no worker answers"
 
 
 def make_pool_pages(worker_pool: WorkerPool) -> Pages:
-    """The pages of a fleet: those of `PAGES`, each answered by one worker or by all."""
+    """The pages above several workers: those of `PAGES`, each answered by one worker or by all."""
     own: dict[tuple[str, str], Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]]
     own = {("/livez", "GET"): _alive, ("/metrics", "GET"): _metrics}
     own |= {(path, "GET"): _all for path in ("/readyz", "/startupz", "/-/drain", "/-/config")}
@@ -42,7 +40,7 @@ def make_pool_pages(worker_pool: WorkerPool) -> Pages:
     }
 
 
-async def _alive(_fleet: WorkerPool, _asked: PageRequest) -> Page:
+async def _alive(_: WorkerPool, _asked: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
 

@@ -29,9 +29,9 @@ from proxy.core.guidance.prompt import write_call_lines, write_guidance
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue, Pointer, UpstreamReply
-from proxy.server.mcp.asking import Asking
-from proxy.server.mcp.catalogue import Catalogues
-from proxy.server.mcp.learner import decode_body, find_header
+from proxy.server.mcp.lists.asking import Asking
+from proxy.server.mcp.lists.catalogue import Catalogues
+from proxy.server.mcp.lists.learner import decode_body, find_header
 from proxy.upstream.stream import ReplyBroken, close_body
 
 # The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.

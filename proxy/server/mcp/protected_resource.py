@@ -15,7 +15,7 @@ from typing import Final
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Headers, UpstreamReply
 from proxy.server.bound_route import RouteRequest
-from proxy.server.mcp.learner import decode_body
+from proxy.server.mcp.lists.learner import decode_body
 from proxy.upstream.stream import ReplyBroken, close_body
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"

@@ -19,8 +19,9 @@ from proxy.offload.pool import Done, OffloadPool
 
 # Bodies of so many bytes are read here.
 SMALL: Final = 64 * 1024
-# Seconds that a child may read one for.
+# Seconds of processor time that a child may read one for, and seconds of the clock that are waited for it.
 _SECONDS: Final = 10.0
+_PATIENCE: Final = 60.0
 # Pages that are known by their bytes, and bytes of them in all.
 _MOST_PAGES: Final = 256
 _MOST_BYTES: Final = 32 * 1024 * 1024
@@ -49,7 +50,8 @@ class ListReader:
         digest = _digest(content_type, body, request_id)
         if (known := self._seen(digest)) is not None:
             return known
-        ended = await self._pool.run(_READ, make_reading_job(content_type, body, request_id), seconds=_SECONDS)
+        job = make_reading_job(content_type, body, request_id)
+        ended = await self._pool.run(_READ, job, seconds=_SECONDS, patience=_PATIENCE)
         return self._keep(digest, unpack_page(ended.result) if isinstance(ended, Done) else None, len(body))
 
     def read_small(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:

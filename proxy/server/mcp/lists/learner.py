@@ -26,7 +26,7 @@ from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import Clock, GuardedUpstream
 from proxy.offload.pool import OffloadPool
-from proxy.server.mcp.reading import SMALL, ListReader, Read
+from proxy.server.mcp.lists.reading import SMALL, ListReader, Read
 from proxy.upstream.stream import ReplyBroken, close_body
 
 # Credentials whose lists are remembered, and bytes of lists in all; the least recently used go first.

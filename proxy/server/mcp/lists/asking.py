@@ -25,8 +25,8 @@ from proxy.core.model import codes
 from proxy.core.model.values import Failure, Forward, ToolCall, UpstreamReply
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
-from proxy.server.mcp.catalogue import Catalogue
-from proxy.server.mcp.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
+from proxy.server.mcp.lists.catalogue import Catalogue
+from proxy.server.mcp.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
 from proxy.server.mcp.mcp_request import Reports
 
 # Headers that identify a caller to services, beside `authorization`; `mcp.credentials` names more.
