@@ -168,7 +168,7 @@ VALUES = st.sampled_from(["keep-alive", "close", "x-mine", "keep-alive, x-mine",
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=6).map(tuple))
 def test_fields_that_were_indexed_cross_as_those_do_that_were_not(headers: Headers) -> None:
     dropped, own = Changes((("authorization", "ours"),)).dropped, (("via", "1.1 me"),)
-    named = Fields.named(FieldNames([name for name, _ in headers]), [value for _, value in headers])
+    named = Fields.with_names(FieldNames([name for name, _ in headers]), [value for _, value in headers])
 
     for _ in range(2):  # the second time the names are known
         assert make_request_headers(headers, dropped, own) == make_request_headers(named, dropped, own)
@@ -241,8 +241,8 @@ def test_where_calls_are_judged_no_hop_names_another_path() -> None:
 
 def test_requests_with_the_same_names_cross_by_their_own_values() -> None:
     names = FieldNames(["Host", "X-Keep", "Connection", "X-Hop"])
-    lasting = Fields.named(names, ["a", "1", "keep-alive", "2"])
-    naming = Fields.named(names, ["a", "1", "x-hop", "2"])
+    lasting = Fields.with_names(names, ["a", "1", "keep-alive", "2"])
+    naming = Fields.with_names(names, ["a", "1", "x-hop", "2"])
     dropped = Changes().dropped
     for _ in range(2):  # the second time the names are known
         assert (("x-keep", "1"), ("x-hop", "2")) == make_request_headers(lasting, dropped, ())
@@ -251,7 +251,7 @@ def test_requests_with_the_same_names_cross_by_their_own_values() -> None:
 
 
 def test_a_field_that_comes_twice_keeps_its_first_value_and_both_cross() -> None:
-    fields = Fields.named(
+    fields = Fields.with_names(
         FieldNames(["X-Keep", "x-keep", "Connection", "Connection"]), ["1", "2", "keep-alive", "x-keep"]
     )
     assert fields.get("x-keep") == "1"

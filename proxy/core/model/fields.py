@@ -1,4 +1,8 @@
-"""The header fields of a message: names and values, in their order. `Fields` also finds them by name."""
+"""The header fields of a message: names and values, in their order. `Fields` also finds them by name.
+
+Fields that belong to one connection, or to the framing of one message, are not forwarded: they are left out of what is
+sent, of headers taken from a config, and of headers copied from one side to the other.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,12 @@ Headers = tuple[tuple[str, str], ...]
 Spellings = Mapping[str, str]
 
 NO_SPELLINGS: Final[Spellings] = {}
+# RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
+OF_THE_CONNECTION: Final = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+# The sender of a message writes these fields itself: they say how the message is framed, and where it goes.
+OF_THE_SENDER: Final = OF_THE_CONNECTION | {"content-length", "host"}
 
 
 class FieldNames:
@@ -40,7 +50,7 @@ class Fields(tuple[tuple[str, str], ...]):
     names: FieldNames | None = None
 
     @classmethod
-    def named(cls, names: FieldNames, values: Iterable[str]) -> Fields:
+    def with_names(cls, names: FieldNames, values: Iterable[str]) -> Fields:
         """The fields of a request with such names, and these values."""
         made = cls(zip(names.lower, values, strict=True))
         made.names = names

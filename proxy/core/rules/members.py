@@ -21,11 +21,11 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
         node = nodes[0]
         if isinstance(step, str) and not node.pattern_properties and step in node.properties:
             return [node.properties[step]]
-        if named := _named(node, step, work):
+        if named := _list_named(node, step, work):
             return named
     found: dict[int, Node] = {}
     for node in nodes:
-        for schema in _named(node, step, work):
+        for schema in _list_named(node, step, work):
             found.setdefault(id(schema), schema)
     if not found and isinstance(step, str) and not any(node.any_of or node.one_of for node in nodes):
         rest = [node.unevaluated for node in nodes if node.unevaluated is not None and not node.unevaluated.never]
@@ -33,7 +33,7 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     return list(found.values())
 
 
-def _named(node: Node, step: str | int, work: Work) -> list[Node]:
+def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
     if isinstance(step, int):
         member = node.item(step)
         return [] if member is None else [member]

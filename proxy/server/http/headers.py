@@ -19,10 +19,8 @@ from typing import Final
 
 from aiohttp import web
 
-from proxy.core.model.fields import FieldNames
-from proxy.core.model.framing import OF_THE_CONNECTION
+from proxy.core.model.fields import OF_THE_CONNECTION, FieldNames
 from proxy.core.model.values import Fields, Headers
-from proxy.server.http.forwarded import extend_forwarded, list_addresses
 
 # RFC 9110 section 11.7: credentials between a client and this proxy.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
@@ -91,13 +89,21 @@ Network = IPv4Network | IPv6Network
 
 # An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+# RFC 9110 section 5.6.2: a token. Every other text stands in quotes.
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# RFC 7239 section 4: elements parted by commas, pairs parted by semicolons, each value a token or quoted.
+# Read pair by pair, so that what stands in quotes is never taken for a pair of its own.
+_PAIR: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]++)=(\"(?:[^\"\\]|\\.)*+\"|[^\",; \t]*+)")
+_FIELD: Final = re.compile(rf"(?:{_PAIR.pattern}|[,; \t])*+")
+# RFC 7239 section 6: an address with or without a port; IPv6 in brackets.
+_NODE: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+)(?::[0-9]+)?")
 
 
 def read_fields(request: web.BaseRequest) -> Fields:
     """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
     (surrogateescape): it goes on as it came."""
     sent = tuple(map(_name_of, request.raw_headers))
-    return Fields.named(_known_names.get(sent) or _learn_names(sent), request.headers.values())
+    return Fields.with_names(_known_names.get(sent) or _learn_names(sent), request.headers.values())
 
 
 def _learn_names(sent: tuple[bytes, ...]) -> FieldNames:
@@ -179,9 +185,9 @@ class Hop:
             return peer
         said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
         said = said or list_addresses(_all(headers, "forwarded"))
-        return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
+        return next((address for address in reversed(said) if not self._is_trusted(address)), said[0] if said else peer)
 
-    def _known(self, address: str) -> bool:
+    def _is_trusted(self, address: str) -> bool:
         return bool(address) and self.trusts(address)
 
     def is_loop(self, headers: Headers) -> bool:
@@ -278,19 +284,19 @@ class Callers:
 
     def __init__(self, hop: Hop) -> None:
         self._hop = hop
-        self._known: dict[tuple[str, bool], Caller] = {}
+        self._is_trusted: dict[tuple[str, bool], Caller] = {}
 
     def find(self, request: web.BaseRequest) -> Caller:
         """Returns the caller at the other end of a request's connection."""
         peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
         # A unix socket's other end is no address: its client may have given it any name, with a line end in it.
         address = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
-        caller = self._known.get((address, secure))
+        caller = self._is_trusted.get((address, secure))
         if caller is None:
-            if len(self._known) >= _MOST_CALLERS:
-                self._known.clear()
+            if len(self._is_trusted) >= _MOST_CALLERS:
+                self._is_trusted.clear()
             caller = Caller.of(self._hop, address, "https" if secure else "http")
-            self._known[address, secure] = caller
+            self._is_trusted[address, secure] = caller
         return caller
 
 
@@ -308,19 +314,45 @@ def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers
         and names.is_unique
         and (headers.get("connection") or _LASTING) == _LASTING
     ):
-        crossing: dict[frozenset[str], tuple[bool, ...]] = names.memos.setdefault(_crosses, {})
+        crossing: dict[frozenset[str], tuple[bool, ...]] = names.memos.setdefault(_may_cross, {})
         selected = crossing.get(dropped)
         if selected is None:
             if len(crossing) >= _MOST_DROPPED:
                 crossing.clear()
-            selected = crossing[dropped] = tuple([_crosses(name, dropped) for name in names.lower])
+            selected = crossing[dropped] = tuple([_may_cross(name, dropped) for name in names.lower])
         return (*compress(headers, selected), *own)
     dropped = dropped | list_nominated(headers)
-    return (*[field for field in headers if _crosses(field[0], dropped)], *own)
+    return (*[field for field in headers if _may_cross(field[0], dropped)], *own)
 
 
-def _crosses(name: str, dropped: frozenset[str]) -> bool:
+def _may_cross(name: str, dropped: frozenset[str]) -> bool:
     """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
     a spelling is dropped too."""
     plain = name.replace("_", "-")
     return not (name in dropped or plain in dropped or plain.startswith(_SAID_PREFIXES))
+
+
+# --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------
+def list_addresses(fields: Iterable[str]) -> list[str]:
+    """The addresses that `Forwarded` fields name, in their order; '' for an `unknown`, a name made up by a hop, and a
+    field that cannot be read to its end: a quote left open in it would hide what a hop has put behind."""
+    found: list[str] = []
+    for field in fields:
+        whole = _FIELD.fullmatch(field) is not None
+        found += [pair[2].strip('"') for pair in _PAIR.finditer(field) if pair[1].lower() == "for"] if whole else [""]
+    return [(node[1] or node[2]) if (node := _NODE.fullmatch(text)) else "" for text in found]
+
+
+def extend_forwarded(fields: Iterable[str], peer: str, scheme: str, host: str) -> str:
+    """The field with our own element behind: `peer` asked us ('' for a unix socket), for `host`, over `scheme`."""
+    node = f"[{peer}]" if ":" in peer else peer or "unknown"
+    pairs = [("for", node), ("host", host), ("proto", scheme)]
+    own = ";".join(f"{name}={_value(value)}" for name, value in pairs if value)
+    return ", ".join((*fields, own))
+
+
+def _value(text: str) -> str:
+    if _TOKEN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
