@@ -223,6 +223,38 @@ def run(args: argparse.Namespace) -> int:
     assert "hello\n" == copy.run("-m", "proxy", "hello")
 
 
+def add_a_console_page(copy: Copy) -> None:
+    copy.write(
+        "proxy/server/admin/console/hello.js",
+        """// Says hello.
+import { html } from "./parts.js";
+
+export function Hello() {
+  return html`<h2>Hello</h2>`;
+}
+""",
+    )
+    main = "proxy/server/admin/console/main.js"
+    copy.insert(main, "\nconst PAGES = {", 'import { Hello } from "./hello.js";\n')
+    copy.insert(main, "config: [", 'hello: ["Hello", Hello], ')
+    program = """
+import asyncio, re
+from proxy.server.admin.console.console_files import show_file
+from proxy.server.admin.page import PageRequest
+def served(path):
+    page = asyncio.run(show_file(PageRequest("GET", "/ui/" + path, path, "", {})))
+    return page.status, page.content_type, page.body.decode()
+imports = re.findall(r'import {([^}]+)} from "[.]/([^"]+)"', served("main.js")[2])
+pages = re.findall(r'(\\w+): \\["[^"]+", (\\w+)\\]', served("main.js")[2])
+for name, component in pages:
+    (file,) = [file for names, file in imports if component in names.replace(",", " ").split()]
+    status, kind, text = served(file)
+    assert (200, True) == (status, f"export function {component}(" in text), (name, file)
+    print(name, end=" ")
+"""
+    assert "hello" in copy.run("-c", program).split()
+
+
 def add_a_config_key(copy: Copy) -> None:
     copy.insert("proxy/config/model.py", "    max_chars: int = 12_000", "    greeting: str = ''\n")
     copy.insert(
@@ -259,6 +291,7 @@ ROWS: Final = (
     Row("a state backend", add_a_state_backend),
     Row("a tool-error dialect", add_a_tool_error_dialect),
     Row("a CLI verb", add_a_verb),
+    Row("a console page", add_a_console_page),
     Row("a config key", add_a_config_key),
 )
 

@@ -124,9 +124,11 @@ def restore_decision(
 ) -> Decision:
     """The decision that `decide` made in a child process. `arguments` None: the call was refused for what was `found`;
     b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
+    is_unread = type(document) is UnreadDocument
+    if arguments is None and is_unread:
+        return Reject(_UnreadFailure.of(document, found, hint, advice))
     if arguments is None:
         return Reject(replace(_failure(call, found, hint), advice=advice))
-    is_unread = type(document) is UnreadDocument
     if not arguments:
         if is_unread:
             return Forward(_UnreadCall.of(call, document.text, document.repairs, found))
@@ -161,6 +163,30 @@ class _UnreadCall(CheckedCall):
         is_as_sent = isinstance(document, Document) and document.text is self.arguments
         value = document.value if isinstance(document, Document) and is_as_sent else parse(self.arguments, TRUSTED)
         object.__setattr__(self, "value", value)
+        return value
+
+
+class _UnreadFailure(Failure):
+    """A failure of arguments that are read when somebody asks what was `sent`: few answers show it."""
+
+    __slots__ = ("_document",)
+
+    @classmethod
+    def of(
+        cls, document: Document, found: tuple[Violation, ...], hint: str, advice: tuple[str, str, bool] | None
+    ) -> _UnreadFailure:
+        """The failure of a call that was judged where its arguments were read."""
+        made = cls(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
+        object.__setattr__(made, "_document", document)
+        object.__delattr__(made, "sent")
+        return made
+
+    def __getattr__(self, name: str) -> JsonValue:
+        # Python asks here for a slot that is empty, as `sent` is until now.
+        if name != "sent":
+            raise AttributeError(name)
+        value: JsonValue = self._document.value
+        object.__setattr__(self, "sent", value)
         return value
 
 

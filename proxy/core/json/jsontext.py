@@ -252,6 +252,9 @@ def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
 def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
     """Why a reader that ignores case may find something else at `path`, or None where it finds the same value.
 
+    JSON's names are exact, and this proxy compares them exactly. Go's `encoding/json` and .NET's web defaults ignore
+    case, and take the last of several matching keys. Such a reader could read another call than the one that was
+    judged, so a body with such keys on the way to a call is refused, like a body with duplicate keys.
     Every object on the path is examined, also where the path ends before its last step. Go folds beyond ASCII, as
     `str.casefold` does: it reads `argument\u017f` as `arguments`.
     """

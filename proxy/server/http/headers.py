@@ -4,7 +4,8 @@ correctness"). Pure.
 Hop-by-hop fields end here, those named by `Connection` included. Length and framing are always our own. `Via` names
 this process, so that a request that comes round again is recognised. What a client says about itself in
 `X-Forwarded-*`, `Forwarded`, `X-Real-IP` and their like, or about the path it asked for in `X-Original-*`, is believed
-only of trusted hops; of all others it is replaced by what this process saw, or dropped.
+only of trusted hops; of all others it is replaced by what this process saw, or dropped. `Forwarded` is only extended
+where a trusted hop sent it, and never begun here: `X-Forwarded-*` says the same.
 """
 
 from __future__ import annotations
