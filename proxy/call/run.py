@@ -68,8 +68,8 @@ async def _run(context: CallContext) -> Outcome:
         if isinstance(result, PendingFailure):
             result = await correct_call(context, result, _run_corrected)
         if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-            answered, answer = result.answered
-            result = await _check_and_deliver(context, answered, answer, _find_tool(context, answered))
+            tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
+            result = await _check_and_deliver(context, *result.answered, tool)
     return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
 
 
@@ -125,7 +125,7 @@ async def _send_within_cap(
 
 
 async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
-    checked, tool = approved.checked, _find_tool(context, approved)
+    checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
     request = _request(context, approved)
     if isinstance(request, UpstreamReply):
         return await deliver_answer(context, approved, request, tool)
@@ -157,11 +157,6 @@ def _may_correct(context: CallContext) -> bool:
     policy = context.policy
     is_on = context.services.corrector is not None and policy is not None and policy.correction.on
     return is_on and not context.report_only
-
-
-def _find_tool(context: CallContext, approved: ApprovedCall) -> ToolPolicy | None:
-    """The policy of the tool that is called in the end, which may be a function of the container that was called."""
-    return context.call_route.tools.get(approved.checked.call.tool)
 
 
 async def _check_and_deliver(
