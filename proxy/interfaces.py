@@ -165,7 +165,7 @@ class StateStore(Protocol):
         answer to the client need not wait for it.
         """
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         """All running episodes, for the operator."""
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
@@ -174,7 +174,7 @@ class StateStore(Protocol):
     async def release(self, key: str) -> None:
         """Counts one less (the call was not delivered)."""
 
-    async def taken(self, key: str, enough: int | None = None) -> int:
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
         """The count of a key. Looking counts nothing and prolongs nothing.
 
         `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
@@ -347,10 +347,10 @@ class CallRoute(Protocol):
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """What the user wants, in the client's words; '' where the client does not tell (GoMind's user query)."""
 
-    def lets_through(self, tool: str) -> bool:
+    def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:

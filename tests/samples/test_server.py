@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
@@ -37,6 +40,16 @@ def test_every_tool_answers_at_its_path_on_one_connection(client: HTTPConnection
         status, body = ask(client, "POST", path, b"{}")
         assert (path == "/math") == (status == 200), body
     assert (200, {"status": "ok", "calls": {path[1:]: 1 for path in sorted(TOOLS)}}) == ask(client, "GET", "/status")
+
+
+def test_the_tools_alone_end_on_sigterm_by_themselves() -> None:
+    """The first process of a container gets no default for SIGTERM, and would run on until it is killed."""
+    command = [sys.executable, "-m", "proxy.samples", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("sample tools on ")
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(30)
 
 
 def test_a_call_is_answered_and_counted(client: HTTPConnection) -> None:

@@ -34,13 +34,13 @@ class McpRouteRequest:
         """What holds for calls of tools outside of `tools`."""
         return self.call_route.unknown
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """The user query, where the client sends one."""
-        return self.call_route.wish()
+        return self.call_route.find_user_query()
 
-    def lets_through(self, tool: str) -> bool:
+    def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of an unknown tool goes on."""
-        return self.call_route.lets_through(tool)
+        return self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
         """Makes the request for a checked call. Headers that repeat a changed part of the body are changed too."""
@@ -52,7 +52,7 @@ class McpRouteRequest:
         )
         if checked.repairs or checked.call is not self.call:
             body = binding.adapter.rewrite(raw, binding.route.shape, checked)
-        sent = binding.outgoing(raw, self.call_route.hop_fields, tool, body)
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, body)
         headers = sent.headers
         if self.modern and body is not raw.body:
             wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()

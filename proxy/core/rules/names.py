@@ -1,8 +1,12 @@
-"""Recognises a call's intent by the words of a name: whether it changes or removes something, or narrows a call down.
+"""What a name says by its words and letters: whether a call changes or removes something, and where case has a meaning.
 
 On a tool that changes something, null and an empty text may mean "clear this field"; on a tool that removes something,
 a missing filter may mean "all". Elsewhere such values (null, nothing, the word "null") count as not sent. On these
 tools they are refused, unless the operator switched the rule on.
+
+The case of quantities and unit symbols carries their meaning: `1M` is a month and `1m` a minute, `MW` a megawatt and
+`mW` a milliwatt, `MB` a megabyte and `Mb` a megabit. Where a schema lists such a name, the same letters in another case
+may name something else, so no rule folds its case.
 """
 
 from __future__ import annotations
@@ -21,6 +25,15 @@ _REMOVES: Final = frozenset(["delete", "remove", "purge", "erase", "wipe", "trun
 _NARROWS: Final = frozenset(
     ["where", "filter", "filters", "condition", "conditions", "criteria", "predicate", "selector", "query"]
 )
+# A number followed by up to three letters: `5m`, `1 MB`.
+_QUANTITY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?\s?[A-Za-zµμ]{1,3}")
+# Symbols that take SI prefixes (some prefixes exist in either case), and bits and bytes with any prefix. The symbols
+# are those of the SI brochure and IEC 80000-13.
+_SYMBOLS: Final = "m|g|s|A|K|mol|cd|Hz|N|Pa|J|W|C|V|F|S|T|H|Wb|lm|lx|Bq|Gy|Sv|L|l|bar|eV|Wh|Ah|VA|Ω|b|B|bit|bps"
+_PREFIXED: Final = re.compile(rf"(?:[mp](?:{_SYMBOLS})|[kgt](?:i?b|bit|bps|i?b/s|bit/s))(?:/s)?", re.IGNORECASE)
+# Spelt like a unit, but words: morning and afternoon. A lone capital never names the unit of its small letter.
+_WORDS: Final = frozenset({"pm", "PM"})
+_ALONE: Final = frozenset({"m"})
 
 
 @lru_cache(maxsize=4096)
@@ -60,3 +73,12 @@ def _actions(root: Node) -> dict[str, frozenset[str]]:
         }
         found = memo[id(root)] = {key: texts for key, texts in listed.items() if texts}
     return found
+
+
+@lru_cache(maxsize=4096)
+def is_case_meaning(name: str) -> bool:
+    """Whether a name is a quantity or a unit's symbol, so that another case may be another unit."""
+    name = name.strip()
+    if name in _WORDS:
+        return False
+    return name in _ALONE or _QUANTITY.fullmatch(name) is not None or _PREFIXED.fullmatch(name) is not None

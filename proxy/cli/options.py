@@ -1,4 +1,4 @@
-"""The layout of every verb's help: as written, and as wide as the terminal."""
+"""What the command lines of verbs share: the layout of their help, and the option `--header`."""
 
 from __future__ import annotations
 
@@ -31,3 +31,18 @@ def _columns() -> int:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns or _USUAL if sys.__stdout__ else _USUAL
     except (OSError, ValueError):  # no terminal, or a closed stream
         return _USUAL
+
+
+def add_header_option(parser: argparse.ArgumentParser, help_text: str, *names: str) -> None:
+    """Adds `--header`, which may be repeated; `names` are further spellings."""
+    parser.add_argument(
+        *names, "--header", metavar="'NAME: VALUE'", type=_read_header, action="append", default=[], help=help_text
+    )
+
+
+def _read_header(text: str) -> tuple[str, str]:
+    """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
+        raise argparse.ArgumentTypeError("a header is 'Name: value'")
+    return name.strip().lower(), value.strip()

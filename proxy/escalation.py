@@ -1,19 +1,30 @@
-"""A bounded queue in front of one webhook: what is put in is posted by one task, in order, and tried again.
+"""Somebody to escalate to: each escalation goes to a webhook, signed, without any call waiting for it.
+
+    make_notice    what a human is told: what the model is told, in parts (Acode FR-041..FR-044), as one JSON value
+    Delivery       a bounded queue, posted by one task, in order, and tried again
+    sign_headers   the signature by which the receiver knows who sent it (https://www.standardwebhooks.com)
 
 A call that escalates only puts its notice into the queue. Where the queue is full the notice is lost, which is said.
 A post is tried again after 1, 5, 30 and 120 seconds unless the receiver took it (2xx) or does not want it (4xx other
 than 408, 425 and 429); each try is signed anew under the same `webhook-id`, so that a receiver can tell it is the same.
+How a post is made comes from outside (`Post`): `proxy/outgoing/` makes it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import binascii
+import hmac
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Final
 
+from proxy.core.contract.attempts import hash_conversation
+from proxy.core.envelope.feedback import summarize_escalation, write_feedback
+from proxy.core.envelope.parts import sanitise_arguments
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.values import Headers, JsonValue
-from proxy.escalation.signing import read_key, sign_headers
+from proxy.core.model.values import Headers, JsonValue, ToolResult
 from proxy.interfaces import Clock, Pacing
 
 # Posts a notice as `dumps` writes it, with these headers; gives the answer's status, 0 where none came. Raises nothing.
@@ -24,6 +35,8 @@ Told = Callable[[str, str, int], None]
 PAUSES: Final = (1.0, 5.0, 30.0, 120.0)
 MOST_WAITING: Final = 256
 _MAY_BE_TAKEN_LATER: Final = frozenset({0, 408, 425, 429})
+_PREFIX = "whsec_"
+EVENT: Final = "tool_call.escalated"
 
 
 class Delivery:
@@ -49,7 +62,7 @@ class Delivery:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
 
-    async def settled(self, seconds: float) -> None:
+    async def wait_settled(self, seconds: float) -> None:
         """Returns when everything in the queue was tried to its end, or after so many seconds; then posts no more."""
         if self._task is not None:
             await asyncio.wait((self._task,), timeout=seconds)
@@ -74,3 +87,49 @@ class Delivery:
             if pause is not None:
                 await self._pacing.sleep(pause * (0.5 + self._pacing.chance()))
         return status, "given_up"
+
+
+def read_key(secret: str) -> bytes:
+    """The bytes a secret stands for: base64 behind `whsec_`, else the text itself."""
+    if secret.startswith(_PREFIX):
+        try:
+            return b64decode(secret.removeprefix(_PREFIX), validate=True)
+        except binascii.Error:
+            pass
+    return secret.encode()
+
+
+def sign_headers(key: bytes, message_id: str, wall: float, body: bytes) -> Headers:
+    """`webhook-id`, `webhook-timestamp` and `webhook-signature` of a body; `wall` in Unix seconds."""
+    timestamp = str(int(wall))
+    signed = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, "sha256")
+    return (
+        ("webhook-id", message_id),
+        ("webhook-timestamp", timestamp),
+        ("webhook-signature", "v1," + b64encode(signed).decode()),
+    )
+
+
+def make_notice(result: ToolResult, route: str, request_id: str, wall: float) -> JsonValue:
+    """One escalation as a JSON value. `wall` in Unix seconds. Arguments are sanitised as they are for the model; the
+    conversation is its hash, as `/-/attempts` shows it."""
+    attempt = result.attempt
+    return {
+        "type": EVENT,
+        "timestamp": datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "data": {
+            "summary": summarize_escalation(result),
+            "status": "blocked",
+            "tool": result.call.tool,
+            "route": route,
+            "conversation": hash_conversation(result.call.conversation),
+            "identified_by": result.call.conversation.rung.value,
+            "tool_call_id": result.call.call_id,
+            "request_id": request_id,
+            "attempts": attempt.number if attempt else None,
+            "max_attempts": attempt.limit if attempt else None,
+            "history": list(result.history),
+            "original_call": {"tool": result.call.tool, "arguments": sanitise_arguments(result)},
+            "content": write_feedback(result),
+        },
+    }

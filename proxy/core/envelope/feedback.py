@@ -1,4 +1,4 @@
-"""The sentence: what a model reads when its call failed (contract section 3). All wording of answers lives here.
+"""The feedback: the text a model reads when its call failed (contract section 3). All wording of answers lives here.
 
 The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
@@ -58,12 +58,12 @@ _REFUSED_BEFORE: Final = (
 )
 
 
-def write_sentence(result: ToolResult) -> str:
-    """The sentence for a failed call: valid Unicode of at most `limits.max_chars` code points (FR-025)."""
-    return sentence(FailureView(result))
+def write_feedback(result: ToolResult) -> str:
+    """The feedback for a failed call: valid Unicode of at most `limits.max_chars` code points (FR-025)."""
+    return render_feedback(FailureView(result))
 
 
-def sentence(view: FailureView) -> str:
+def render_feedback(view: FailureView) -> str:
     """The same, of an answer whose texts are known already."""
     result, limits = view.result, view.result.limits
     size = max(limits.max_chars, 0)
