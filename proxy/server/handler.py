@@ -266,7 +266,7 @@ class Handler:
             call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._relay(request, fields, call_route, snapshot.services, record)
         else:
-            data = None if binding.route.form else take_body(request, fields, binding.route.max_body)
+            data = None if binding.form else take_body(request, fields, binding.route.max_body)
             raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
             call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._call(request, fields, call_route, data is not None, snapshot.services, record)
