@@ -32,7 +32,7 @@ from proxy.call.jobs import (
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, is_clean
-from proxy.core.explain.failing import find_failing_places, list_failed
+from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Reject, ToolCall, Violation
@@ -105,12 +105,12 @@ class Elsewhere:
             else read_known_text(ended.result, text, limits, repairs)
         )
 
-    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
-        """The decision on a call. `tried`: it was found to be none for here (`decide_here`)."""
+    async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
+        """The decision on a call."""
         document = call.arguments
         if not isinstance(document, Document):
             return decide(call, policy)
-        if not tried and (here := decide_here(call, policy)) is not None:
+        if (here := decide_here(call, policy)) is not None:
             return here
         pool = self._pool if policy.listed is None else self._foreign
         payload = write_call_job(self._describe(policy), document.text)
