@@ -105,12 +105,12 @@ class Elsewhere:
             else read_known_text(ended.result, text, limits, repairs)
         )
 
-    async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
-        """The decision on a call."""
+    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
+        """The decision on a call. `tried`: `decide_here` has none."""
         document = call.arguments
         if not isinstance(document, Document):
             return decide(call, policy)
-        if (here := decide_here(call, policy)) is not None:
+        if not tried and (here := decide_here(call, policy)) is not None:
             return here
         pool = self._pool if policy.listed is None else self._foreign
         payload = write_call_job(self._describe(policy), document.text)

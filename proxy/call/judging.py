@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from proxy.call.context import CallContext
-from proxy.call.elsewhere import is_light
+from proxy.call.elsewhere import decide_here
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
@@ -33,27 +33,28 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
         failure = explain_unknown_tool(context.call, context.call_route.tools)
         decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
         return Judged(decision, "dotted" if failure.container is not None else "")
-    if policy.member_of is None and policy.container is None and is_ready(policy) and is_light(context.call, policy):
-        return Judged(decide(context.call, policy))
-    return _judge_slowly(context, policy)
+    is_plain = policy.member_of is None and policy.container is None and is_ready(policy)
+    if is_plain and (decision := decide_here(context.call, policy)) is not None:
+        return Judged(decision)
+    return _judge_slowly(context, policy, tried=is_plain)
 
 
-async def _judge_slowly(context: CallContext, policy: ToolPolicy) -> Judged:
+async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool) -> Judged:
     """The decision on a call that may have to wait: for the store, for code to be written, or for a child process."""
     if policy.member_of is not None and (early := await _called_too_early(context, policy)) is not None:
         return Judged(Reject(early), "not_expanded")
-    decision = await _decide(context, context.call, policy)
+    decision = await _decide(context, context.call, policy, tried=tried)
     if isinstance(decision, Reject) and decision.failure.container is not None:
         return await _judge_misuse(context, policy, decision.failure)
     return Judged(decision)
 
 
-async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy) -> Decision:
-    """What `decide` says; of a call that would keep others waiting, in a child process."""
+async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
+    """What `decide` says; of a call that would keep others waiting, in a child process. `tried`: this one would."""
     if not is_ready(policy):  # a first call; other calls go on while its code is written
         await asyncio.to_thread(prepare, policy)
     elsewhere = context.services.elsewhere
-    return decide(call, policy) if elsewhere is None else await elsewhere.decide(call, policy)
+    return decide(call, policy) if elsewhere is None else await elsewhere.decide(call, policy, tried=tried)
 
 
 async def _called_too_early(context: CallContext, policy: ToolPolicy) -> Failure | None:
