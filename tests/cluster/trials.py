@@ -175,13 +175,13 @@ class Trials:
     def _roll_out(self) -> tuple[str, bool]:
         """Roll out a tool that needs 8 s to start, under load."""
         slow = {"command": ["python", "-c", SLOW_START], "args": []}
-        answers = self._under_load(80, lambda: self._helm("upgrade", tool=slow))
+        answers = self._under_load(50, lambda: self._helm("upgrade", tool=slow))
         return _tell(answers), set(answers) == {"200"}
 
     def _roll_back(self) -> tuple[str, bool]:
         """Roll back under load."""
         back = lambda: self._node.helm("rollback", "weather", "1", "--namespace", SPACE, "--wait", "--timeout", "120s")  # noqa: E731
-        answers = self._under_load(60, back)
+        answers = self._under_load(45, back)
         return _tell(answers), set(answers) == {"200"}
 
     def _stop_at_first(self) -> tuple[str, bool]:

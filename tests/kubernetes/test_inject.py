@@ -332,6 +332,18 @@ def test_each_policy_is_bound() -> None:
             assert policy["metadata"]["name"] == binding["spec"]["policyName"]
 
 
+@pytest.mark.parametrize("case", ["gateway", "tool", "tool-plain"])
+def test_the_charts_own_pods_want_no_sidecar_in_a_marked_namespace(case: str) -> None:
+    """Those of the hooks too: a check of the config must not wait for a ConfigMap that is not there."""
+    templates = [
+        each if each["kind"] == "Pod" else each["spec"]["template"]
+        for each in render(case)
+        if each["kind"] in {"Pod", "Job", "Deployment"}
+    ]
+    annotations = [each["metadata"]["annotations"] for each in templates]
+    assert ["disabled"] * 3 == [each["toolcall-proxy/inject"] for each in annotations]
+
+
 def test_every_refusal_says_what_to_do() -> None:
     messages = [each["message"] for each in policies()["ValidatingAdmissionPolicy"]["spec"]["validations"]]
     assert [True] * 4 == [message.startswith("toolcall-proxy cannot be injected: ") for message in messages]
