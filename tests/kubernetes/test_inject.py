@@ -130,6 +130,17 @@ def test_a_diff_shows_what_would_change_and_changes_nothing(folder: Path) -> Non
     assert done.stdout.startswith("--- before\n+++ injected\n")
 
 
+def test_what_a_cluster_gave_out_can_be_applied_while_its_state_changes(folder: Path) -> None:
+    """`kubectl apply` refuses a version that is no longer the newest, and a rollout's state makes new ones."""
+    given = [yaml.safe_load(text) for text in (DEPLOYMENT, SERVICE, OTHER)]
+    for each in given:
+        each["metadata"] |= {"resourceVersion": "7", "uid": "u"}
+    made = injected(folder, yaml.safe_dump_all(given))
+    versions = {each["metadata"]["name"]: each["metadata"].get("resourceVersion") for each in made[:3]}
+    assert {"weather": None, "other": "7"} == versions
+    assert ["u"] * 3 == [each["metadata"]["uid"] for each in made if each["kind"] != "ConfigMap"]
+
+
 def test_what_the_tool_has_of_its_own_is_kept(folder: Path) -> None:
     manifest = yaml.safe_load(DEPLOYMENT)
     spec = manifest["spec"]["template"]["spec"]
