@@ -14,8 +14,9 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
+from proxy.config.mcp_operations import with_operations
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig
+from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
@@ -152,7 +153,7 @@ def _config(context: Context, files: Files) -> Config:
     entries = routes.read()
     correction = read_correction(context, files, upstreams)
     check_correct(context, entries)
-    upstreams = with_joined(widen_session_pools(upstreams, entries, context.mapping("upstreams")), entries)
+    upstreams = _complete_upstreams(context, upstreams, entries)
     _note_findings(context, routes, catalogue, entries, {correction.upstream} if correction is not None else set())
     config = Config(
         routes=entries,
@@ -177,6 +178,14 @@ def _config(context: Context, files: Files) -> Config:
     )
     _check_workers(context, config)
     return config
+
+
+def _complete_upstreams(
+    context: Context, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...]
+) -> dict[str, UpstreamConfig]:
+    """The upstreams with what their routes ask of them, and those that stand for others."""
+    widened = widen_session_pools(upstreams, routes, context.mapping("upstreams"))
+    return with_operations(with_joined(widened, routes), routes)
 
 
 def _check_workers(context: Context, config: Config) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from proxy.config.context import Context
@@ -66,10 +66,11 @@ class McpReader:
 
     context: Context
     catalogue: ToolReader
+    defaults: Written = field(default_factory=lambda: MCP_DEFAULTS)
 
     def policy(self, entry: Written) -> Written:
         """The policy keys of the route, with MCP's own defaults furthest out."""
-        return merge_layers(MCP_DEFAULTS, self.catalogue.defaults, entry)
+        return merge_layers(self.defaults, self.catalogue.defaults, entry)
 
     def read(self, entry: Written, at: Pointer) -> McpConfig:
         """What the route does with the tools its server lists."""
