@@ -32,6 +32,8 @@ _WARMING: Final = 320
 # A process that took less CPU than this within a second is idle, and the longest wait for that; in seconds.
 _QUIET: Final = 0.05
 _IDLE: Final = 30.0
+# The longest wait for a proxy that runs under callgrind beside others, in seconds.
+_STARTING: Final = 600.0
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _TOTAL: Final = re.compile(r"^totals: (\d+)", re.MULTILINE)
 
@@ -69,18 +71,23 @@ def count(command: Command, port: int, counting: Counting, log: Path) -> float:
     """Instructions of one call, with start and warm-up left out."""
     words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counting.out}", "--instr-atstart=no"]
     with running(replace(command, words=[*words, *command.words]), None, log) as process:
-        wait_ready(port, process, log)
+        wait_ready(port, process, log, _STARTING)
         asyncio.run(send_calls(port, counting.act, _WARMING, 1))
-        _wait_idle(process.pid)
-        _control("--instr=on", process.pid)
+        wait_idle(process.pid)
+        control("--instr=on", process.pid)
         asyncio.run(send_calls(port, counting.act, counting.calls, 2))
         time.sleep(0.5)  # the log's thread writes its last lines
-        _control("--instr=off", process.pid)
-        _control("--dump", process.pid)
-    return int(_TOTAL.findall(Path(f"{counting.out}.1").read_text())[0]) / counting.calls
+        control("--instr=off", process.pid)
+        control("--dump", process.pid)
+    return read_total(Path(f"{counting.out}.1")) / counting.calls
 
 
-def _wait_idle(pid: int) -> None:
+def read_total(dump: Path) -> int:
+    """The instructions that a file of callgrind counts."""
+    return int(_TOTAL.findall(dump.read_text())[0])
+
+
+def wait_idle(pid: int) -> None:
     """Waits until a process has done what it does after its start: writing checks, settling its memory."""
     until, before = time.monotonic() + _IDLE, machine.cpu_seconds(pid)
     while time.monotonic() < until:
@@ -91,7 +98,8 @@ def _wait_idle(pid: int) -> None:
         before = now
 
 
-def _control(what: str, pid: int) -> None:
+def control(what: str, pid: int) -> None:
+    """Tells callgrind something about a process that it runs."""
     subprocess.run(["callgrind_control", what, str(pid)], check=True, capture_output=True)  # noqa: S607 - from the PATH
 
 

@@ -28,7 +28,7 @@ import proxy
 from benchmarks.calls import BODIES, HEADERS, SCHEMA
 from proxy.config.load import load
 from proxy.core.json.jsontext import dumps
-from proxy.server import Serving
+from proxy.server import start_serving
 
 PACKAGE: Final = str(Path(proxy.__file__).parent) + "/"
 WARMING: Final = 50
@@ -128,7 +128,7 @@ async def _proxy(tool: int) -> AsyncIterator[int]:
             f"upstreams: {{tools: {{url: 'http://127.0.0.1:{tool}'}}}}\n"
             f"routes: [{{path: /forecast, upstream: tools, tool: forecast, schema: {dumps(SCHEMA).decode()}}}]\n"
         )
-        serving = await Serving.start(load(path, {}), log_to=io.StringIO())
+        serving = await start_serving(load(path, {}), log_to=io.StringIO())
         try:
             yield urlsplit(serving.url).port or 0
         finally:

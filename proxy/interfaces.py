@@ -12,7 +12,7 @@ from typing import Protocol
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.listed_tools import LearnedTools
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import SentNames
 from proxy.core.model.value_class import value_class
@@ -165,7 +165,7 @@ class StateStore(Protocol):
         answer to the client need not wait for it.
         """
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         """All running episodes, for the operator."""
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
@@ -174,7 +174,7 @@ class StateStore(Protocol):
     async def release(self, key: str) -> None:
         """Counts one less (the call was not delivered)."""
 
-    async def taken(self, key: str, enough: int | None = None) -> int:
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
         """The count of a key. Looking counts nothing and prolongs nothing.
 
         `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
@@ -340,13 +340,17 @@ class CallRoute(Protocol):
         """The policy of every tool that may be called."""
 
     @property
+    def unknown(self) -> UnknownTool:
+        """What holds for calls of all other tools."""
+
+    @property
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """What the user wants, in the client's words; '' where the client does not tell (GoMind's user query)."""
 
-    def lets_through(self, tool: str) -> bool:
+    def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:
@@ -409,8 +413,11 @@ class Corrector(Protocol):
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
-    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
-        """Is told of a call that was delivered, to remember what it gave where the policy wants that."""
+    def delivered(
+        self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
+    ) -> UpstreamReply:
+        """Is told of a call that was delivered, to remember what it gave where the policy wants that. Gives the same
+        answer; one that streams is remembered when it has passed."""
 
 
 class JudgesElsewhere(Protocol):

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
 from hypothesis import settings
 
 from tests.generated import examples
+from tests.steady import make_loop
 
 # A run that fails on one machine fails on all; fresh examples are tried with `pytest --hypothesis-profile=default`.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("repeatable")
+
+# The proxy's default ports: two tests that run side by side cannot both have them.
+DEFAULT_PORTS: Final = frozenset({8080, 9090, 9091})
+
+
+def _refuse_default_ports(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.bind" and isinstance(arguments[1], tuple) and arguments[1][1] in DEFAULT_PORTS:
+        raise PermissionError(f"port {arguments[1][1]} is everybody's: `listen: 127.0.0.1:0`, `admin: off`")
+
+
+sys.addaudithook(_refuse_default_ports)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop of every test and fixture; a room may say another."""
+    return {"asyncio": make_loop}

@@ -43,7 +43,7 @@ class Copy:
     def run(self, *words: str) -> str:
         """What a program prints that runs on the copy."""
         done = subprocess.run(
-            [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, check=False, timeout=60,
+            [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, check=False, timeout=600,
             env={"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -127,17 +127,17 @@ print(made.value, [one.rule for one in made.repairs])
 
 def add_an_answer_format(copy: Copy) -> None:
     copy.insert(
-        "proxy/core/envelope/vendors.py",
+        "proxy/core/envelope/formats.py",
         "def write_anthropic(",
         '''def write_short(view: FailureView) -> JsonValue:
-    """The sentence alone."""
-    return {"said": sentence(view)}
+    """The feedback alone."""
+    return {"said": render_feedback(view)}
 
 
 ''',
     )
     copy.insert(
-        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(vendors.write_short),\n'
+        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(formats.write_short),\n'
     )
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     program = """

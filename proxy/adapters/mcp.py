@@ -52,7 +52,7 @@ _NO_ARGUMENTS: Final = Document(b"{}", {})
 # Failures before a call exists -> JSON-RPC's code (JSON-RPC 2.0 section 5.1; MCP 2026-07-28, "Error Codes").
 _RPC_CODES: Final = {codes.BAD_REQUEST: -32600, codes.HEADER_MISMATCH: -32020}
 _PARSE_ERROR: Final = -32700
-_INTERNAL_ERROR: Final = -32603
+INTERNAL_ERROR: Final = -32603
 _INVALID_PARAMS: Final = -32602
 # These are told by HTTP even where a call can be named: they are about who asks, not about the call.
 _ABOUT_THE_CLIENT: Final = frozenset(
@@ -227,7 +227,7 @@ def _takes_json(accept: str) -> bool:
 def _refusal(result: ToolResult, asked: Message | None, request: RawRequest | None, headers: Headers) -> HttpReply:
     """An answer to something that is not a call: an HTTP status, and a JSON-RPC error with the id if there is one."""
     failure = result.failure
-    code = _RPC_CODES.get(failure.code, _INTERNAL_ERROR)
+    code = _RPC_CODES.get(failure.code, INTERNAL_ERROR)
     if failure.code is codes.BAD_REQUEST and request is not None and isinstance(parse(request.body), JsonProblem):
         code = _PARSE_ERROR
     error = {"code": code, "message": write_message(FailureView(result, "full"))}

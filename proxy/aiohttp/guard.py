@@ -22,7 +22,7 @@ from proxy.config.model import Config
 from proxy.config.model import UpstreamConfig as UpstreamEntry
 from proxy.interfaces import Upstream
 from proxy.routing import Match, Route, RouteTable, build_routes
-from proxy.server import Serving
+from proxy.server import Serving, start_serving
 from proxy.server.http.framing import Response
 from proxy.server.http.headers import split_target
 from proxy.server.setup.upstreams import make_upstream
@@ -67,7 +67,7 @@ class Guard:
             if not _handlers_of(app, route):
                 raise ValueError(f"route {route.path}: no handler of the application has this path and method")
         self._app = app
-        self._serving = await Serving.start(self._loaded, mounted=self._make_upstream, environ=self._environ)
+        self._serving = await start_serving(self._loaded, mounted=self._make_upstream, environ=self._environ)
         try:
             yield
         finally:

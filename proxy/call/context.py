@@ -12,7 +12,7 @@ from typing import Final
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
 from proxy.core.contract.correction import CORRECTIONS
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Repair, Rung, ToolCall, UpstreamReply
 from proxy.interfaces import CallRecord, CallRoute, Services
@@ -42,19 +42,24 @@ class CallContext:
     _key: str = field(default="", init=False, repr=False, compare=False)
 
     @property
+    def counted_by(self) -> ToolPolicy | UnknownTool:
+        """What its failures are counted by."""
+        return self.call_route.unknown if self.policy is None else self.policy
+
+    @property
     def key(self) -> str:
-        """The store's key of its attempts. Worked out when first asked for: of a clean call nobody may."""
+        """The store's key of its attempts, computed on first use: a clean call may never need it."""
         if not self._key:
             called = self.came
             digest = self.digest if called.conversation.rung is _ADDRESS else ""
-            key = contract.make_attempt_key(called.conversation, called.tool, self.policy, digest)
+            key = contract.make_attempt_key(called.conversation, called.tool, self.counted_by, digest)
             object.__setattr__(self, "_key", key)
         return self._key
 
     @property
     def digest(self) -> str:
         """The hash of the arguments as they came."""
-        return contract.hash_call(self.came, self.policy)
+        return contract.hash_call(self.came, self.counted_by)
 
 
 @value_class
@@ -80,7 +85,7 @@ class PendingFailure:
     answered: tuple[ApprovedCall, UpstreamReply] | None = None
 
 
-def approve(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
+def approve_call(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
     """A checked call with its repairs told apart from what a model changed in it."""
     repairs = context.opening + checked.repairs
     corrections: tuple[Repair, ...] = ()
@@ -99,5 +104,5 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
         name, rule = known
         policy, opening = call_route.tools[name], (Repair(rule, ()),)
         call = call if policy.mode is _REPORT else replace(call, tool=name)
-    report_only = call_route.lets_through(call.tool) if policy is None else policy.mode is _REPORT
+    report_only = call_route.can_forward_unknown(call.tool) if policy is None else policy.mode is _REPORT
     return CallContext(call, policy, call_route, services, record, report_only, call, opening)

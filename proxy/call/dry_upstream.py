@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.values import CheckedCall, Failure, Headers, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 
@@ -16,12 +16,13 @@ class Nowhere:
 
     tools: Mapping[str, ToolPolicy]
     headers: Headers = ()
+    unknown: UnknownTool = field(default_factory=UnknownTool)
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """There is no user query."""
         return ""
 
-    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
+    def can_forward_unknown(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
         """Unknown tools are refused."""
         return False
 

@@ -3,7 +3,7 @@
     read_text       reads a text strictly, and says how it may be read again without its checks
     decide_call     judges one call by a tool's schema, and says what a model is to be told where it is refused
     find_failing    says which places of refused arguments a correction may change
-    examine_schema  compiles a schema that somebody else wrote, and measures what that costs
+    examine_schema  compiles a schema from outside, and measures what that costs
 
 A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
 stand behind. What a violation shows of the arguments is named by its place where it is large. Of many repairs the first
@@ -68,42 +68,42 @@ _NOWHERE: Final = Conversation("", Rung.ADDRESS)
 
 # --- one text ---------------------------------------------------------------------------------------------------------
 def read_text(payload: bytes) -> bytes:
-    """Reads the text in `payload` (see `text_payload`); gives what was found for `known_text`."""
+    """Reads the text in `payload` (see `write_text_job`); gives what was found for `read_known_text`."""
     head, text = split_frame(payload)
     known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
     mended, names = (b"", ()) if known.mended is None else known.mended
     told: JsonValue = {
-        "found": _found(known),
-        "mended": [_found(mended), list(names)] if isinstance(mended, KnownText) else None,
+        "found": _describe_found(known),
+        "mended": [_describe_found(mended), list(names)] if isinstance(mended, KnownText) else None,
         "outline": len(known.outline),
     }
     return join_frame(told, known.outline + mended)
 
 
-def text_payload(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
+def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
     """What `read_text` takes: a text, its limits, and the text repairs that its route allows."""
     return join_frame({"depth": limits.depth, "nodes": limits.nodes, "repairs": sorted(repairs)}, text)
 
 
-def known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
+def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
     """The text with what `read_text` found in it."""
     head, rest = split_frame(result)
-    known = KnownText.of(text, limits, _as_found(head["found"]))
+    known = KnownText.of(text, limits, _read_found(head["found"]))
     known.repairs, known.outline = repairs, rest[: head["outline"]]
     if head["mended"] is not None:
         found, names = head["mended"]
-        known.mended = KnownText.of(rest[head["outline"] :], limits, _as_found(found)), tuple(names)
+        known.mended = KnownText.of(rest[head["outline"] :], limits, _read_found(found)), tuple(names)
     return known
 
 
-def _found(known: KnownText) -> JsonValue:
+def _describe_found(known: KnownText) -> JsonValue:
     found = known.found
     if isinstance(found, JsonProblem):
         return [found.reason, found.line, found.column, found.truncated]
     return found.value
 
 
-def _as_found(told: Any) -> PlainReader | JsonProblem:
+def _read_found(told: Any) -> PlainReader | JsonProblem:
     return PlainReader(told) if isinstance(told, str) else JsonProblem(*told)
 
 
@@ -245,7 +245,7 @@ def _from_json(entry: Any, sent: JsonValue) -> Violation:
 
 # --- what a correction may change -------------------------------------------------------------------------------------
 def find_failing(payload: bytes) -> bytes:
-    """The places that fail in the arguments in `payload` (see `failing_payload`), as JSON."""
+    """The places that fail in the arguments in `payload` (see `write_failing_job`), as JSON."""
     head, rest = split_frame(payload)
     policy, text = _policy(rest[: head["policy"]]), rest[head["policy"] :]
     value = parse(text, TRUSTED)
@@ -256,7 +256,7 @@ def find_failing(payload: bytes) -> bytes:
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 
-def failing_payload(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
+def write_failing_job(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
     """What `find_failing` takes: a described policy, the arguments, and what was found wrong with them before."""
     told: JsonValue = {"policy": len(policy), "told": [_as_json(violation, value) for violation in violations]}
     return join_frame(told, policy + text)
@@ -268,7 +268,7 @@ def read_failing(result: bytes) -> list[tuple[str, ...]]:
     return [tuple(place) for place in told]
 
 
-# --- a schema that somebody else wrote --------------------------------------------------------------------------------
+# --- a schema from outside --------------------------------------------------------------------------------------------
 def examine_schema(payload: bytes) -> bytes:
     """Compiles a listed schema. Gives `{bad: reason}`, or `{seconds, bytes, patterns}`: what compiling cost this
     process in CPU time and memory, and the dearest pattern's share of the seconds."""
@@ -286,7 +286,8 @@ def examine_schema(payload: bytes) -> bytes:
 
 
 def read_examined(result: bytes) -> tuple[str, float, float, float]:
-    """What `examine_schema` says: why the schema is of no use ('': it is), seconds, bytes, seconds of one pattern."""
+    """The result of `examine_schema`: why the schema cannot be used ('' if it can), seconds, bytes, and the
+    slowest pattern's seconds."""
     told: Any = parse(result)
     if "bad" in told:
         return told["bad"], 0.0, 0.0, 0.0
@@ -295,7 +296,7 @@ def read_examined(result: bytes) -> tuple[str, float, float, float]:
 
 
 def _pattern_seconds(schema: JsonValue) -> Iterator[float]:
-    """The CPU time of each pattern; one that is none is told when the schema is compiled."""
+    """The CPU time of each pattern. An invalid pattern is skipped: compiling the schema reports it."""
     for pattern in _patterns(schema):
         started = time.process_time()
         try:
@@ -320,7 +321,7 @@ def _patterns(schema: JsonValue) -> Iterator[str]:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds; 0 where nobody says."""
+    """Bytes of memory that this process holds; 0 where the system does not say."""
     if not _STATM.exists():  # only Linux says: elsewhere the seconds alone count
         return 0
     return int(_STATM.read_text(encoding="ascii").split()[1]) * PAGESIZE

@@ -52,7 +52,7 @@ async def _called_too_early(context: CallContext, policy: ToolPolicy) -> Failure
     if policy.member_of is None or context.report_only:
         return None
     key = container.make_expansion_key(context.call.conversation, policy.member_of.name)
-    return container.check_expanded(policy, await context.services.store.taken(key, enough=1) > 0)
+    return container.check_expanded(policy, await context.services.store.count_taken(key, enough=1) > 0)
 
 
 async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failure) -> Judged:

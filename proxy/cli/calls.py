@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from proxy.cli.helptext import HelpText
 from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments
+from proxy.cli.options import HelpText
 from proxy.telemetry.console_log import format_call
 
 EXIT_UNREACHABLE: Final = 1

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy.cli.helptext import HelpText
-from proxy.cli.import_ import read_header
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -71,14 +70,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--live", action="store_true", help="compare what was imported with its sources as they are now"
     )
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=read_header,
-        action="append",
-        default=[],
-        help="for --live: send this header",
-    )
+    add_header_option(parser, "for --live: send this header")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,15 +6,12 @@ The token stands in the link's fragment, which no browser sends anywhere; the pa
 from __future__ import annotations
 
 import secrets
-import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Address
-
-A = TypeVar("A", bound="Address")
 
 _TOKEN_BYTES: Final = 24
 
@@ -25,7 +22,7 @@ def open_console(loaded: Loaded, listen: Address | None = None) -> Loaded:
     from proxy.config.model import AdminConfig
 
     admin = loaded.config.admin or AdminConfig()
-    address = listen or find_free(admin.listen)
+    address = listen or replace(admin.listen, or_free=True)
     token = admin.token or secrets.token_urlsafe(_TOKEN_BYTES)
     return replace(loaded, config=replace(loaded.config, admin=replace(admin, listen=address, token=token)))
 
@@ -44,19 +41,3 @@ def make_link(admin_url: str | None, loaded: Loaded) -> str | None:
         return None
     token = reveal(admin.token)
     return f"{admin_url}/ui/" + (f"#k={token}" if token else "")
-
-
-def find_free(address: A) -> A:
-    """The address, with a free port in the place of a taken one."""
-    if address.unix or address.port == 0:
-        return address
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # Servers bind with this option as well: a port whose last connections are still closing counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError:
-            probe.bind((address.host, 0))
-            return replace(address, port=probe.getsockname()[1])
-    return address

@@ -11,18 +11,18 @@ import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from proxy.cli.console_link import find_free, make_link, open_console
-from proxy.cli.helptext import HelpText
+from proxy.cli.console_link import make_link, open_console
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
-    from proxy.config.model import Address
+    from proxy.config.model import Address, Config
     from proxy.samples.model import ScriptedModel
     from proxy.samples.server import SampleServer
-
-A = TypeVar("A", bound="Address")
+    from proxy.server import Serving
 
 EXAMPLE: Final = "config.example.yaml"
 
@@ -156,14 +156,15 @@ def _model() -> ScriptedModel:
 
 
 async def _serve(loaded: Loaded, tools_url: str) -> None:
-    from proxy.server import Serving
+    from proxy.server import start_serving
 
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    loaded = _on_free_ports(loaded)
-    serving = await Serving.start(loaded)
+    loaded = _allow_other_ports(loaded)
+    serving = await start_serving(loaded)
     try:
+        _say_where_else(loaded.config, serving)
         print(_welcome(serving.url, make_link(serving.admin_url, loaded), tools_url), flush=True)
         await ended.wait()
         print("\nstopping", flush=True)
@@ -171,21 +172,22 @@ async def _serve(loaded: Loaded, tools_url: str) -> None:
         await serving.stop(grace=1.0)
 
 
-def _on_free_ports(loaded: Loaded) -> Loaded:
-    """The config with a free port in place of each taken one."""
+def _allow_other_ports(loaded: Loaded) -> Loaded:
+    """The config that takes another port where one is taken, and has a console if it has an operator's port."""
     config = loaded.config
-    config = replace(config, listen=_free(config.listen, "proxy listens"))
-    if config.admin is not None:
-        listen = _free(config.admin.listen, "admin port is")
-        return open_console(replace(loaded, config=config), listen)
-    return replace(loaded, config=config)
+    other = replace(loaded, config=replace(config, listen=replace(config.listen, or_free=True)))
+    return other if config.admin is None else open_console(other)
 
 
-def _free(address: A, who: str) -> A:
-    free = find_free(address)
-    if free != address:
-        _say_taken(address.port, who, free.port)
-    return free
+def _say_where_else(config: Config, serving: Serving) -> None:
+    """Names the ports that were taken."""
+    asked: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
+    if config.admin is not None and serving.admin_url is not None:
+        asked[serving.admin_url] = (config.admin.listen, "admin port is")
+    for url, (address, who) in asked.items():
+        port = urlsplit(url).port
+        if port is not None and address.port not in (0, port):
+            _say_taken(address.port, who, port)
 
 
 def _say_taken(port: int, who: str, instead: int) -> None:

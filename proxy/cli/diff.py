@@ -6,22 +6,27 @@ import argparse
 import json
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 from proxy.cli.recorded_input import RecordedLines, load_tools, open_input
 
 if TYPE_CHECKING:
-    from proxy.recording.comparing import LineComparison, ServedTools
+    from proxy.recording.comparing import ComparisonCounts, Place, ServedTools
+    from proxy.recording.line import RecordedLine
 
 EXIT_WORSE: Final = 1
 EXIT_USAGE: Final = 2
 _FAIL_ON: Final = "newly-refused,other-arguments,no-route"
 _ALLOW: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<percent>%?)")
 _FEW: Final = 30
+# How many lines a process is given at once, and how many such parts wait for each.
+_PART: Final = 200
+_WAITING: Final = 3
+_MOST_JOBS: Final = 64
 
 EPILOG: Final = """\
 CALLS.jsonl is what `record` writes (also gzipped); each line is judged by the old and by the new config, without hooks
@@ -30,6 +35,7 @@ and corrections. Lines with stand-ins where the new schema asks what these do no
 examples:
   toolcall-proxy diff old/config.yaml config.yaml calls.jsonl
   git worktree add old main && toolcall-proxy diff old/config.yaml config.yaml calls.jsonl --format markdown
+  toolcall-proxy diff old/config.yaml config.yaml calls.jsonl.gz --jobs 4      millions of lines, four processes
 
 exit codes: 0 nothing worse, 1 what --fail-on names happens more often than --allow, 2 unusable input
 """
@@ -50,28 +56,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument("--format", choices=("table", "json", "markdown"), default="table", help="how it is told")
     verb.add_argument("--fail-on", metavar="KINDS", default=_FAIL_ON, help=f"what exits with 1 (default: {_FAIL_ON})")
     verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
+    verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="how many processes judge (default 1)")
 
 
-@dataclass(slots=True)
-class Comparison:
-    """What was counted: calls by kind of change, and the places at which they change, with the first line of each."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    places: Counter[tuple[str, str, str, str, str]] = field(default_factory=Counter)
-    first: dict[tuple[str, str, str, str, str], int] = field(default_factory=dict)
-
-    @property
-    def calls(self) -> int:
-        """All calls compared."""
-        return self.counts.total()
-
-    def add(self, number: int, tool: str, found: LineComparison) -> None:
-        """Counts one line."""
-        self.counts[found.change] += 1
-        if found.path or found.code:
-            key = (tool, found.path, found.code, found.before, found.after)
-            self.places[key] += 1
-            self.first.setdefault(key, number)
+def read_jobs(text: str) -> int:
+    """A number of processes. Raises ArgumentTypeError for anything else."""
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_JOBS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes from 1 to {_MOST_JOBS}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    found = _compare(args.calls, old, new)
+    found = _compare(args, old, new)
     if found is None:
         return EXIT_USAGE
     print(_FORMATS[args.format](found))
@@ -103,19 +95,65 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_WORSE
 
 
-def _compare(name: str, old: ServedTools, new: ServedTools) -> Comparison | None:
-    from proxy.recording.comparing import compare_line
-
-    found = Comparison()
+def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | None:
     try:
-        source = open_input(name)
+        source = open_input(args.calls)
     except OSError as error:
-        print(f"diff: cannot read {name}: {error.strerror}", file=sys.stderr)
+        print(f"diff: cannot read {args.calls}: {error.strerror}", file=sys.stderr)
         return None
     lines = RecordedLines(source, "diff")
+    if args.jobs == 1:
+        found = compare_lines(lines, old, new)
+    else:
+        found = _compare_in_processes(lines, args.old, args.new, args.jobs)
+    return None if lines.bad or not found.calls else found
+
+
+def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
+    """What the new config makes of numbered lines."""
+    from proxy.recording.comparing import ComparisonCounts, compare_line
+
+    found = ComparisonCounts()
     for number, line in lines:
         found.add(number, line.tool, compare_line(line, old, new))
-    return None if lines.bad or not found.calls else found
+    return found
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+# The tools of the old and of the new config, in a process that judges.
+_judging: list[ServedTools] = []
+
+
+def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -> ComparisonCounts:
+    """The same as `compare_lines`: each process reads both configs once, and is given some lines at a time."""
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from proxy.recording.comparing import ComparisonCounts
+
+    found, waiting = ComparisonCounts(), deque[Future[ComparisonCounts]]()
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_judging, (old, new)) as pool:
+        for part in _parts(iter(lines)):
+            waiting.append(pool.submit(_judge_part, part))
+            if len(waiting) == jobs * _WAITING:
+                found.merge(waiting.popleft().result())
+        while waiting:
+            found.merge(waiting.popleft().result())
+    return found
+
+
+def _parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
+    while part := list(islice(lines, _PART)):
+        yield part
+
+
+def _begin_judging(old: str, new: str) -> None:
+    _judging[:] = [load_tools(old), load_tools(new)]
+
+
+def _judge_part(part: Sequence[tuple[int, RecordedLine]]) -> ComparisonCounts:
+    old, new = _judging
+    return compare_lines(part, old, new)
 
 
 # --- how it is told ---------------------------------------------------------------------------------------------------
@@ -123,11 +161,11 @@ def _words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def _rows(found: Comparison) -> Iterable[tuple[tuple[str, str, str, str, str], int]]:
+def _rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
     return found.places.most_common(_FEW)
 
 
-def _table(found: Comparison) -> str:
+def _table(found: ComparisonCounts) -> str:
     from proxy.recording.comparing import LINE_CHANGES
 
     lines = [
@@ -140,7 +178,7 @@ def _table(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _markdown(found: Comparison) -> str:
+def _markdown(found: ComparisonCounts) -> str:
     from proxy.recording.comparing import LINE_CHANGES
 
     head = [_words(kind) for kind in LINE_CHANGES]
@@ -154,16 +192,8 @@ def _markdown(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _json(found: Comparison) -> str:
-    from proxy.recording.comparing import LINE_CHANGES
-
-    shown: dict[str, Any] = {"calls": found.calls, **{kind: found.counts[kind] for kind in LINE_CHANGES}}
-    shown["changes"] = [
-        {"tool": tool, "path": path, "code": code, "before": before, "after": after, "calls": number,
-         "line": found.first[tool, path, code, before, after]}
-        for (tool, path, code, before, after), number in _rows(found)
-    ]  # fmt: skip
-    return json.dumps(shown, ensure_ascii=False)
+def _json(found: ComparisonCounts) -> str:
+    return json.dumps(found.show(_FEW), ensure_ascii=False)
 
 
 _FORMATS: Final[Mapping[str, Any]] = {"table": _table, "json": _json, "markdown": _markdown}

@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any, Final
 
-from proxy.cli.helptext import HelpText
 from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments
+from proxy.cli.options import HelpText
 
 EXIT_NOT_DRAINED: Final = 1
 EXIT_USAGE: Final = 2

@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.samples.evaluation import EvaluatedCall, EvaluationTools
@@ -160,7 +160,7 @@ async def _measure(
     from proxy.config.load import load
     from proxy.samples.evaluation import EvaluationTools
     from proxy.samples.server import run_server
-    from proxy.server import Serving
+    from proxy.server import start_serving
 
     if not left:
         return
@@ -168,7 +168,7 @@ async def _measure(
         config = Path(folder) / "config.yaml"
         config.write_text(json.dumps(make_config(args, cases, tools.url)), encoding="utf-8")
         log = io.StringIO()
-        serving = await Serving.start(load(config, os.environ), log_to=log)
+        serving = await start_serving(load(config, os.environ), log_to=log)
         try:
             for number, (mode, case) in enumerate(left):
                 _show_progress(number, len(left), mode, case.id)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.core.model.values import Headers
@@ -93,22 +93,7 @@ def _mcpservers(kinds: Any) -> None:
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=read_header,
-        action="append",
-        default=[],
-        help="send this header with the question; it is written nowhere",
-    )
-
-
-def read_header(text: str) -> tuple[str, str]:
-    """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
-        raise argparse.ArgumentTypeError("a header is 'Name: value'")
-    return name.strip().lower(), value.strip()
+    add_header_option(parser, "send this header with the question; it is written nowhere")
 
 
 def run(args: argparse.Namespace) -> int:

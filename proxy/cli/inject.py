@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy import __version__
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -26,7 +26,8 @@ _EPILOG: Final = """\
 examples:
   toolcall-proxy inject -f deployment.yaml --config config.yaml | kubectl apply -f -
   kubectl get deployment,service weather -o yaml | toolcall-proxy inject --config config.yaml --diff
-  helm install weather ./chart --post-renderer ./inject.sh      with `exec toolcall-proxy inject --config config.yaml`
+  helm install weather ./chart --post-renderer toolcall-proxy --post-renderer-args --config=config.yaml
+                                  Helm 4 with the plug-in helm/post-renderer; Helm 3 takes a script with the command
 
 The config is the one that the proxy serves in the pod:
   listen: 0.0.0.0:8080

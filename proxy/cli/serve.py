@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.console_link import close_console, make_link, open_console
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,10 +80,7 @@ def register(subparsers: Any) -> None:
         const="",
         help="no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts",
     )
-    parser.add_argument(
-        "--header", metavar="NAME: VALUE", type=_header, action="append", default=[],
-        help="with --mcp URL: send this header with every request, may be repeated",
-    )  # fmt: skip
+    add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
     parser.add_argument(
         "--as", dest="doors", choices=("http", "mcp"), default="http",
@@ -102,12 +99,6 @@ def register(subparsers: Any) -> None:
 
 def _admin_address(text: str) -> Address | str:
     return "off" if text == "off" else read_listen_address(text)
-
-
-def _header(text: str) -> tuple[str, str]:
-    from proxy.cli.import_ import read_header
-
-    return read_header(text)
 
 
 def read_listen_address(text: str) -> Address:
@@ -235,11 +226,11 @@ async def _serve(
     guarded: tuple[str, tuple[tuple[str, str], ...]] | None = None,
     unwritten: bool = False,
 ) -> int:
-    from proxy.server import Serving
+    from proxy.server import start_serving
 
     told = _signals()
     entry = _worker_entry(told, loaded.config.admin) if worker else None
-    serving = await Serving.start(loaded, listen=listen, watch=True, worker=entry)
+    serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
     _announce(serving)
     link = make_link(serving.admin_url, loaded) if unwritten else None
     if link is not None:
@@ -297,13 +288,13 @@ def _settle_memory() -> None:
 
 async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    from proxy.server.workers.supervisor import WorkerPool
+    from proxy.server.workers.start import start_workers
 
     told = _signals()
-    worker_pool = await WorkerPool.start(loaded, listen)
+    worker_pool = await start_workers(loaded, listen)
     _announce(worker_pool)
     _settle_memory()
-    ended = asyncio.create_task(worker_pool.ended())
+    ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
         number = asyncio.create_task(told.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -46,8 +46,6 @@ exit codes: 0 the client closed its end, 2 the config has mistakes
 
 def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
-    from proxy.cli.import_ import read_header
-
     parser = subparsers.add_parser(
         "stdio",
         help="the same for clients that start commands: MCP over stdin and stdout",
@@ -59,14 +57,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help="a config with a route that says `protocol: mcp`")
     parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
     parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=read_header,
-        action="append",
-        default=[],
-        help="send this with every request",
-    )
+    add_header_option(parser, "send this with every request")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -133,7 +124,7 @@ def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
 
 async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO) -> None:
     from proxy.config.model import Address
-    from proxy.server import Serving
+    from proxy.server import start_serving
     from proxy.server.mcp.stdio import carry
 
     one_at_a_time = asyncio.Lock()
@@ -143,7 +134,7 @@ async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
     alone = replace(loaded, config=replace(loaded.config, admin=None))
-    serving = await Serving.start(alone, listen=Address(unix=str(socket)))
+    serving = await start_serving(alone, listen=Address(unix=str(socket)))
     try:
         await carry(_lines(), write, socket, route.path, headers)
     finally:

@@ -14,7 +14,6 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
-from proxy.config.mcp_operations import with_operations
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import merge_layers
@@ -23,10 +22,9 @@ from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
 from proxy.config.sections.correction_section import check_correct, read_correction
 from proxy.config.sections.joined_section import with_joined
-from proxy.config.sections.mcp_section import widen_session_pools
+from proxy.config.sections.mcp_operations import with_operations
+from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
 from proxy.config.sections.network import read_listen, read_trusted
-from proxy.config.sections.oauth_section import make_metadata_routes
-from proxy.config.sections.record_section import read_record
 from proxy.config.sections.stateurl import mask_url, read_state
 from proxy.config.sections.top_level import (
     check_addresses,
@@ -37,6 +35,7 @@ from proxy.config.sections.top_level import (
     read_headers,
     read_hooks,
     read_on_escalation,
+    read_record,
     read_reload,
     read_second_judge,
     read_telemetry,

@@ -49,11 +49,13 @@ def find_default(owner: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A listening address: a host and a TCP port, or the path of a unix socket."""
+    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: another port will do where
+    this one is taken."""
 
     host: str = "127.0.0.1"
     port: int = 8080
     unix: str = ""
+    or_free: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         if self.unix:

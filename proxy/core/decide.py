@@ -46,7 +46,7 @@ from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
 from proxy.core.repair.respell import RESPELT, respell_integers, respell_text
 from proxy.core.repair.strict import respell_keys
-from proxy.core.rules.intent import acts_by_argument
+from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
 
 # The hint of an answer where the repair engine gave up (`work.REPAIRING`).
@@ -244,11 +244,11 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     """Validates first, repairs only what was refused, and validates again (repair.md section 2)."""
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
-    repaired = _repaired(document, policy, check)
+    repaired = _repair_document(document, policy, check)
     found = tuple(_findings(check, repaired, policy, leaks=_may_leak(document, policy)))
     if found and any(violation.severity is _ERROR for violation in found):
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
-    text = _written(document, repaired)
+    text = _write_text(document, repaired)
     if repaired.repairs and len(text) > policy.max_body:
         return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
@@ -259,7 +259,7 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
     return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 
-def _written(document: Document, repaired: Repaired) -> bytes:
+def _write_text(document: Document, repaired: Repaired) -> bytes:
     """The text to send: as it came except for numbers respelt as integers, or written anew."""
     if not repaired.repairs:
         return document.text
@@ -268,7 +268,7 @@ def _written(document: Document, repaired: Repaired) -> bytes:
     return dumps_known(repaired.value)
 
 
-def _repaired(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
+def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
     value, rules = document.value, policy.repair
     if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):

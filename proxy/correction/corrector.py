@@ -1,6 +1,6 @@
 """`ModelCorrector`: the story of one correction, from a failure to what came of it.
 
-    correct       while there is somebody to ask: propose a call, let the story try it, mark what came of it
+    correct       while there is somebody to ask: propose a call, let the call run with it, mark what came of it
       _propose      layer 3, and where that has nothing, layer 4
         _ask          budgets, the prompt, the endpoint, the verdict
         _meant        the call that a verdict means, if it may be made
@@ -38,7 +38,7 @@ from proxy.correction.endpoint import Answered, Endpoint
 from proxy.correction.marks import Marks
 from proxy.correction.rules import Action, asks, may_go_again, may_have_run
 from proxy.correction.structured import find_forms
-from proxy.correction.trajectory import Trajectories, Trajectory
+from proxy.correction.trajectory import GatheredStream, Trajectories, Trajectory
 from proxy.correction.verdicts import ModelVerdict, Unusable, Usage
 from proxy.interfaces import CallRoute, CorrectionQuestion, Services, Stumble, TryCall
 
@@ -106,12 +106,25 @@ class ModelCorrector:
         self._report = report
         self._budgets = Budgets(settings.budget, services, warn)
 
-    def delivered(self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute) -> None:
-        """Remembers what a tool gave, for layer 4. A mistake of ours must not cost a caller its answer."""
-        try:
-            self._trajectories.add(checked, reply, call_route.wish(), self._settings.trajectory, policy.feedback)
-        except Exception as error:  # noqa: BLE001 - as it says
-            self._report("", error)
+    def delivered(
+        self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
+    ) -> UpstreamReply:
+        """Remembers what a tool gave, for layer 4, when all of it has come. A mistake of ours must not cost a caller
+        its answer."""
+
+        def remember(body: bytes) -> None:
+            try:
+                whole = replace(reply, body=body)
+                self._trajectories.add(
+                    checked, whole, call_route.find_user_query(), self._settings.trajectory, policy.feedback
+                )
+            except Exception as error:  # noqa: BLE001 - as it says
+                self._report("", error)
+
+        if not isinstance(reply.body, bytes):
+            return replace(reply, body=GatheredStream(reply.body, remember))
+        remember(reply.body)
+        return reply
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
         """What came of a better call; None leaves the caller with the failure it had."""
@@ -141,7 +154,7 @@ class ModelCorrector:
     def _begin(self, stumble: Stumble) -> _Run:
         policy, now = stumble.policy.correction, self._services.clock.now
         known = self._trajectories.of(stumble.call.conversation) if policy.trajectory else Trajectory()
-        query = stumble.call_route.wish() if policy.trajectory else ""
+        query = stumble.call_route.find_user_query() if policy.trajectory else ""
         marks = Marks(stumble.record, now)
         due = now() + self._settings.deadline
         return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, marks)

@@ -1,19 +1,22 @@
-"""What another config makes of recorded calls: `compare_line` judges one line by two configs.
+"""What another config makes of recorded calls: `compare_line` judges one line by two configs, `compare_sent` arguments
+by two policies, and `ComparisonCounts` adds up what they find.
 
 At a place with a stand-in the verdict is unsure where the new schema asks something else there that a stand-in does not
-keep (its enum, pattern, format ...); such a line is `cannot_tell`.
+keep (its enum, pattern, format ...), and where the old one does and is not the schema that the line was recorded by;
+such a line is `cannot_tell`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from proxy.adapters.base import CallShape
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.fates import Change, Fate, compare_fates
-from proxy.core.improvement.schema_places import nodes_at
+from proxy.core.fates import CHANGES, Change, Fate, compare_fates
+from proxy.core.improvement.tool_mistakes import nodes_at
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.recording.judging import judge_sent
@@ -26,9 +29,7 @@ _UNKEPT: Final = frozenset(
 )  # fmt: skip
 
 LineChange = Change | Literal["no_route", "cannot_tell"]
-LINE_CHANGES: Final[tuple[LineChange, ...]] = (
-    "same", "newly_accepted", "newly_refused", "other_arguments", "other_answer", "no_route", "cannot_tell",
-)  # fmt: skip
+LINE_CHANGES: Final[tuple[LineChange, ...]] = (*CHANGES, "no_route", "cannot_tell")
 # (route, tool) -> how its calls are read, and its policy.
 ServedTools = Mapping[tuple[str, str], tuple[CallShape, ToolPolicy]]
 
@@ -52,23 +53,71 @@ def compare_line(line: RecordedLine, old: ServedTools, new: ServedTools) -> Line
     if line.sent is None:
         return LineComparison("cannot_tell")
     (old_shape, old_policy), (new_shape, new_policy) = old[key], new[key]
-    if any(_asks_otherwise(old_policy, new_policy, parse_pointer(path)) for path in line.masked):
-        return LineComparison("cannot_tell")
-    before, after = judge_sent(line.sent, old_shape, old_policy), judge_sent(line.sent, new_shape, new_policy)
+    is_recorded_by_old = line.fields.get("schema_id", "") == old_policy.schema_id
+    for place in map(parse_pointer, line.masked):
+        wanted = _asked(new_policy, place)
+        if (wanted or not is_recorded_by_old) and wanted != _asked(old_policy, place):
+            return LineComparison("cannot_tell")
+    return _describe(judge_sent(line.sent, old_shape, old_policy), judge_sent(line.sent, new_shape, new_policy))
+
+
+def compare_sent(sent: bytes, shape: CallShape, old: ToolPolicy, new: ToolPolicy) -> LineComparison:
+    """What another policy makes of arguments that came as these bytes."""
+    return _describe(judge_sent(sent, shape, old), judge_sent(sent, shape, new))
+
+
+# tool, path, code, before, after
+Place = tuple[str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class ComparisonCounts:
+    """Calls by kind of change, and the places at which they change, with the first line of each."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    places: Counter[Place] = field(default_factory=Counter)
+    first: dict[Place, int] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """All calls compared."""
+        return self.counts.total()
+
+    def add(self, number: int, tool: str, found: LineComparison) -> None:
+        """Counts one call, which stands in line `number`."""
+        self.counts[found.change] += 1
+        if found.path or found.code:
+            place = (tool, found.path, found.code, found.before, found.after)
+            self.places[place] += 1
+            self.first.setdefault(place, number)
+
+    def merge(self, other: ComparisonCounts) -> None:
+        """Adds what was counted over other lines."""
+        self.counts.update(other.counts)
+        self.places.update(other.places)
+        for place, number in other.first.items():
+            self.first[place] = min(number, self.first.get(place, number))
+
+    def show(self, most: int) -> dict[str, JsonValue]:
+        """Everything counted as a JSON value, with the `most` places at which the most calls change."""
+        shown: dict[str, JsonValue] = {"calls": self.calls, **{kind: self.counts[kind] for kind in LINE_CHANGES}}
+        shown["changes"] = [
+            {"tool": tool, "path": path, "code": code, "before": before, "after": after, "calls": number,
+             "line": self.first[tool, path, code, before, after]}
+            for (tool, path, code, before, after), number in self.places.most_common(most)
+        ]  # fmt: skip
+        return shown
+
+
+def _describe(before: Fate, after: Fate) -> LineComparison:
+    """How a fate changes, and where: an error or a repair that one of the two has and the other lacks."""
     change = compare_fates(before, after)
-    return LineComparison(change) if change == "same" else describe_change(change, before, after)
-
-
-def describe_change(change: LineChange, before: Fate, after: Fate) -> LineComparison:
-    """Where a fate changes: an error or a repair that one of the two has and the other lacks."""
+    if change == "same":
+        return LineComparison(change)
     first, second = (set(fate.errors or fate.repairs) for fate in (before, after))
     code, path = next(iter(sorted(first - second) or sorted(second - first) or sorted(first)), (after.code, ""))
     words = ["forward" if fate.forwarded else "refuse" for fate in (before, after)]
     return LineComparison(change, path, code, *words)
-
-
-def _asks_otherwise(old: ToolPolicy, new: ToolPolicy, path: Pointer) -> bool:
-    return _asked(old, path) != _asked(new, path)
 
 
 def _asked(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
@@ -77,5 +126,12 @@ def _asked(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
         return []
     steps = tuple(int(step) if isinstance(step, str) and step.isdecimal() else step for step in path)
     nodes = nodes_at(policy.check, steps)
-    found = [{key: item for key, item in node.keywords.items() if key in _UNKEPT} for node in nodes]
+    found = [{key: item for key, item in node.keywords.items() if key in _UNKEPT or _is_no_text(key, item)}
+             for node in nodes]  # fmt: skip
     return [each for each in found if each]
+
+
+def _is_no_text(keyword: str, item: JsonValue) -> bool:
+    """Whether a keyword asks for something else than a text, into which repairs may turn one: a number's text has its
+    digits and letters replaced in the stand-in."""
+    return keyword == "type" and item != "string" and not (isinstance(item, list) and "string" in item)

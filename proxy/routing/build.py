@@ -11,9 +11,11 @@ from proxy.config.model import (
     Config,
     HeaderChanges,
     McpConfig,
+    Policy,
     RouteEntry,
     RouteKind,
     ToolConfig,
+    UpstreamConfig,
     find_default,
 )
 from proxy.config.policies import make_repair_policy, select_fingerprint
@@ -23,7 +25,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.channels import Channels
 from proxy.core.contract.http_operation import HttpOperation, bind_operation
 from proxy.core.contract.listed_tools import LearnPolicy, Overlay
-from proxy.core.contract.policy import AnswerPolicy, Mode, ToolPolicy
+from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import ABSENT, Container, FeedbackLimits
 from proxy.routing.table import Route, RouteTable
@@ -58,10 +60,7 @@ def _members(config: Config) -> dict[str, Container]:
 def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream = config.upstreams.get(entry.upstream)
     inherited = upstream.headers if upstream else HeaderChanges()
-    own = entry.policy.headers
-    timeout = entry.policy.timeout
-    if timeout is None:
-        timeout = upstream.response_timeout if upstream else find_default(Route, "timeout")
+    own, timeout = entry.policy.headers, _timeout(entry, upstream)
     operations = _operations(entry)
     return Route(
         name=entry.name,
@@ -78,6 +77,7 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         error_status=entry.policy.error_status,
         detail=entry.policy.detail,
         mode=entry.policy.mode,
+        unknown=UnknownTool(_attempts(entry.policy, entry.kind), entry.policy.feedback),
         max_body=entry.policy.max_body,
         timeout=timeout,
         tool_timeouts=_tool_timeouts(entry, timeout),
@@ -95,6 +95,12 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         is_from_root=entry.is_from_root,
         matrix=entry.channels.matrix if entry.channels else _matrix(operations),
     )
+
+
+def _timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
+    if entry.policy.timeout is not None:
+        return entry.policy.timeout
+    return upstream.response_timeout if upstream else find_default(Route, "timeout")
 
 
 def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
@@ -170,10 +176,7 @@ def _policy(
     listed: bool = False,
     operation: HttpOperation | None = None,
 ) -> ToolPolicy:
-    policy, schema, attempts = tool.policy, tool.schema, tool.policy.attempts
-    finalising = kind == "validate"
-    if finalising and policy.finalize_output_retries is not None:
-        attempts = replace(attempts, max_attempts=1 + policy.finalize_output_retries)
+    policy, schema = tool.policy, tool.schema
     return ToolPolicy(
         tool=tool.name,
         check=schema.check if schema else None,
@@ -185,7 +188,7 @@ def _policy(
         repair=make_repair_policy(policy.repair, listed=listed),
         text=policy.text,
         feedback=_feedback(policy.feedback, schema.check if schema else None),
-        attempts=attempts,
+        attempts=_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
         container=tool.container,
         member_of=member_of,
@@ -194,13 +197,19 @@ def _policy(
         wrap_success=policy.wrap_success and not listed,  # an answer of MCP has a form of its own
         correction=policy.correction,
         answer=_answer(tool),
-        finalising=finalising,
+        finalising=kind == "validate",
         channels=channels,
         operation=operation,
         changes=methods == {"PATCH"} or (operation is not None and operation.template.method == "PATCH"),
         max_body=policy.max_body,
         leaked_markup=policy.leaked_markup,
     )
+
+
+def _attempts(policy: Policy, kind: RouteKind) -> AttemptsPolicy:
+    if kind != "validate" or policy.finalize_output_retries is None:
+        return policy.attempts
+    return replace(policy.attempts, max_attempts=1 + policy.finalize_output_retries)
 
 
 def _answer(tool: ToolConfig) -> AnswerPolicy | None:

@@ -31,7 +31,7 @@ from proxy.config.model import (
 from proxy.core.contract.channels import QueryPolicy
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.listed_tools import LearnPolicy
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving
 from proxy.core.model.values import Headers
 
@@ -46,8 +46,8 @@ class Route:
     """One configured route, compiled. `tools` holds the policy of every tool that may be called through it.
 
     `kind`: `call` judges and forwards, `validate` judges and answers the checked arguments (`upstream: none`),
-    `passthrough` relays everything. `mode` is that of calls whose tool is unknown. `upstream_path` may hold `{tool}`
-    and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
+    `passthrough` relays everything. `mode` and `unknown` are for calls whose tool is unknown. `upstream_path` may hold
+    `{tool}` and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
     `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key`: what tells it from
     all others; several routes may have one name, which is their path, and differ in their methods.
@@ -68,6 +68,7 @@ class Route:
     error_status: Literal["category", "ok"] = find_default(Policy, "error_status")
     detail: Literal["compact", "full"] = find_default(Policy, "detail")
     mode: Mode = field(default=find_default(Policy, "mode"))
+    unknown: UnknownTool = field(default_factory=UnknownTool)
     max_body: int = find_default(Policy, "max_body")
     timeout: float = 30.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
@@ -198,7 +199,7 @@ class RouteTable:
         if name := find_leaving(match.params, route.matrix, judged=route.kind != "passthrough"):
             return Unclear.parameter(name)
         if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
-            meant = self._judged.reached(method, segments, route.upstream, route.target(match.params))
+            meant = self._judged.find_reached(method, segments, route.upstream, route.target(match.params))
             if meant:
                 return Unclear.lookalike(meant)
         return match

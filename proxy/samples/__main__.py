@@ -1,8 +1,10 @@
-"""`python -m proxy.samples [PORT]` runs the sample tools alone, until Ctrl-C."""
+"""`python -m proxy.samples [PORT]` runs the sample tools alone, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import suppress
 
 from proxy.samples.server import DEFAULT_PORT, SampleServer
 
@@ -10,13 +12,12 @@ from proxy.samples.server import DEFAULT_PORT, SampleServer
 def main() -> None:
     """Serves on 127.0.0.1 at the port given as the only argument (default 9101)."""
     port = int(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_PORT
-    with SampleServer(port) as server:
+    # The first process of a container has no default for SIGTERM: without a handler, nothing but a kill would end it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with SampleServer(port) as server, suppress(KeyboardInterrupt):
         sys.stdout.write(f"sample tools on {server.url}\n")
         sys.stdout.flush()
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            sys.stdout.write("\n")
+        server.serve_forever()
 
 
 if __name__ == "__main__":

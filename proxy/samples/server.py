@@ -5,6 +5,7 @@ It counts the calls of each tool (`GET /status`), which shows that a refused cal
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ class SampleServer(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Binds without a DNS look-up of the machine's own name, which the standard server makes."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that a restart finds its port free
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]

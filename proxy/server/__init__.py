@@ -1,6 +1,6 @@
 """The serving side: listeners, one request from head to answer, the operator's port, start, reload and stop.
 
-A reader begins with `lifecycle.py`, which wires everything, and `handler.py`, which answers one request.
+A reader begins with `start.py` and `lifecycle.py`, which wire everything, and `handler.py`, which answers one request.
 
 listener.py, connection.py, http/   aiohttp's low-level server, and what this proxy makes of requests and responses
 bound_route.py                      how the requests of one route go out
@@ -11,6 +11,7 @@ reload.py                           takes over a changed config
 """
 
 from proxy.server.lifecycle import Serving
-from proxy.server.setup.hooks import check_hooks
+from proxy.server.setup.services import check_hooks
+from proxy.server.start import start_serving
 
-__all__ = ["Serving", "check_hooks"]
+__all__ = ["Serving", "check_hooks", "start_serving"]

@@ -15,14 +15,14 @@ from proxy.adapters.base import Adapter
 from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
-from proxy.server.mcp.catalogue import Catalogues
+from proxy.server.mcp.lists.catalogue import Catalogues
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
@@ -57,7 +57,7 @@ class RouteBinding:
         target = "" if "{" in route.upstream_path else route.upstream_path
         return cls(route, ADAPTERS[route.adapter], dropped, alone, target, route.kind != "passthrough")
 
-    def outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
+    def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
         route = self.route
         dropped, own = self.dropped, hop_fields + route.headers_set
@@ -84,7 +84,7 @@ class RouteBinding:
             is_from_root=route.is_from_root,
         )
 
-    def outgoing_written(
+    def make_written(
         self, request: RawRequest, hop_fields: Headers, tool: str, method: str, path: str, written: WrittenRequest
     ) -> UpstreamRequest:
         """A request of an HTTP operation as it goes out."""
@@ -118,15 +118,20 @@ class RouteRequest:
         return self.binding.route.tools
 
     @property
+    def unknown(self) -> UnknownTool:
+        """Returns what holds for calls of all other tools."""
+        return self.binding.route.unknown
+
+    @property
     def headers(self) -> Headers:
         """The client's own headers."""
         return self.raw.headers
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """What the user wants, where the config says that clients tell it."""
         return find_text(self.raw, self.binding.route.query)
 
-    def lets_through(self, tool: str) -> bool:
+    def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the
         upstream and cannot."""
         route = self.binding.route
@@ -142,7 +147,7 @@ class RouteRequest:
         if operation is not None and not (operation.template.is_plain and not operation.by_name):
             return self.operation_request(operation, checked)
         body = checked.arguments if binding.alone else binding.adapter.rewrite(self.raw, binding.route.shape, checked)
-        return binding.outgoing(self.raw, self.hop_fields, checked.call.tool, body)
+        return binding.make_outgoing(self.raw, self.hop_fields, checked.call.tool, body)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:  # noqa: ARG002
         """Finds nothing: over HTTP a tool complains with a status."""
@@ -159,8 +164,8 @@ class RouteRequest:
             value = checked.value if checked.enforced else None
             written = rewrite_request(raw, segments, operation, route.shape, value)
             path, method = fill_path(route.upstream_path, written.segments), raw.method
-        return binding.outgoing_written(raw, self.hop_fields, checked.call.tool, method, path, written)
+        return binding.make_written(raw, self.hop_fields, checked.call.tool, method, path, written)
 
-    def passthrough(self) -> UpstreamRequest:
+    def make_passthrough(self) -> UpstreamRequest:
         """Makes the request for a message that is not a call."""
-        return self.binding.outgoing(self.raw, self.hop_fields, "", self.raw.body)
+        return self.binding.make_outgoing(self.raw, self.hop_fields, "", self.raw.body)

@@ -268,7 +268,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
             raise HttpProcessingError(message=HEAD_TOO_LONG)
 
     def _note_malformed(self) -> None:
-        """Notes bytes that are not HTTP. If they stand in a body, whoever reads the body gets an exception."""
+        """Notes bytes that are not HTTP. If they stand in a body, its reader gets an exception."""
         self.broken = self.heard = True
         self.queued += 1
         if self.body is not None and not self.body.is_eof():

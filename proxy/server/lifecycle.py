@@ -1,6 +1,6 @@
-"""The composition root: a loaded config becomes listeners, upstreams, state and telemetry, wired together.
+"""A running proxy: what its parts are, how it takes over a changed config, how it ends.
 
-`Serving.start` opens the ports, `drain` and `stop` close them in the order that loses no call (operations.md,
+`start.py` opens the ports; `drain` and `stop` close them in the order that loses no call (operations.md,
 "Lifecycle"): first readiness turns 503 and every answer ends its connection, while new calls are still taken, because
 load balancers learn late; then new calls are told that the proxy restarts; only then the port is closed.
 """
@@ -8,53 +8,36 @@ load balancers learn late; then new calls are told that the proxy restarts; only
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple, TextIO
+from typing import Final, NamedTuple
 
 from proxy.call.elsewhere import Elsewhere
-from proxy.config.files.secrets import reveal_again
-from proxy.config.files.source import read_file
-from proxy.config.load import Loaded
-from proxy.config.model import Address, Config, ServerTls
 from proxy.config.model import AdminConfig as AdminEntry
-from proxy.formatters import Formatters
-from proxy.interfaces import Clock, GuardedUpstream, Observer, Services
-from proxy.server.admin.api import make_pages
+from proxy.config.model import Config, ServerTls
+from proxy.interfaces import GuardedUpstream, Observer, Services
 from proxy.server.admin.console_data import list_observers, make_console_data
 from proxy.server.admin.event_stream import Readers
-from proxy.server.admin.operator_access import OperatorAccess
-from proxy.server.admin.port import Admin
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
 from proxy.server.http.responses import NAME
-from proxy.server.identity import SystemClock, SystemPacing, make_id, make_pseudonym
-from proxy.server.listener import Listener, make_timeouts
+from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
-from proxy.server.ports import Port, open_port
+from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.corrections import Corrections
-from proxy.server.setup.escalations import Escalations
-from proxy.server.setup.hooks import make_hook_chain
-from proxy.server.setup.notes import tell_notes, warn_of_addresses
 from proxy.server.setup.pools import MakeUpstream, Pools
 from proxy.server.setup.recorders import Recorder
-from proxy.server.setup.second_judge import SecondJudges
-from proxy.server.setup.stores import SharedStore
+from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.tracing import begin_tracing
-from proxy.server.setup.upstreams import make_upstream
-from proxy.server.tls import make_server_context, renew
 from proxy.server.upstream_ready import await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.address_watch import AddressWatch
 from proxy.telemetry.lag import LoopLag
 from proxy.telemetry.library_log import LibraryLog
-from proxy.telemetry.logs import Log, make_log
+from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 
 # How long calls under way may still take once the port is to be closed.
@@ -79,7 +62,7 @@ class Made(NamedTuple):
 
 
 class Serving:
-    """A running proxy. Made by `start`."""
+    """A running proxy. `start.py` makes it and opens its ports."""
 
     def __init__(self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, made: Made) -> None:
         self.log, self._environ = log, environ
@@ -101,7 +84,7 @@ class Serving:
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
-            _snapshot(compiled, self._served(compiled, self._pools.of(compiled.loaded.config)[0])),
+            _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
             self._observers(),
             Hop(make_pseudonym(NAME), trusted.networks, trusted.unix),
             make_id,
@@ -110,10 +93,10 @@ class Serving:
             self._tracing.begin,
             self._mcp,
         )
-        self.reloader = Reloader(compiled, environ, self._adopt, self._reloaded, log.defect)
+        self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
-        self._library_log = LibraryLog(log)
-        self._ports, self._operator_ports = list[Port](), list[Port]()  # no ports where an application listens
+        self.library_log = LibraryLog(log)
+        self.ports, self.operator_ports = list[Port](), list[Port]()  # no ports where an application listens
         self._draining: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)
@@ -121,7 +104,7 @@ class Serving:
         self._tell_metrics(compiled)
 
     def _observers(self) -> tuple[Observer, ...]:
-        """What finished requests are told to. What is off is not among them, so that it costs no call anything."""
+        """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = list_observers(self.console)
         return (self.metrics, self.log, self._addresses, *self._recorder.observers, *self._tracing.observers, *kept)
 
@@ -134,51 +117,13 @@ class Serving:
             lambda: self.log.dropped,
         )
 
-    @classmethod
-    async def start(
-        cls,
-        loaded: Loaded,
-        *,
-        listen: Address | None = None,
-        clock: Clock | None = None,
-        log_to: TextIO | None = None,
-        environ: Mapping[str, str] | None = None,
-        watch: bool = False,
-        worker: AdminEntry | None = None,
-        mounted: MakeUpstream | None = None,
-    ) -> Serving:
-        """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
-
-        `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
-        `worker`: this is one of several that share the port, with an operator's port of its own. `mounted`: somebody
-        else listens and hands requests to `handler`, so only the operator's port is opened; it makes the upstreams.
-        Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded; nothing is left open.
-        """
-        config, clock = loaded.config, clock or SystemClock()
-        log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
-        shared = SharedStore(log)
-        base = _services(loaded, shared, log, clock)
-        environ = os.environ if environ is None else environ
-        made = Made(mounted or make_upstream, worker or config.admin)
-        serving = cls(Compiled.of(loaded), base, environ, log, made)
-        serving.metrics.watch_state(lambda: shared.up)
-        try:
-            await base.store.open()
-            await serving._open(None if mounted else listen or config.listen, worker is not None)
-            await serving._open_admin(worker or config.admin)
-        except OSError:
-            await serving.stop(grace=0)
-            raise
-        if worker is None:  # the process above the workers has logged it
-            tell_notes(log, loaded, watched=watch)
-        serving.warming.begin(serving.reloader.served.table)
-        serving._begin(watch=watch)
-        return serving
-
-    def _begin(self, *, watch: bool) -> None:
+    def begin(self, *, watch: bool) -> None:
+        """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
+        self.warming.begin(self.reloader.served.table)
         self._lag.begin()
         if self.console is not None:
             self.console.begin()
+            self.console.changes.reloaded("started", self.reloader.served.loaded.digest, (), ())
         if watch:
             self._watching = asyncio.create_task(self.reloader.watch())
 
@@ -190,17 +135,17 @@ class Serving:
     @property
     def url(self) -> str:
         """Where the proxy listens, such as http://127.0.0.1:8080."""
-        return self._ports[0].url
+        return self.ports[0].url
 
     @property
     def admin_url(self) -> str | None:
         """Where the admin port listens, or None without one."""
-        return self._operator_ports[0].url if self._operator_ports else None
+        return self.operator_ports[0].url if self.operator_ports else None
 
     @property
     def probes_url(self) -> str | None:
         """Where the probes' port listens, or None without one."""
-        return self._operator_ports[1].url if len(self._operator_ports) > 1 else None
+        return self.operator_ports[1].url if len(self.operator_ports) > 1 else None
 
     async def drain(self, seconds: float | None = None) -> None:
         """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
@@ -221,7 +166,7 @@ class Serving:
 
     async def find_upstream_trouble(self, name: str) -> str | None:
         """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self._pools.unguarded(name)
+        entry, upstream = self.config.upstreams.get(name), self._pools.find_unguarded(name)
         return None if entry is None or upstream is None else await find_trouble(entry, upstream)
 
     async def _drain(self, seconds: float, with_tools: bool) -> None:
@@ -233,7 +178,7 @@ class Serving:
         self.handler.closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.finish):
-                await self.handler.settled()
+                await self.handler.wait_settled()
         await self._tracing.flush()
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
@@ -248,7 +193,7 @@ class Serving:
             self.console.end()
         for task in filter(None, (self._watching, self._draining)):
             task.cancel()
-        for port in self._ports:
+        for port in self.ports:
             await port.close()
             if grace:
                 await port.listener.await_requests(_KEPT_WAIT, min(_FRESH_WAIT, grace))
@@ -257,10 +202,10 @@ class Serving:
                 await self._answer_all()
         except TimeoutError:
             await self.handler.abandon()
-        for port in (*self._ports, *self._operator_ports):
+        for port in (*self.ports, *self.operator_ports):
             await port.close()
             await port.listener.shutdown(_CLOSING)
-        await self._escalations.settled(_NOTICES)
+        await self._escalations.wait_settled(_NOTICES)
         await self._mcp.close()
         await self._second_judge.close()
         await self._pools.close()
@@ -269,13 +214,13 @@ class Serving:
         await self._base.store.close()
         await self._tracing.close()
         await self._recorder.close()
-        self._library_log.detach()
+        self.library_log.detach()
         await asyncio.to_thread(self.log.close)
 
     async def _answer_all(self) -> None:
         """Returns when no request is under way, parsed, or waiting in a connection's buffer."""
         while True:
-            for port in self._ports:
+            for port in self.ports:
                 await port.listener.await_responses()
             if not self.handler.inflight:
                 return
@@ -284,36 +229,11 @@ class Serving:
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
 
-    async def _open(self, listen: Address | None, shared: bool) -> None:
-        if listen is None:
-            return
-        handler = self.handler
-        inbound = self.config.listen
-        self._library_log.attach()  # an application that mounts the proxy has a logging of its own
-        listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound))
-        tls = make_server_context(inbound.tls) if inbound.tls is not None else None
-        self._ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))
-
-    async def _open_admin(self, admin: AdminEntry | None) -> None:
-        if admin is None:
-            return
-        handler = self.handler
-        reveal_now = partial(
-            reveal_again, folder=self.reloader.served.loaded.files[0].parent, environ=self._environ, read=read_file
-        )
-        operator = Admin(make_pages(self), OperatorAccess(admin, self._base.clock.now, reveal_now))
-        self._operator_ports.append(
-            await open_port(Listener(operator.handle, handler.refuse_head), admin.listen, key="admin.listen")
-        )
-        if admin.probes is not None:
-            probes = Listener(operator.probe, handler.refuse_head)
-            self._operator_ports.append(await open_port(probes, admin.probes, key="admin.probes"))
-
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
         upstreams, gone = self._pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, self._served(compiled, upstreams)))
+        last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
@@ -327,17 +247,17 @@ class Serving:
         self.handler.observers = self._observers()
         self.metrics.loaded(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
 
-    def _served(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
+    def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""
         services = replace(
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
         )
-        services = self._escalations.added(compiled.loaded.config.on_escalation, services)
-        return self._corrections.added(compiled.loaded.config, services)
+        services = self._escalations.extend(compiled.loaded.config.on_escalation, services)
+        return self._corrections.extend(compiled.loaded.config, services)
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""
-        context = self._ports[0].tls if self._ports else None
+        context = self.ports[0].tls if self.ports else None
         if context is None or tls is None:
             return
         try:
@@ -367,11 +287,11 @@ class Serving:
         else:
             self.log.event("Tool server answers again", upstream=upstream, server=server)
 
-    def servers_down(self, upstream: str) -> dict[str, str]:
+    def list_servers_down(self, upstream: str) -> dict[str, str]:
         """Of an upstream that is several servers: those that are out of reach, and why."""
-        return self._pools.servers_down(upstream)
+        return self._pools.list_servers_down(upstream)
 
-    def _reloaded(self, reloaded: Reloaded) -> None:
+    def _note_reload(self, reloaded: Reloaded) -> None:
         self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))
         if self.console is not None and reloaded.result != "unchanged":
             self.console.changes.reloaded(reloaded.result, reloaded.digest, reloaded.mistakes, reloaded.changed)
@@ -382,14 +302,6 @@ class Serving:
             self.log.event("config taken over", digest=reloaded.digest)
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
-
-
-def _services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
-    """Makes the services that calls use, except for the upstreams."""
-    store, formatters = shared.make(loaded.config.state, clock), Formatters.installed(log.formatter_failed)
-    hooks = make_hook_chain(loaded, log, clock)
-    elsewhere = Elsewhere.with_pools()
-    return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
 
 
 def _snapshot(compiled: Compiled, services: Services) -> Snapshot:

@@ -26,7 +26,7 @@ from proxy.core.tool_errors.backoff import (
 )
 from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
 from proxy.interfaces import CallRecord, GuardedUpstream, Services, UpstreamRequest
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 from proxy.upstream.traced import trace_sends
 
 _OF_NO_TOOL: Final = ResendPolicy()
@@ -85,7 +85,7 @@ async def send_with_backoff(
 def _ended(
     answer: UpstreamReply | UpstreamFault, failure: Failure | None, record: CallRecord
 ) -> UpstreamReply | FailedSend:
-    """What became of a call that nobody sends once more."""
+    """The result of a call that is not sent again."""
     if isinstance(answer, UpstreamFault):
         record.upstream_error = answer.token
         return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)

@@ -203,7 +203,7 @@ async def _references() -> AsyncIterator[list[_Reference]]:
             reference = _Reference(process)
             started.append((reference, asyncio.create_task(reference.listen())))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 while not all(reference.port for reference, _ in started):
                     await asyncio.sleep(0.01)
             yield [reference for reference, _ in started]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from tests.ports import hold_ports
 from tests.serving.wire import JSON_TYPE, Tool, answer, replies, tool
 
 HOW: Final = "no nginx here: bash .ci/nginx, or apt-get install nginx-light"
@@ -72,7 +72,7 @@ async def start_nginx(proxy: int) -> AsyncIterator[Nginx | None]:
         return
     with TemporaryDirectory() as folder:
         async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as recorder:
-            beside, front = _free_port(), _free_port()
+            beside, front = hold_ports(2)
             config = Path(folder) / "nginx.conf"
             config.write_text(
                 _CONFIG.format(
@@ -89,15 +89,8 @@ async def start_nginx(proxy: int) -> AsyncIterator[Nginx | None]:
                 await process.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def _listening(*ports: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         for port in ports:
             while True:
                 try:

@@ -42,7 +42,7 @@ def run(line: str, port: int | None = None) -> tuple[int, str]:
     """Status and output of a command line; `port` goes before the one in its URL."""
     asked = parse(line)
     url = urlsplit(asked.url)
-    connection = HTTPConnection(url.hostname or "", port or url.port, timeout=10)
+    connection = HTTPConnection(url.hostname or "", port or url.port, timeout=120)
     body = None if asked.body is None else asked.body.encode()
     connection.request("GET" if body is None else "POST", url.path, body, asked.headers)
     reply = connection.getresponse()

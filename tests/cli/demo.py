@@ -64,4 +64,4 @@ def demo(*arguments: str, cwd: Path = ROOT, path: Path = ROOT) -> Iterator[Demo]
         yield Demo(lines, process)
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)

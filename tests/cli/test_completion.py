@@ -50,7 +50,7 @@ def test_bash_completes_a_line(
     (tmp_path / "script").write_text(capsys.readouterr().out)
     (tmp_path / "config.yaml").touch()
     line = [str(BASH), "-c", COMPLETE, "bash", "./script", "toolcall-proxy", *words]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert completed == set(done.stdout.split()), done.stderr
 
 
@@ -65,7 +65,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "proxy", "completion", "bash"]
     folders = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     done = subprocess.run(
-        line, env={**os.environ, "PYTHONPATH": folders}, capture_output=True, text=True, timeout=60, check=False
+        line, env={**os.environ, "PYTHONPATH": folders}, capture_output=True, text=True, timeout=600, check=False
     )
     assert (2, "") == (done.returncode, done.stdout)
     assert "completion: it needs a library: pip install 'toolcall-proxy[completion]'\n" == done.stderr

@@ -99,7 +99,7 @@ def test_a_taken_port_is_replaced_and_said(started: Demo) -> None:
 def test_a_signal_ends_it_at_once_and_well(number: signal.Signals) -> None:
     with demo() as running:
         running.process.send_signal(number)
-        assert running.process.wait(timeout=10) == 0
+        assert running.process.wait(timeout=120) == 0
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", running.port), timeout=5)
 

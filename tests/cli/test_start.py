@@ -42,7 +42,7 @@ NOT_NEEDED: Final = {
     "proxy.correction": "asks a model",
     "proxy.hooks": "an operator's own code",
     "proxy.importing": "another verb",
-    "proxy.server.mcp.learner": "MCP routes",
+    "proxy.server.mcp.lists.learner": "MCP routes",
     "proxy.samples": "the demo",
     "proxy.state.fallback": "a shared store",
     "proxy.telemetry.otlp": "traces",
@@ -68,4 +68,4 @@ async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Pat
 
 async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, MCP)
-    assert {"proxy.server.mcp.exchange", "proxy.server.mcp.learner"} == loaded & NOT_NEEDED.keys()
+    assert {"proxy.server.mcp.exchange", "proxy.server.mcp.lists.learner"} == loaded & NOT_NEEDED.keys()

@@ -31,16 +31,40 @@ def find_missing() -> list[str]:
         missing.append("root: namespaces, mounts and cgroups need it")
     missing += [f"{name}: .ci/cluster makes the image (buildah)" for name in ("proxy.tar", "pause.tar")
                 if not (at.CACHE / name).is_file()]  # fmt: skip
+    return missing or _find_what_is_forbidden()
+
+
+def _find_what_is_forbidden() -> list[str]:
+    """What this machine's kernel does not let its root do, of what a node needs."""
+    missing = []
+    for what, words in {
+        "network and mount namespaces": ["unshare", "--net", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
+        "nftables in a network namespace": ["unshare", "--net", "nft", "add", "table", "ip", "tried"],
+        "bridges and virtual interfaces": ["unshare", "--net", "ip", "link", "add", "tried", "type", "veth"],
+    }.items():
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            missing.append(f"{what}: {done.stderr.strip() or 'refused'}")
+    tree = Path("/sys/fs/cgroup")
+    unified = tree / "cgroup.controllers"
+    has = unified.read_text().split() if unified.is_file() else [each.name for each in tree.glob("*")]
+    missing += [f"the cgroup controller {name}" for name in ("cpu", "cpuset", "memory", "pids") if name not in has]
+    for folder in [tree] if unified.is_file() else [tree / "memory"]:
+        try:
+            (folder / at.NAMESPACE).mkdir(exist_ok=True)
+            (folder / at.NAMESPACE).rmdir()
+        except OSError as error:
+            missing.append(f"cgroups of its own: {error}")
     return missing
 
 
-def await_true(what: str, look: Callable[[], Any], seconds: float = _STARTS_WITHIN) -> Any:
+def await_true(what: str, look: Callable[[], Any], seconds: float = _STARTS_WITHIN, *, every: float = 0.5) -> Any:
     """Waits until `look` gives something; raises NoCluster with what it waited for."""
     until = time.monotonic() + seconds
     while not (found := look()):
         if time.monotonic() > until:
             raise NoCluster(f"{what} was not seen within {seconds:g} s (logs: {at.STATE}/log)")
-        time.sleep(0.5)
+        time.sleep(every)
     return found
 
 
@@ -48,7 +72,7 @@ class Node:
     """A running node. `with Node() as node:` starts it and ends everything that it started."""
 
     def __init__(self) -> None:
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Node:
         try:
@@ -72,7 +96,7 @@ class Node:
             raise RuntimeError(f"{' '.join(map(str, words))[:200]}: {done.stderr[-2000:]}{done.stdout[-2000:]}")
         return done.stdout + ("" if check else done.stderr)
 
-    def kubectl(self, *words: str, **how: Any) -> str:
+    def kubectl(self, *words: str | Path, **how: Any) -> str:
         """Runs kubectl."""
         return self.run("kubectl", *words, **how)
 
@@ -83,19 +107,34 @@ class Node:
     def _spawn(self, name: str, *words: str | Path) -> None:
         log = (at.STATE / "log" / f"{name}.log").open("wb")
         path = f"{at.BIN}:/usr/sbin:/sbin:{os.environ['PATH']}"
-        command = [*INSIDE, *map(str, words)]
-        self._running.append(
-            subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True)
-        )
+        # Each of them ends with this process, however that ends.
+        command = ["setpriv", "--pdeathsig", "KILL", *INSIDE, *map(str, words)]
+        environ = {**os.environ, "PATH": path}
+        self._running[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environ, start_new_session=True)
+
+    def _await_start(self, what: str, look: Callable[[], Any]) -> None:
+        """Waits for a part of the node; raises NoCluster early where a program of it has ended."""
+
+        def look_at_all() -> Any:
+            for name, process in self._running.items():
+                if process.poll() is not None:
+                    lines = (at.STATE / "log" / f"{name}.log").read_text(errors="replace").strip().splitlines()
+                    raise NoCluster(
+                        f"{name} ended with {process.returncode}: {' / '.join([*lines[:1], *lines[-2:]])[:600]}"
+                    )
+            return look()
+
+        await_true(what, look_at_all)
 
     def _start(self) -> None:
         if missing := find_missing():
             raise NoCluster("; ".join(missing))
-        _clean()
+        clean()
         _write_files()
         _make_network()
         control, node, state = at.BIN / "control", at.BIN / "node", at.STATE
         kubeconfig = f"--kubeconfig={state}/kubeconfig"
+        front = state / "front"
         self._spawn("etcd", control, "etcd", state / "etcd", str(at.ETCD[0]), str(at.ETCD[1]))
         time.sleep(2)
         self._spawn(
@@ -105,9 +144,12 @@ class Node:
             f"--service-cluster-ip-range={at.SERVICES}", "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={state}/sa.pub", f"--service-account-signing-key-file={state}/sa.key",
             f"--token-auth-file={state}/tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true", "--v=1",
+            f"--requestheader-client-ca-file={front}.pem", f"--proxy-client-cert-file={front}.pem",
+            f"--proxy-client-key-file={front}.key", "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         )  # fmt: skip
         self._spawn("containerd", at.BIN / "containerd", "--config", state / "containerd.toml")
-        await_true("the API server", lambda: "ok" == self.kubectl("get", "--raw=/readyz", check=False).strip())
+        self._await_start("the API server", lambda: "ok" == self.kubectl("get", "--raw=/readyz", check=False).strip())
         self._spawn(
             "controllers", control, "kube-controller-manager", kubeconfig,
             f"--root-ca-file={state}/apicert/apiserver.crt",
@@ -122,45 +164,70 @@ class Node:
         )  # fmt: skip
         self._spawn("kube-proxy", node, "kube-proxy", f"--config={state}/proxy.yaml", "--v=2")
         self._spawn("dns", "python3", Path(__file__).with_name("names.py"), at.NODE, at.API, at.TOKEN)
-        await_true(
+        self._spawn(
+            "metrics", at.BIN / "metrics-server", kubeconfig, f"--authentication-kubeconfig={state}/kubeconfig",
+            f"--authorization-kubeconfig={state}/kubeconfig", f"--secure-port={at.METRICS_PORT}",
+            f"--bind-address={at.NODE}", f"--cert-dir={state}/metricscert", "--kubelet-insecure-tls",
+            "--kubelet-preferred-address-types=InternalIP", "--metric-resolution=10s",
+            "--kubelet-request-timeout=5s",
+        )  # fmt: skip
+        self.kubectl("apply", "-f", state / "metrics.yaml")
+        self._await_start(
             "a node that is ready", lambda: " Ready" in self.kubectl("get", "nodes", "--no-headers", check=False)
         )
 
     def _load_images(self) -> None:
         ctr: list[str | Path] = [at.BIN / "ctr", f"--address={at.STATE}/containerd.sock", "--namespace=k8s.io"]
-        await_true("containerd", lambda: "Server" in self.run(*ctr, "version", check=False))
+        self._await_start("containerd", lambda: "Server" in self.run(*ctr, "version", check=False))
         for archive in ("pause.tar", "proxy.tar"):
             self.run(*ctr, "images", "import", at.CACHE / archive)
 
     def stop(self) -> None:
         """Ends what was started here, and every container of it."""
-        for process in reversed(self._running):
+        for process in self._running.values():
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        for process in self._running:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(15)
-            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        clean()
+        for process in self._running.values():
+            process.wait()
         self._running.clear()
-        _clean()
 
 
-def _clean() -> None:
-    """Takes away the namespace, the processes in it, and the mounts of an earlier run."""
-    inside = subprocess.run(["ip", "netns", "pids", at.NAMESPACE], capture_output=True, text=True, check=False).stdout
-    for process in inside.split():
-        with suppress(ProcessLookupError, ValueError):
-            os.kill(int(process), signal.SIGKILL)
-    for line in reversed(Path("/proc/mounts").read_text().splitlines()):
-        place = line.split()[1]
-        if place.startswith(f"{at.STATE}/"):
-            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
-    for space in sorted(Path("/run/netns").glob("cni-*")) if Path("/run/netns").is_dir() else ():
-        subprocess.run(["ip", "netns", "delete", space.name], check=False, capture_output=True)
+def clean() -> None:
+    """Ends what a run has left: the processes in its namespaces, its mounts, namespaces, cgroups and files."""
+    places = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    mounts = [place for place in places if place.startswith(f"{at.STATE}/")]
+    # A pod's network namespace is a mount too, and all of a pod's processes are in it.
+    ours = _find_inode(Path("/proc/self/ns/net"))
+    spaces = {_find_inode(Path(place)) for place in [*mounts, f"/run/netns/{at.NAMESPACE}"]} - {None, ours}
+    for _ in range(20):  # one that ends may have begun another
+        left = [each for each in Path("/proc").glob("[0-9]*") if _find_inode(each / "ns" / "net") in spaces]
+        if not left:
+            break
+        for each in left:
+            with suppress(ProcessLookupError):
+                os.kill(int(each.name), signal.SIGKILL)
+        time.sleep(0.1)
+    for place in reversed(mounts):
+        subprocess.run(["umount", "-l", place], check=False, capture_output=True)
     subprocess.run(["ip", "netns", "delete", at.NAMESPACE], check=False, capture_output=True)
+    tops = [top for pattern in ("kubepods", "*/kubepods") for top in Path("/sys/fs/cgroup").glob(pattern)]
+    for folder, _, _ in [each for top in tops for each in os.walk(top, topdown=False)]:
+        with suppress(OSError):  # somebody else's, which is not empty
+            Path(folder).rmdir()
+    for link in Path("/var/log/containers").glob("*"):
+        if link.is_symlink() and str(link.readlink()).startswith(f"{at.STATE}/"):
+            link.unlink()
     shutil.rmtree(at.STATE, ignore_errors=True)
+
+
+def _find_inode(path: Path) -> tuple[int, int] | None:
+    """Which namespace (or file) a path leads to; None where it has gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _write_files() -> None:
@@ -170,16 +237,32 @@ def _write_files() -> None:
         "state": at.STATE,
         "api": at.API,
         "token": at.TOKEN,
+        "metrics_port": at.METRICS_PORT,
         "snapshotter": "native" if _is_nested() else "overlayfs",
     }
     for name, text in {
         "containerd.toml": at.CONTAINERD, "cni/10-pods.conflist": at.CNI, "kubelet.yaml": at.KUBELET,
         "proxy.yaml": at.KUBE_PROXY, "kubeconfig": at.KUBECONFIG,
+        "metrics.yaml": at.METRICS,
     }.items():  # fmt: skip
         (at.STATE / name).write_text(text.format(**values))
     (at.STATE / "kubeconfig").chmod(0o600)
     (at.STATE / "resolv.conf").write_text("nameserver 192.0.2.1\n")
     (at.STATE / "tokens.csv").write_text(f'{at.TOKEN},admin,admin,"system:masters"\n')
+    # By this certificate the API server shows itself to the metrics server.
+    front: list[str | Path] = [
+        "-keyout",
+        at.STATE / "front.key",
+        "-out",
+        at.STATE / "front.pem",
+        "-subj",
+        "/CN=front",
+        "-days",
+        "2",
+    ]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *front], check=True, capture_output=True
+    )
     key = at.STATE / "sa.key"
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
     subprocess.run(

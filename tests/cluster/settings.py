@@ -22,8 +22,10 @@ ETCD: Final = (21500, 21501)
 API: Final = f"https://{NODE}:21502"
 METRICS_PORT: Final = 21540
 TOKEN: Final = "a-token-of-this-cluster"
+# All of it ends then, whatever is under way.
+LONGEST: Final = 1200
 
-PROGRAMS: Final = ("control", "node", "containerd", "containerd-shim-runc-v2", "ctr")
+PROGRAMS: Final = ("control", "node", "containerd", "containerd-shim-runc-v2", "ctr", "metrics-server")
 # Program -> the Debian package that brings it.
 PACKAGES: Final = {
     "runc": "runc", "nft": "nftables", "ip": "iproute2", "kubectl": "kubernetes-client", "openssl": "openssl",
@@ -42,6 +44,7 @@ state = "{state}/containerd-run"
     sandbox = 'localhost/pause:1'
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = ['/usr/lib/cni']
     conf_dir = '{state}/cni'
@@ -71,6 +74,7 @@ evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, imagefs.available
 imageGCHighThresholdPercent: 99
 imageGCLowThresholdPercent: 98
 enforceNodeAllocatable: []
+podLogsDir: {state}/pods
 syncFrequency: 10s
 """
 KUBE_PROXY: Final = """\
@@ -82,6 +86,31 @@ clusterCIDR: 198.51.100.0/24
 hostnameOverride: node1
 bindAddress: 192.0.2.1
 conntrack: {{maxPerCore: 0, min: 0, tcpCloseWaitTimeout: 0s, tcpEstablishedTimeout: 0s}}
+"""
+# The metrics server is a process of the node, so its Service leads to the node's address.
+METRICS: Final = """\
+apiVersion: v1
+kind: Service
+metadata: {{name: metrics, namespace: kube-system}}
+spec: {{ports: [{{port: 443, targetPort: {metrics_port}}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: metrics-1, namespace: kube-system, labels: {{kubernetes.io/service-name: metrics}}}}
+addressType: IPv4
+ports: [{{port: {metrics_port}, protocol: TCP}}]
+endpoints: [{{addresses: [192.0.2.1]}}]
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {{name: v1beta1.metrics.k8s.io}}
+spec:
+  group: metrics.k8s.io
+  version: v1beta1
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+  service: {{name: metrics, namespace: kube-system, port: 443}}
 """
 KUBECONFIG: Final = """\
 apiVersion: v1

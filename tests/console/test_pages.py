@@ -13,17 +13,11 @@ import pytest
 
 from tests.cli import curl
 from tests.cli.demo import Demo, demo
-from tests.console.browser import AXE, browser, need, page, wait_until
+from tests.console.browser import AXE, need, page, wait_until
 
 SECRET: Final = "planted-7b2f9c-planted"
 PAGES: Final = ("overview", "calls", "tools", "try", "conversations", "upstreams", "config")
 TOOL: Final = "#/tools?route=%2Ftools%2Fweather&tool=weather"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import io
 import json
 import stat
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from proxy.config.load import load
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
+from proxy.recording.comparing import compare_line, compare_sent
 from proxy.recording.judging import judge_sent
 from proxy.recording.line import differs, read_line, write_line
 from proxy.recording.writer_thread import RecordFile
-from proxy.server import Serving
+from proxy.server import start_serving
 from proxy.server.setup.recorders import Recorder
-from tests.serving.proxied import proxied
-from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
+from tests.serving.proxied import Proxied, proxied, told
+from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 PLANTED = "planted plain value"
@@ -156,7 +158,7 @@ async def test_a_recorder_is_asked_nothing_before_a_reload_switches_it_on_nor_af
     record = f"record: {{file: {calls}, sample: {{refused: 1}}}}\n"
     usual = f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nupstreams: {{tools: {{url: 'http://127.0.0.1:9'}}}}\nroutes:\n{ROUTES}"
     config.write_text(usual)
-    serving = await Serving.start(load(config, {}), log_to=io.StringIO())
+    serving = await start_serving(load(config, {}), log_to=io.StringIO())
     port, asked = int(serving.url.rsplit(":", 1)[1]), list[bool]()
     try:
         for text in (usual, usual + record, usual):
@@ -171,7 +173,7 @@ async def test_a_recorder_is_asked_nothing_before_a_reload_switches_it_on_nor_af
 
 
 async def _metrics_with(proxy: Any, wanted: bytes) -> bytes:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while wanted not in (found := (await proxy.ask_admin("/metrics")).body):
             await asyncio.sleep(0.05)
     return bytes(found)
@@ -197,6 +199,20 @@ def test_acceptance_17_a_config_beside_itself_is_all_the_same(
     assert (4, 4, []) == (found["calls"], found["same"], found["changes"])
 
 
+def test_several_processes_say_what_one_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = json.loads(json.dumps(SCHEMA))
+    new["properties"]["kind"]["enum"] = ["tea"]
+    words = [*configs(tmp_path, new), "--format", "json"]
+    calls = tmp_path / "calls.jsonl"
+    calls.write_bytes(calls.read_bytes() * 150)
+    found = []
+    for jobs in ("1", "2"):
+        assert 1 == main(["diff", *words, "--jobs", jobs])
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert (600, 150, 3) == (found[0]["calls"], found[0]["newly_refused"], found[0]["changes"][0]["line"])
+
+
 def test_what_a_new_config_refuses_and_accepts_is_told_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,6 +235,101 @@ def test_where_a_standin_keeps_too_little_nobody_can_tell(tmp_path: Path, capsys
     assert 0 == main(["diff", *configs(tmp_path, new), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert (3, 0, 0) == (found["cannot_tell"], found["newly_refused"], found["newly_accepted"])
+
+
+# --- compared in the console ------------------------------------------------------------------------------------------
+async def try_schema(proxy: Proxied, schema: Any) -> Seen:
+    body = json.dumps({"route": "/a", "tool": "order", "schema": schema, "over": "recorded"}).encode()
+    head = f"POST /-/trial HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    return await exchange(proxy.admin, head.encode() + body)
+
+
+async def test_an_edited_schema_is_compared_over_the_calls_that_were_recorded_last(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    record = f"{{file: {calls}, max_size: 4KiB, sample: {{delivered: 1}}}}"
+    edited = json.loads(json.dumps(SCHEMA))
+    del edited["properties"]["at"]["format"]
+    edited["properties"]["kind"]["enum"] = ["tea"]
+    async with tool(replies(OK)) as server, proxied(ROUTES, server.url, record=record) as proxy:
+        for number in range(12):
+            for arguments in ({"text": "tea", "kind": "coffee"}, {"text": "tea", "at": f"in {number} h"}):
+                await proxy.post("/a", json.dumps(arguments).encode(), f"X-Conversation-Id: c{number}")
+        await _metrics_with(proxy, b'toolproxy_recorded_total{result="written"} 24.0')
+        found = told(await try_schema(proxy, edited))
+        wrong = await try_schema(proxy, {"type": "nonsense"})
+        reached = len(server.seen)
+
+    assert 12 == reached
+    assert (24, 12, 12, 0) == tuple(found[name] for name in ("calls", "newly_refused", "newly_accepted", "cannot_tell"))
+    assert [("/at", "VAL-010", "refuse", "forward"), ("/kind", "VAL-008", "forward", "refuse")] == sorted(
+        (change["path"], change["code"], change["before"], change["after"]) for change in found["changes"]
+    )
+    assert (400, True) == (wrong.status, "/type" in told(wrong)["error"])
+    assert len(list(tmp_path.iterdir())) > 1
+
+
+async def test_without_a_record_the_console_says_what_to_switch_on() -> None:
+    async with proxied(ROUTES) as proxy:
+        found = await try_schema(proxy, SCHEMA)
+    assert (400, True) == (found.status, "`record: {file: ...}`" in told(found)["error"])
+
+
+def test_a_stand_in_of_a_number_s_text_tells_nothing_of_a_schema_that_asks_for_a_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = json.loads(json.dumps(SCHEMA))
+    new["properties"]["text"]["type"] = "number"
+    assert 0 == main(["diff", *configs(tmp_path, new), "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (3, 0) == (found["cannot_tell"], found["newly_refused"])
+
+
+ASKED = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["string", "integer", "number", "boolean", ["string", "null"], "array"]),
+        "enum": st.lists(st.sampled_from(["tea", "Coffee", "12"]), min_size=1, unique=True),
+        "format": st.sampled_from(["date", "date-time", "email"]),
+        "pattern": st.sampled_from(["^[a-z]+$", "^[0-9]+$", "tea"]),
+        "minLength": st.integers(0, 5),
+        "maxLength": st.integers(2, 12),
+    },
+)
+SAID = st.sampled_from(
+    [
+        "tea",
+        "Tea",
+        "coffee",
+        "12",
+        "1e5",
+        "-3",
+        "true",
+        "yes",
+        "null",
+        "[1]",
+        "2026-12-01",
+        "01.12.2026",
+        "a@b.example",
+        "",
+    ]
+)
+
+
+@given(ASKED, ASKED, ASKED, SAID)
+def test_what_is_told_of_a_line_with_stand_ins_is_true_of_the_call_itself(
+    recorded: Any, old: Any, new: Any, said: str
+) -> None:
+    policies = [
+        replace(policy({"properties": {"x": each}}), schema_id=json.dumps(each)) for each in (recorded, old, new)
+    ]
+    sent = dumps({"x": said})
+    told = {"route": "/a", "tool": "order", "schema_id": policies[0].schema_id}
+    line = read_line(write_line(told, sent, SHAPE, policies[0], whole=False, longest=9999))
+    assert not isinstance(line, str)
+    key = ("/a", "order")
+    found = compare_line(line, *({key: (SHAPE, each)} for each in policies[1:]))
+    if found.change != "cannot_tell":
+        assert compare_sent(sent, SHAPE, *policies[1:]).change == found.change
 
 
 @pytest.mark.parametrize("words", [["--allow", "some"], ["--fail-on", "worse"]])

@@ -21,7 +21,7 @@ from tests.serving.process import process
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import exchange, post
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def data(kept: int = 1000) -> ConsoleData:

@@ -172,7 +172,7 @@ async def test_a_bad_answer_is_a_fault_and_ends_its_connection(make: Make, case:
     bad, token = BAD[case]
     async with before(make, replies(bad, GOOD)) as (server, upstream):
         fault = await fault_of(upstream)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await server.gone.wait()
         then = await call(upstream)
 
@@ -305,7 +305,7 @@ async def test_an_answer_that_drips_too_slowly_times_out(make: Make, kind: str) 
 
     async with before(make, drip) as (server, upstream):
         fault = await fault_of(upstream, within=0.2)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await server.gone.wait()
 
     assert (UPSTREAM_TIMEOUT, "http_response_timeout", Executed.UNKNOWN) == (fault.code, fault.token, fault.executed)
@@ -351,7 +351,7 @@ async def test_an_upstream_that_leaves_while_the_request_goes_out_is_not_waited_
     done = asyncio.Event()
     server = await asyncio.start_server(leaves, "127.0.0.1", 0, limit=1000)
     upstream = make(UpstreamSettings("weather", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(300):
         fault = await call(upstream, b"x" * 30_000_000, within=20.0)
     done.set()
     await upstream.close()
@@ -376,7 +376,7 @@ class Raw:
 
     def answer(self, data: bytes = GOOD) -> None:
         """Reads one request from the newest connection, and answers."""
-        self.peers[-1].settimeout(5)
+        self.peers[-1].settimeout(60)
         assert self.peers[-1].recv(10_000).startswith(b"POST ")
         self.peers[-1].sendall(data)
 
@@ -396,7 +396,7 @@ async def exchanged(upstream: Upstream, raw: Raw, *, new: bool) -> UpstreamReply
     calling = asyncio.create_task(call(upstream))
     if new:
         raw.listener.setblocking(False)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             raw.peers.append((await loop.sock_accept(raw.listener))[0])
     await asyncio.sleep(0.02)
     await asyncio.to_thread(raw.answer)
@@ -620,7 +620,7 @@ async def test_a_stream_that_turns_bad_gives_what_was_good_and_then_says_so(make
         pieces = [await anext(aiter(got.body))]
         with pytest.raises(ReplyBroken) as broken:
             await anext(aiter(got.body))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await server.gone.wait()
 
     assert b"y" * 1500 == b"".join(pieces)

@@ -15,8 +15,14 @@ from proxy.core.check.validation import Check, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
 from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Violation
-from proxy.core.tool_errors.complaints import DIALECTS, STATUSES, Complaint, read_complaints
-from proxy.core.tool_errors.generic import RULE_PATTERNS, TYPE_PATTERNS
+from proxy.core.tool_errors.complaints import (
+    DIALECTS,
+    RULE_PATTERNS,
+    STATUSES,
+    TYPE_PATTERNS,
+    Complaint,
+    read_complaints,
+)
 from proxy.core.tool_errors.places import read_steps
 from proxy.core.tool_errors.tool_wording import find_json_type
 from tests.core.values import SECRETS

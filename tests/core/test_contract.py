@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import history as words
-from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolErrors, ToolPolicy
+from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolErrors, ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
 from proxy.core.model.codes import ERROR_CODES, ErrorCode, ViolationCode
@@ -77,8 +77,12 @@ def test_an_attempt_belongs_to_a_conversation_and_a_tool() -> None:
 
 
 def test_all_unknown_tools_of_a_conversation_share_one_key() -> None:
-    assert contract.make_attempt_key(CONVERSATION, "a", None) == contract.make_attempt_key(CONVERSATION, "b", None)
-    assert contract.make_attempt_key(CONVERSATION, "a", None) != contract.make_attempt_key(CONVERSATION, "a", POLICY)
+    assert contract.make_attempt_key(CONVERSATION, "a", UnknownTool()) == contract.make_attempt_key(
+        CONVERSATION, "b", UnknownTool()
+    )
+    assert contract.make_attempt_key(CONVERSATION, "a", UnknownTool()) != contract.make_attempt_key(
+        CONVERSATION, "a", POLICY
+    )
 
 
 def test_a_key_is_short_and_does_not_show_the_conversation() -> None:
@@ -117,13 +121,13 @@ def test_unreadable_arguments_are_told_apart_by_their_text() -> None:
 
 def test_an_unknown_name_counts_as_part_of_what_was_sent() -> None:
     first, second = replace(call(), tool="a"), replace(call(), tool="b")
-    assert contract.hash_call(first, None) != contract.hash_call(second, None)
+    assert contract.hash_call(first, UnknownTool()) != contract.hash_call(second, UnknownTool())
 
 
 def test_an_episode_on_the_last_rung_lasts_five_minutes_and_elsewhere_thirty() -> None:
     assert contract.find_ttl(SHARED, POLICY) == 300.0
     assert contract.find_ttl(CONVERSATION, POLICY) == 1800.0
-    assert contract.find_ttl(CONVERSATION, None) == 1800.0
+    assert contract.find_ttl(CONVERSATION, UnknownTool()) == 1800.0
 
 
 # --- what counts ----------------------------------------------------------------------------------------------------
@@ -214,7 +218,7 @@ def test_the_answer_to_the_last_attempt_is_the_escalation_and_keeps_its_errors()
 
 
 def test_an_escalation_is_not_retryable_and_answers_400_whatever_failed() -> None:
-    result = contract.grant_attempt(call(), failure(code=codes.UNKNOWN_TOOL), after("a", "b", "c"), None)
+    result = contract.grant_attempt(call(), failure(code=codes.UNKNOWN_TOOL), after("a", "b", "c"), UnknownTool())
     assert (400, False) == (result.failure.http_status, result.failure.may_retry)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from proxy.core.check import fast_metaschema
-from proxy.core.check.metaschema import check_schema
+from proxy.core.check.validation import check_schema
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.drafts import Draft, SchemaError

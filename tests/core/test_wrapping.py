@@ -8,7 +8,7 @@ import json
 import pytest
 
 from proxy.core.model.values import UpstreamReply
-from proxy.core.tool_errors.wrapping import wrap_answer
+from proxy.core.tool_errors.answers import wrap_answer
 
 JSON = ("Content-Type", "application/json")
 

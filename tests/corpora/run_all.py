@@ -4,7 +4,7 @@
 
 Prints a line for each run and, where something is wrong, the case. Exits 1 if a call was forwarded with other
 arguments than the right ones, a right call was changed or refused, a text was read wrongly, the menders and the repair
-engine differ, or the validation engine and its peers do.
+engine differ, the validation engine and its peers do, or advice on a schema does not hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.corpora import run_endpoint, run_engine, run_mending, run_operations, run_repair, run_schemas, run_text
+from tests.corpora import (
+    run_endpoint,
+    run_engine,
+    run_improvements,
+    run_mending,
+    run_operations,
+    run_repair,
+    run_schemas,
+    run_text,
+)
 
 Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]
 
@@ -27,6 +36,7 @@ RUNS: Final[tuple[Run, ...]] = (
     *run_mending.RUNS,
     *run_engine.RUNS,
     *run_endpoint.RUNS,
+    *run_improvements.RUNS,
 )
 
 

@@ -19,7 +19,7 @@ from aiohttp import ClientSession
 
 from proxy.config.load import load
 from proxy.core.model.values import Forward
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.corpora.blind_trial import ANSWERS, TRIAL, TrialCall, judge, trial_calls
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
@@ -66,7 +66,7 @@ async def test_all_sixty_reach_their_tools_through_the_proxy(tmp_path: Path) -> 
         config = {"version": 1, "listen": "127.0.0.1:0", "admin": False, "upstreams": {"tools": {"url": server.url}}}
         path = tmp_path / "config.yaml"
         path.write_text(json.dumps({**config, "routes": routes}))  # JSON is YAML
-        serving = await Serving.start(load(path, {}), log_to=io.StringIO())
+        serving = await start_serving(load(path, {}), log_to=io.StringIO())
         try:
             async with ClientSession() as client:
                 texts = [json.dumps(GIVEN[call.id], ensure_ascii=False) for call in CALLS]

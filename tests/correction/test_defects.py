@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.decide import decide
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -36,11 +36,12 @@ class BrokenLane:
 
     tools: Mapping[str, ToolPolicy] = field(default_factory=lambda: {"t": POLICY})
     headers: Headers = ()
+    unknown: UnknownTool = field(default_factory=UnknownTool)
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         raise RuntimeError("secret words")
 
-    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - the protocol's signature
+    def can_forward_unknown(self, tool: str) -> bool:  # noqa: ARG002 - the protocol's signature
         return False
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - as above

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -87,3 +88,39 @@ async def test_a_result_goes_on_unchanged_where(why: str, server: McpServer, ans
 
     assert (plain.status, plain.body) == (seen.status, seen.body), why
     assert asked == questions
+
+
+class HeadFirst(McpServer):
+    """A server whose good answers come in two pieces: the head, then the rest."""
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Seen) -> None:
+        whole = bytearray()
+        await super().__call__(reader, cast(asyncio.StreamWriter, _Gathers(whole)), seen)
+        head, _, rest = bytes(whole).partition(b"\r\n\r\n")
+        writer.write(head + b"\r\n\r\n")
+        for _ in range(20 if b'"isError": false' in rest else 0):  # the proxy reads in the same loop
+            await asyncio.sleep(0)
+        writer.write(rest)
+        await writer.drain()
+
+
+class _Gathers:
+    """What a server writes to."""
+
+    def __init__(self, whole: bytearray) -> None:
+        self.write = whole.extend
+
+    async def drain(self) -> None:
+        """Nothing waits."""
+
+
+@pytest.mark.parametrize("events", [False, True])
+async def test_what_earlier_calls_gave_reaches_layer_four_however_it_arrives(events: bool) -> None:
+    route = "  - {path: /mcp, upstream: tools, protocol: mcp, correct: {semantic_retry: on, trajectory: on}}\n"
+    server = HeadFirst(called=refusing(events=events).called)
+    async with rig(says({"should_retry": False}), server, route) as it:
+        for arguments in ({"a": 3, "b": 2}, {"a": -1, "b": 2}):
+            sent = json.dumps(call("add", arguments)).encode()
+            await exchange(it.proxy.port, post("/mcp", sent, ACCEPT, "X-Conversation-Id: c"))
+
+    assert '[{"tool":"add","arguments":{"a":3,"b":2},"result":5}]' in it.prompts()[0]

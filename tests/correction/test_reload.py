@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.correction.model import failed, says
 from tests.serving.proxied import Proxied
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
@@ -20,7 +20,7 @@ GOT = answer("200 OK", b'{"price": 7}', JSON_TYPE)
 @contextlib.asynccontextmanager
 async def served(path: Path) -> AsyncIterator[Proxied]:
     log = io.StringIO()
-    serving = await Serving.start(load(path, {}), log_to=log, environ={})
+    serving = await start_serving(load(path, {}), log_to=log, environ={})
     try:
         yield Proxied(serving, log)
     finally:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
 
 from proxy.core.contract.correction import TrajectoryLimits
 from proxy.core.contract.policy import ToolPolicy
@@ -15,11 +18,12 @@ from proxy.core.model.values import (
     FeedbackLimits,
     Forward,
     Headers,
+    JsonValue,
     Rung,
     ToolCall,
     UpstreamReply,
 )
-from proxy.correction.trajectory import Trajectories, Trajectory
+from proxy.correction.trajectory import GatheredStream, Trajectories, Trajectory
 from tests.correction.model import failed, rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies
 
@@ -72,6 +76,68 @@ def test_what_is_no_short_text_is_not_remembered() -> None:
     assert Trajectory() == remembered(b"x" * 70_000)
     assert Trajectory() == remembered(b'{"moved": 1}', status=302)
     assert Trajectory() == remembered(b"no gzip", headers=(*JSON, ("Content-Encoding", "gzip")))
+
+
+RESULT = {"content": [{"type": "text", "text": '{"price": 7}'}]}
+EVENTS: Headers = (("Content-Type", "text/event-stream"),)
+
+
+def message(result: JsonValue) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
+
+
+def as_events(result: JsonValue) -> bytes:
+    progress = b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}'
+    return b": hello\n\nevent: message\ndata: " + progress + b"\n\nid: 4\ndata: " + message(result) + b"\n\n"
+
+
+@pytest.mark.parametrize("body", [message(RESULT), as_events(RESULT)], ids=["json", "events"])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_of_a_result_of_mcp_what_the_tool_said_is_remembered(body: bytes, streamed: bool) -> None:
+    headers, said = JSON if body.startswith(b"{") else EVENTS, bytearray()
+    if not streamed:
+        assert {"price": 7} == remembered(body, headers=headers).steps[0].result
+        return
+    async for piece in GatheredStream(pieces(body[:9], body[9:]), said.extend):
+        assert piece
+    assert body == bytes(said)
+
+
+def test_a_structured_result_and_one_of_several_parts_are_remembered_as_they_are() -> None:
+    structured = {"content": [], "structuredContent": {"price": 7}}
+    parts = {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    assert {"price": 7} == remembered(as_events(structured), headers=EVENTS).steps[0].result
+    assert "plain words" == remembered(message({"content": [{"type": "text", "text": "plain words"}]})).steps[0].result
+    kept = Trajectories(Time())
+    wide = TrajectoryLimits(steps=2, max_chars=600, conversations=2, ttl=100.0)
+    kept.add(checked(), UpstreamReply(200, JSON, message(parts)), "", wide, HIDDEN)
+    assert parts == kept.of(Conversation("c", Rung.HEADER)).steps[0].result
+
+
+@pytest.mark.parametrize("make", [message, as_events])
+def test_an_error_of_the_tool_is_no_result(make: Callable[[JsonValue], bytes]) -> None:
+    body = make(RESULT | {"isError": True})
+    assert Trajectory() == remembered(body, headers=JSON if body.startswith(b"{") else EVENTS)
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_a_stream_that_its_client_leaves_with_the_last_event_has_ended() -> None:
+    seen: list[bytes] = []
+    stream = GatheredStream(pieces(b"all", b"never asked for"), seen.append)
+    assert b"all" == await anext(stream)
+    await stream.aclose()
+    await stream.aclose()
+    assert [b"all"] == seen
+
+
+async def test_a_stream_that_is_no_short_text_is_not_gathered() -> None:
+    seen: list[bytes] = []
+    assert 70 == len([piece async for piece in GatheredStream(pieces(*[b"x" * 1000] * 70), seen.append)])
+    assert [] == seen
 
 
 def test_a_compressed_result_is_read() -> None:

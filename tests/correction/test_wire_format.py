@@ -32,6 +32,6 @@ def test_request_and_answer_are_of_the_sdks_types() -> None:
     }
     done = subprocess.run(
         [SDK / "bin/python", "tests/correction/openai_types.py"],
-        cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60,
+        cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     assert "request 1: ('colour',) extra_forbidden\n" == done.stdout

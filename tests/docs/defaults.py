@@ -1,4 +1,4 @@
-"""Makes docs/defaults.md out of the published schema of the config and the constants of the code.
+"""Makes docs/defaults.md out of the constants of the code.
 
 python -m tests.docs.defaults    writes the page (`make docs`)
 """
@@ -18,34 +18,18 @@ from proxy.server.admin import event_stream
 from proxy.server.admin import port as admin
 from proxy.server.workers import supervisor as worker_pool
 from proxy.telemetry.recent import mistake_counts, ring
-from tests.config.test_published_schema import all_keys, shown
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "defaults.md"
 
 _HEAD: Final = """\
-# Every default on one page
+# Bounds that are no keys
 
-What holds where the config says nothing. Made from `schemas/config.schema.json`, which is what the proxy itself
-enforces, and from the constants of the code; a test holds the page against both. What each key means is in
-[config.md](config.md).
-
-| key | default |
-|---|---|
-"""
-
-_FIXED: Final = """
-## Bounds that are no keys
+What the code bounds by a constant; a test holds the page against it. The default of every key stands beside it in
+[config.md](config.md), held against `schemas/config.schema.json`, which is what the proxy itself enforces.
 
 | what | value |
 |---|---|
 """
-
-
-def rows() -> Iterator[str]:
-    """A row for each key that has a default."""
-    for key, schema in all_keys().items():
-        if "default" in schema:
-            yield f"| `{key}` | {shown(schema['default'])} |"
 
 
 def fixed() -> Iterator[tuple[str, JsonValue]]:
@@ -71,9 +55,7 @@ def fixed() -> Iterator[tuple[str, JsonValue]]:
 
 def page() -> str:
     """The whole page."""
-    return (
-        _HEAD + "\n".join(rows()) + "\n" + _FIXED + "\n".join(f"| {what} | {value} |" for what, value in fixed()) + "\n"
-    )
+    return _HEAD + "\n".join(f"| {what} | {value} |" for what, value in fixed()) + "\n"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.model.work import REPAIRING
-from proxy.core.rules.rules import LEVELS, PLUMBING_KEYS, RULES, Rule, select_rules
+from proxy.core.rules.rules import PLUMBING_KEYS, RULES, Rule
 from tests.core.test_never import REFUSED, UNTOUCHED
 from tests.core.test_rules import APPLIES, LEAVES
 
@@ -22,47 +22,49 @@ _HEAD: Final = """\
 **A valid call is never touched, an invalid one is repaired only where the schema leaves exactly one meaning, and
 everything else is refused with an answer that lets a model fix it in one try.**
 
-Arguments that satisfy the schema go to the tool as the very bytes that came. Only what the schema refuses is a
-candidate for repair: each rule below proposes another value, the schema judges the proposal, and it counts only if it
-makes the value acceptable and no other rule of the same rank proposes a different one. The repaired whole is judged
-again before it is sent. Numbers keep their text, keys their order, integers are exact at any size. Every repair is
-recorded as rule and path, never with its value, in the `Tool-Repairs` header, the log line and a metric.
+```mermaid
+flowchart LR
+  call[arguments] --> judge{{valid?}}
+  judge -- yes --> same[the very bytes that came]
+  judge -- no --> rules[each rule proposes another value]
+  rules --> one{{exactly one is valid?}}
+  one -- yes --> again[the whole is judged again and sent]
+  one -- no --> refused[refused, with an answer to act on]
+```
 
-Of a valid call one thing alone changes: where an integer is asked, `4.0` is spelt `4`, those bytes and no others, and
-`repair.rules.integral_float: off` leaves them as they came too. Numbers with an exponent stay as they came.
+A proposal counts only if it makes the value acceptable and no other rule of the same rank proposes a different one.
+Numbers keep their text, keys their order, integers are exact at any size. Every repair is recorded as rule and path,
+never with its value, in the `Tool-Repairs` header, the log line and a metric.
+
+Of a valid call one thing alone changes: where an integer is asked, `4.0` is spelt `4`, those bytes and no others,
+unless `repair.rules.integral_float: off`. Numbers with an exponent stay as they came.
 
 This page is made from the rule table (`proxy/core/rules/rules.py`); a test holds the two together.
 
 ## Levels and switches
 
-`repair: standard` in `defaults`, a tool or a route sets the level; `repair: {level: standard, rules: {yes_no: true}}`
-switches single rules on or off beside it. The levels grow, each has the rules of the one before:
+`repair: standard` in `defaults`, a tool or a route sets the level: `off` (none), `basic`, `standard` or `lenient`. A
+rule is on from the level in its row on. `repair: {{level: standard, rules: {{yes_no: true}}}}` switches single rules
+beside it. On tools that an MCP server lists, {listed} is on from `standard` on, because some servers list a key as
+required that has a default; elsewhere only by name.
 
-| level | rules |
-|---|---|
-"""
-
-_PROPERTY: Final = """
-Tools that an MCP server lists have one rule more from `standard` on, {listed}: some servers list a key as required that
-has a default. On other routes it is on at no level, only where it is switched on by name.
-
-One property has the last word in its own schema: `x-repair: off` leaves it and everything below it as it was sent, and
-a list (`x-repair: [string_to_integer, drop_null_optional]`) leaves just those rules of the level on there. A name in
-the list that is no rule is a mistake found when the schema is loaded.
+A property has the last word in its own schema: `x-repair: off` leaves it and everything below it as sent, a list
+(`x-repair: [string_to_integer, drop_null_optional]`) leaves just those rules of the level on. A name that is no rule is
+a mistake found when the schema is loaded.
 
 ## Null, and tools that change something
 
 On a tool that updates, null may mean "clear this field": taken as not sent, the call would report success and change
 nothing. So `drop_null_optional`, `empty_optional`, `null_word_optional` and `default_optional` are off
 
-- for tools whose name says update, upsert, patch, edit, set, modify, assign, clear or unset, or delete, remove, purge,
-  erase, wipe, truncate or destroy; on routes that take PATCH alone; and for a call with an argument that names such an
-  action (`{{"action": "update"}}` where the schema lists it);
+- for tools named update, upsert, patch, edit, set, modify, assign, clear, unset, delete, remove, purge, erase, wipe,
+  truncate or destroy; on routes that take PATCH alone; for a call with an argument that names such an action
+  (`{{"action": "update"}}` where the schema lists it);
 - for texts (`""`, `"None"`) at a property that narrows down what is touched: where, filter, condition, criteria,
   predicate, selector, query.
 
 The operator has the last word: a rule switched on by name (`repair: {{rules: {{drop_null_optional: on}}}}`) holds for a
-tool whatever its name, and `x-null: drop` or `x-null: refuse` in a property's schema holds for that property.
+tool whatever its name, `x-null: drop` or `x-null: refuse` in a property's schema for that property.
 
 `drop_keys` names the keys that `drop_unknown` may remove where the schema refuses them (at `lenient`: {plumbing}).
 """
@@ -82,14 +84,15 @@ _UNKNOWN: Final = """
 | `schema` | what the schema says: refused under `additionalProperties: false`, else forwarded |
 | `warn` | forwarded, and reported as a warning (VAL-005) where the schema declares keys |
 | `refuse` | refused (VAL-005) even where the schema leaves others open; `key_case` may repair it first |
+| `forward` | forwarded even where the schema forbids it, for the tool to judge |
 
-Objects whose schema declares no key at all, has `patternProperties`, or names a schema for every other key are open on
-purpose: nothing is unknown there.
+Nothing is unknown where a schema declares no key at all, has `patternProperties`, or names a schema for every other
+key.
 
 ## Markup of the call inside a value
 
-Where a client's parser loses its place, the rest of a call lands in a string argument
-(`...</payload></invoke>`), passes every schema and corrupts data without anyone noticing.
+Where a client's parser loses its place, the rest of a call lands in a string argument (`...</payload></invoke>`),
+passes every schema and corrupts data unnoticed.
 
 | `leaked_markup` | what happens to a text that holds markup of the tool call itself |
 |---|---|
@@ -97,8 +100,8 @@ Where a client's parser loses its place, the rest of a call lands in a string ar
 | `warn` | a warning, whatever was found |
 | `off` | not looked for |
 
-Content about markup passes: tags that match, as in files of HTML and XML, and what stands in Markdown code. Nothing is
-cut out of a text: the answer says which value it is, and to send the parameters apart.
+Tags that match, as in files of HTML and XML, and what stands in Markdown code pass. Nothing is cut out of a text: the
+answer says which value it is, and to send the parameters apart.
 
 ## The rules
 
@@ -108,10 +111,9 @@ Each row ends with a call that the rule repairs and one that it leaves to the re
 _UNIONS: Final = """
 ## Unions
 
-`anyOf`, `oneOf` and lists of types have one rule. A branch that takes the value as it is wins. Where text is legal,
-no text is changed. Otherwise exactly one branch may take the value after repair: a property that every branch pins by
-`const` or `enum` chooses first, and where two branches give different values the call is refused with both readings
-(VAL-012). `integral_float` never rewrites a valid number inside a union.
+In `anyOf`, `oneOf` and lists of types a branch that takes the value as it is wins, and where text is legal no text is
+changed. Otherwise exactly one branch may take the value after repair: a property that every branch pins by `const` or
+`enum` chooses first, and where two branches give different values the call is refused with both readings (VAL-012).
 
 No rule gives a value another type where its own type is legal: what is refused there is refused for another reason,
 such as a bound, and a change of type would only get around it.
@@ -119,29 +121,20 @@ such as a bound, and a change of type would only get around it.
 ## Text that is no JSON
 
 The rules on text come into play only after strict parsing failed, one class at a time, and never where braces or
-quotes do not balance: a truncated call is refused as truncated. What they give must parse strictly, so it obeys every
-limit. A rule takes off what stands around the value or respells one token; no token is invented, dropped or moved.
-The same classes apply to JSON text inside a string (`parse_json_string`).
+quotes do not balance: a truncated call is refused as truncated. They take off what stands around the value or respell
+one token; none is invented, dropped or moved. The result must parse strictly, so it obeys every limit. The same classes
+apply to JSON text inside a string (`parse_json_string`).
 
 ## Bounds
 
-One call's repair takes at most {work:,} steps (about a second of work, hundreds of times what the largest ordinary
-call takes), whatever its body and schema. Beyond that it is refused as it was sent, and the answer says so.
+One call's repair takes at most {work:,} steps (about a second, hundreds of times what the largest ordinary call takes).
+Beyond that it is refused as it was sent, and the answer says so.
 
 ## Never
 
 Each line is held by cases of `tests/core/test_never.py`, at every level unless a rule above says else. Refused:
 
 """
-
-
-def _levels() -> Iterator[str]:
-    below: frozenset[str] = frozenset()
-    for level in LEVELS:
-        added = [f"`{name}`" for name in RULES if name in select_rules(level) - below]
-        before = f"`{LEVELS[LEVELS.index(level) - 1]}` and " if below else ""
-        yield f"| `{level}` | {before + ', '.join(added) if added else 'none: what the schema refuses is refused'} |"
-        below = select_rules(level)
 
 
 def _only_listed() -> list[str]:
@@ -217,10 +210,7 @@ def page() -> str:
     """The whole page."""
     plumbing = ", ".join(f"`{key}`" for key in sorted(PLUMBING_KEYS))
     parts = [
-        _HEAD.rstrip("\n"),
-        *_levels(),
-        _PROPERTY.format(plumbing=plumbing, listed=", ".join(_only_listed()))
-        + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
+        _HEAD.format(plumbing=plumbing, listed=", ".join(_only_listed())) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
         *_rules(),
         _UNIONS.format(work=REPAIRING).rstrip("\n") + "\n",
         *_listed(REFUSED),

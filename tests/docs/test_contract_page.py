@@ -15,7 +15,7 @@ from proxy.core.contract.container import EVENTS, FUNCTION_KEYS
 from proxy.core.contract.policy import AttemptsPolicy, CallCap, ToolPolicy
 from proxy.core.display import suggestions as names
 from proxy.core.envelope import FORMATS, Detail, render_failure
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.model import codes
 from proxy.core.model.values import (
     Attempt,
@@ -103,16 +103,47 @@ SENTENCES = {
 }
 
 
+SHORT = replace(REFUSED, accepts="", example="")
+
+# What an answer repeats of the one before it is left out on the page: each key is a text of SENTENCES, each value the
+# line from which on `…` stands in its place.
+CUT = {"sent again": "Errors:", "escalation": "Errors:"}
+
+
+def text(name: str) -> str:
+    """A sentence as the page shows it."""
+    lines = write_feedback(SENTENCES[name]).split("\n")
+    if name not in CUT:
+        return "\n".join(lines)
+    return "\n".join([*lines[: lines.index(CUT[name])], "…", lines[-1]])
+
+
 def shown(name: str, detail: Detail = "compact") -> str:
-    result = SENTENCES["container"] if name == "hpd" else replace(REFUSED, accepts="", example="")
-    return json.dumps(
-        json.loads(render_failure(result, name, "category", detail=detail).body), indent=2, ensure_ascii=False
-    )
+    """A format as the page shows it: the sentence and all errors but the first stand there once."""
+    result = SENTENCES["container"] if name == "hpd" else SHORT
+    body = json.loads(render_failure(result, name, "category", detail=detail).body)
+    return json.dumps(shorten(body), indent=2, ensure_ascii=False)
+
+
+def shorten(value: JsonValue) -> JsonValue:
+    """The same value with `<the sentence>` for the sentence, and the second error named only."""
+    match value:
+        case dict():
+            return {
+                key: [inner[0], "<the error at /path>"]
+                if key == "errors" and [error["path"] for error in inner] == ["/encoding", "/path"]
+                else shorten(inner)
+                for key, inner in value.items()
+            }
+        case list():
+            return [shorten(inner) for inner in value]
+        case _:
+            return "<the sentence>" if value == write_feedback(SHORT) else value
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_a_sentence_stands_on_the_page_as_it_is_made(name: str) -> None:
-    assert f"```text\n{write_sentence(SENTENCES[name])}\n```" in PAGE
+def test_a_feedback_stands_on_the_page_as_it_is_made(name: str) -> None:
+    assert f"```text\n{text(name)}\n```" in PAGE
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -75,7 +75,7 @@ def verdicts() -> dict[tuple[str, str], str]:
     lines = [dumps({"vendor": key[0], "tool": tool}).decode() for key, tool in asked]
     done = subprocess.run(
         [SDK / "bin/python", "tests/guidance/judge.py"],
-        cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=60,
+        cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     said = done.stdout.split("\n")[: len(asked)]
     return {key: verdict for (key, _), verdict in zip(asked, said, strict=True)}

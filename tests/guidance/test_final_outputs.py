@@ -121,6 +121,6 @@ def test_the_vendors_own_types_take_them() -> None:
     lines = [json.dumps({"vendor": f"{vendor} output", "tool": made}) for vendor, made in outputs.items()]
     done = subprocess.run(
         [SDK / "bin/python", "tests/guidance/judge.py"],
-        cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=60,
+        cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     assert ["", "", ""] == done.stdout.split("\n")[:3]

@@ -230,7 +230,7 @@ async def test_a_hook_hears_of_a_client_that_has_gone() -> None:
     async with tool(never) as server, proxied(WEATHER, server.url, hooks=f"[{hook('Witness')}]") as proxy:
         _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(post("/weather", GOOD))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             while not server.seen:
                 await asyncio.sleep(0.005)
             writer.transport.abort()

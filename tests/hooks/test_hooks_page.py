@@ -82,7 +82,7 @@ def test_the_check_on_the_command_line_says_the_same(tmp_path: Path) -> None:
     )
     for words in (["check", str(config)], ["serve", str(config), "--listen", "127.0.0.1:0"]):
         done = subprocess.run(
-            [sys.executable, "-m", "proxy", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+            [sys.executable, "-m", "proxy", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
         )
         assert (2, f"{config}:3:9  hooks  'no_such_module:X' cannot be loaded") == (
             done.returncode,
@@ -98,7 +98,7 @@ def test_several_workers_are_not_started_with_a_hook_that_cannot_be_found(tmp_pa
     )
     done = subprocess.run(
         [sys.executable, "-m", "proxy", "serve", str(config), "--listen", "127.0.0.1:0"],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=30,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert (2, 1) == (done.returncode, done.stderr.count("'no_such_module:X' cannot be loaded"))
 

@@ -15,7 +15,7 @@ import pytest
 from proxy.__main__ import main
 from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.importing.shop import BOOKSHOP, DATA, Shop, shop
 from tests.serving.wire import exchange, post
 
@@ -116,7 +116,7 @@ def test_a_description_keeps_its_dollars(tmp_path: Path) -> None:
 async def test_the_written_config_repairs_refuses_and_keeps_clean_calls(tmp_path: Path) -> None:
     with shop() as running:
         _write(tmp_path, running)
-        serving = await Serving.start(load(tmp_path / "made" / "config.yaml", os.environ))
+        serving = await start_serving(load(tmp_path / "made" / "config.yaml", os.environ))
         try:
             port = int(serving.url.rsplit(":", 1)[1])
             clean = await exchange(port, post("/book", GOOD))

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.ports import hold_ports
+
 ROOT: Final = Path(__file__).parents[2]
 DOCKERFILE: Final = ROOT / "Dockerfile"
 FOLDERS: Final = ("/src", "/build", "/wheels", "/opt/toolcall-proxy")
@@ -184,8 +186,6 @@ def health(build: Build, ports: tuple[int, int], confined: list[str]) -> list[in
 
 def main() -> None:
     """Builds, looks, says what was seen."""
-    from tests.kubernetes.test_local_run import free_ports
-
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         build = Build(Path(name))
@@ -193,7 +193,7 @@ def main() -> None:
         installed = build.installed()
         lock = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line)
         other = {key: version for key, version in installed.items() if lock.get(key, version) != version}
-        calls, admin = free_ports(2)
+        calls, admin = hold_ports(2)
         confined = confinement(build.folder)
         seen = health(build, (calls, admin), confined)
     assert not other, f"not the version of the lock: {other}"

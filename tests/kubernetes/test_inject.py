@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -239,16 +240,42 @@ def test_it_is_a_kustomize_function(folder: Path) -> None:
     assert ["first", "toolcall-proxy"] == [each["name"] for each in pod_of(made)["spec"]["initContainers"]]
 
 
+def test_it_is_a_post_renderer_of_helm(folder: Path) -> None:
+    """By the plug-in of the repository: Helm 4 takes no script."""
+    (folder / "bin").mkdir()
+    verb = folder / "bin" / "toolcall-proxy"
+    verb.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxy "$@"\n')
+    verb.chmod(0o755)
+    chart = folder / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: theirs, version: 1.0.0}")
+    (chart / "templates" / "all.yaml").write_text(DEPLOYMENT)
+    environ = {"PATH": f"{folder / 'bin'}:{os.defpath}", "HOME": str(folder)}
+
+    def helm(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program("helm"), *words], capture_output=True, text=True, check=False, env=environ)
+
+    assert 0 == helm("plugin", "install", ROOT / "helm" / "post-renderer").returncode
+    options = ["--post-renderer", "toolcall-proxy", "--post-renderer-args", f"--config={folder / 'config.yaml'}"]
+    done = helm("template", "theirs", chart, *options)
+    assert 0 == done.returncode, done.stderr
+    made = list(yaml.safe_load_all(done.stdout))
+    assert ["ConfigMap", "Deployment"] == sorted(each["kind"] for each in made)
+    assert ["first", "toolcall-proxy"] == [each["name"] for each in pod_of(made)["spec"]["initContainers"]]
+
+
 # --- by the API server ------------------------------------------------------------------------------------------------
-def policies(**values: Any) -> dict[str, Manifest]:
-    """The policies of the injector by kind; CEL is compiled by the API server alone (`make cluster`)."""
+def policies(*, of_namespace: bool = False, **values: Any) -> dict[str, Manifest]:
+    """The policies of the injector by kind, for marked pods or for marked namespaces; CEL is compiled by the API server
+    alone (`make cluster`)."""
     manifests = render("library", injector__enabled=True, **values)
-    return {each["kind"]: each for each in manifests if each["kind"].endswith(("Policy", "Binding"))}
+    found = [each for each in manifests if "AdmissionPolicy" in each["kind"]]
+    return {each["kind"]: each for each in found if each["metadata"]["name"].endswith("-namespace") == of_namespace}
 
 
 def test_the_policies_are_those_of_the_clusters_version_and_off_by_default() -> None:
     kinds = {f"{verb}AdmissionPolicy{end}" for verb in ("Mutating", "Validating") for end in ("", "Binding")}
-    assert kinds < set(policies())
+    assert kinds == set(policies())
     assert set() == kinds & {each["kind"] for each in render("library")}
     versions = [policies(version=version)["MutatingAdmissionPolicy"]["apiVersion"] for version in ("1.34.0", "1.36.0")]
     assert ["admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1"] == versions
@@ -277,6 +304,32 @@ def test_the_policy_puts_in_what_the_chart_renders() -> None:
     assert all(json.dumps(own[key]) in values for key in ("command", "args"))
     assert '"drain", "--with-tools", "--admin", "127.0.0.1:7001"' in values
     assert 4 == name.count('"tool-behind"}]')
+
+
+@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
+def test_a_pod_that_wants_nothing_meets_no_policy(kind: str) -> None:
+    """Match conditions know the pod alone: what named its namespace there failed, and every pod was refused."""
+    of_pod, of_namespace = (policies(of_namespace=each)[kind]["spec"] for each in (False, True))
+    conditions = [each["expression"] for spec in (of_pod, of_namespace) for each in spec["matchConditions"]]
+    assert [] == [expression for expression in conditions if "namespaceObject" in expression]
+
+    annotation = "object.metadata.?annotations[?'toolcall-proxy/inject'].orValue('')"
+    assert [f"!({annotation} in ['', 'disabled'])", f"{annotation} == ''"] == [
+        spec["matchConditions"][0]["expression"] for spec in (of_pod, of_namespace)
+    ]
+    own = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
+    key = "toolcall-proxy/inject"
+    marked = [{"key": key, "operator": "Exists"}, {"key": key, "operator": "NotIn", "values": ["", "disabled"]}]
+    assert [own, own + marked] == [
+        spec["matchConstraints"]["namespaceSelector"]["matchExpressions"] for spec in (of_pod, of_namespace)
+    ]
+
+
+def test_each_policy_is_bound() -> None:
+    for made in (policies(), policies(of_namespace=True)):
+        for verb in ("Mutating", "Validating"):
+            policy, binding = (made[f"{verb}AdmissionPolicy{end}"] for end in ("", "Binding"))
+            assert policy["metadata"]["name"] == binding["spec"]["policyName"]
 
 
 def test_every_refusal_says_what_to_do() -> None:

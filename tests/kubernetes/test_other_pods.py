@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -153,12 +154,12 @@ def test_mistakes_in_its_values_are_told_through_the_other_chart(key: str, value
 # --- Kustomize --------------------------------------------------------------------------------------------------------
 @cache
 def kustomized() -> list[Manifest]:
-    done = subprocess.run(
-        [program("kustomize"), "build", str(CHART / "kustomize" / "example")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return build(CHART / "kustomize" / "example")
+
+
+def build(folder: Path) -> list[Manifest]:
+    """What Kustomize makes of a folder."""
+    done = subprocess.run([program("kustomize"), "build", folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 
@@ -169,6 +170,28 @@ def test_the_component_puts_in_what_the_chart_renders() -> None:
     assert [own["initContainers"][0] | image] == spec["initContainers"]
     assert own["terminationGracePeriodSeconds"] == spec["terminationGracePeriodSeconds"]
     assert own["containers"][0]["lifecycle"] == spec["containers"][0]["lifecycle"]
+
+
+def test_the_component_keeps_a_period_of_grace_where_a_label_says_so_and_takes_every_kind_that_serves(
+    tmp_path: Path,
+) -> None:
+    def workload(kind: str, name: str, labels: dict[str, str]) -> Manifest:
+        pod = {"terminationGracePeriodSeconds": 900, "containers": [{"name": "app", "image": "app"}]}
+        metadata = {"name": name, "labels": labels}
+        return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {"template": {"spec": pod}}}
+
+    ours, own = {"toolcall-proxy": "sidecar"}, {"toolcall-proxy/grace": "own"}
+    given = [workload("Deployment", "a", ours), workload("StatefulSet", "b", ours | own),
+             workload("DaemonSet", "c", ours), workload("Deployment", "d", own)]  # fmt: skip
+    shutil.copytree(CHART / "kustomize" / "component", tmp_path / "component")
+    (tmp_path / "given.yaml").write_text(yaml.safe_dump_all(given))
+    (tmp_path / "kustomization.yaml").write_text("resources: [given.yaml]\ncomponents: [component]\n")
+
+    pods = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in build(tmp_path)}
+    assert {"a": 300, "b": 900, "c": 300, "d": 900} == {
+        name: spec["terminationGracePeriodSeconds"] for name, spec in pods.items()
+    }
+    assert {"a", "b", "c"} == {name for name, spec in pods.items() if "initContainers" in spec}
 
 
 def test_the_config_of_the_component_is_one_that_the_proxy_serves(tmp_path: Path) -> None:

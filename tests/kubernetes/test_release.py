@@ -43,7 +43,7 @@ def release(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """A dry run, into a folder."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRY_RUN": "1", "OUT": str(folder), **settings}
     return subprocess.run(
-        [ROOT / ".ci" / "release"], env=environ, capture_output=True, text=True, check=False, timeout=120
+        [ROOT / ".ci" / "release"], env=environ, capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -68,6 +68,7 @@ def test_a_dry_run_signs_the_chart_and_prints_what_it_would_send(keys: Path, tmp
         "KEY": KEY,
         "KEYRING": str(keys / "secret.gpg"),
         "BASE": "python:3.13-slim@sha256:a",
+        "BUILD": "--isolation chroot",
     }
     done = release(tmp_path, **settings)
     assert 0 == done.returncode, done.stderr
@@ -76,6 +77,8 @@ def test_a_dry_run_signs_the_chart_and_prints_what_it_would_send(keys: Path, tmp
     built = [line for line in printed if line[:2] == ["buildah", "build"]]
     assert ["linux/amd64", "linux/arm64"] == [line[line.index("--platform") + 1] for line in built]
     assert [True, True] == ["PYTHON=python:3.13-slim@sha256:a" in line for line in built]
+    assert [["--isolation", "chroot"]] * 2 == [line[2:4] for line in built]
+    assert [] == [line for line in printed if "--tls-verify=false" in line or "--plain-http" in line]
     (image,) = [line[-1] for line in printed if line[:3] == ["buildah", "manifest", "push"]]
     assert f"docker://{REGISTRY}/toolcall-proxy:{__version__}" == image
     (sent,) = [line[-2:] for line in printed if line[1:2] == ["push"]]
@@ -83,6 +86,15 @@ def test_a_dry_run_signs_the_chart_and_prints_what_it_would_send(keys: Path, tmp
 
     verified = helm("verify", tmp_path / CHART, "--keyring", keys / "public.gpg")
     assert (0, True) == (verified.returncode, KEY in verified.stdout), verified.stderr
+
+
+def test_a_registry_of_this_machine_may_have_no_tls(keys: Path, tmp_path: Path) -> None:
+    settings = {"REGISTRY": "127.0.0.1:1/tools", "KEY": KEY, "KEYRING": str(keys / "secret.gpg"), "PLAIN_HTTP": "1"}
+    done = release(tmp_path, **settings)
+    assert 0 == done.returncode, done.stderr
+
+    plain = [line.split()[1] for line in done.stdout.splitlines() if "--tls-verify=false" in line or "plain" in line]
+    assert ["build", "build", "manifest", "push"] == plain
 
 
 def test_the_packaged_chart_names_the_image_where_it_was_sent_and_by_its_digest(keys: Path, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ def pod(**values: Any) -> Any:
 
 
 def checksum(**values: Any) -> dict[str, str]:
-    annotations: dict[str, str] = pod_of(render("tool", **values))["metadata"].get("annotations", {})
-    return annotations
+    annotations: dict[str, str] = pod_of(render("tool", **values))["metadata"]["annotations"]
+    return {key: value for key, value in annotations.items() if key.startswith("checksum/")}
 
 
 LIVE: list[dict[str, Any]] = [

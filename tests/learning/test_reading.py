@@ -9,7 +9,7 @@ import pytest
 from proxy.adapters.mcplist import ToolsPage
 from proxy.core.model.values import JsonValue
 from proxy.offload.pool import OffloadPool
-from proxy.server.mcp.reading import ListReader
+from proxy.server.mcp.lists.reading import ListReader
 
 
 def answer(request_id: JsonValue, kind: str = "integer") -> bytes:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.adapters.mcplist import read_events
+from proxy.adapters.mcplist import MAX_LIST, read_events
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import UpstreamReply
-from proxy.server.mcp.choosing import filter_list
+from proxy.server.mcp.lists.shown_lists import filter_list
 from tests.mcp.conversation import refusal, talk
 from tests.mcp.server import ADD, NOW, McpServer, call
 
@@ -34,7 +35,37 @@ def test_nothing_but_the_list_of_a_message_is_written_anew() -> None:
     reply = UpstreamReply(200, (("Content-Type", "application/json"),), text % tools)
     rules = LearnPolicy(ToolPolicy("", None, ""), allow=("add",))
 
-    assert text % b'[{"name":"add"}]' == filter_list(reply, rules).body
+    assert text % b'[{"name":"add"}]' == filter_list(reply, rules, "é").body
+
+
+async def pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), 1 << 20):
+        yield body[start : start + (1 << 20)]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(
+    ("body", "coding", "message"),
+    [
+        (b'{"result":{"tools":[]}}' + b" " * MAX_LIST, "identity", "more than 16 MiB"),
+        (b'{"result":{"tools":[],"tools":[]}}\n\n', "identity", "cannot be read as strict JSON"),
+        (b"no gzip", "gzip", "cannot be read as strict JSON"),
+    ],
+    ids=["too long", "two readings", "coded otherwise"],
+)
+async def test_a_list_that_cannot_be_reduced_is_an_error_that_says_why(
+    kind: str, body: bytes, coding: str, message: str
+) -> None:
+    body = body if kind == "application/json" or coding == "gzip" else b"data: " + body
+    headers = (("Content-Type", kind), ("Content-Encoding", coding))
+    rules = LearnPolicy(ToolPolicy("", None, ""), allow=("add",))
+    for sent in (body, pieces(body)):
+        reply = filter_list(UpstreamReply(200, headers, sent), rules, "client-7")
+        text = reply.body if isinstance(reply.body, bytes) else b"".join([piece async for piece in reply.body])
+        (told,) = read_events(text) if kind == "text/event-stream" else (text,)
+        answer = json.loads(told)
+        assert ("2.0", "client-7", -32603) == (answer["jsonrpc"], answer["id"], answer["error"]["code"])
+        assert message in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("more", ["", "mode: report"])

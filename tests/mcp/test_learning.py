@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.server.mcp.learner import Learner
+from proxy.server.mcp.lists.learner import Learner
 from tests.mcp.conversation import Talk, feedback, refusal, talk, text
 from tests.mcp.server import (
     ADD,

@@ -51,7 +51,7 @@ async def test_no_process_is_left(victim: str, phase: str, tmp_path: Path) -> No
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, cwd=ROOT,
     )  # fmt: skip
     assert client.stdout is not None
-    pids: list[int] = json.loads(await asyncio.wait_for(client.stdout.readline(), 60))
+    pids: list[int] = json.loads(await asyncio.wait_for(client.stdout.readline(), 300))
     os.kill(client.pid if victim == "client" else pids[0], signal.SIGKILL)
     for pid in pids[1:] if victim == "proxy" else pids:
         await gone(pid)
@@ -103,15 +103,15 @@ async def test_no_process_is_left_of_a_server_that_has_not_answered_yet(
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, cwd=ROOT,
     )  # fmt: skip
     assert client.stdout is not None
-    proxy = int(await asyncio.wait_for(client.stdout.readline(), 60))
-    async with asyncio.timeout(60):
+    proxy = int(await asyncio.wait_for(client.stdout.readline(), 300))
+    async with asyncio.timeout(300):
         while not named.exists():
             await asyncio.sleep(0.01)
     server = int(named.read_text())
     os.kill(client.pid if victim == "client" else proxy, signal.SIGKILL)
     if victim == "proxy":  # nobody ends the server then, but it finds its input at its end once it reads
         (tmp_path / "pid.go").touch()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await gone(server)
         if victim == "client":
             await gone(proxy)

@@ -84,7 +84,7 @@ async def test_a_url_where_no_server_answers_is_told_at_the_start(path: str, bri
     told = b""
     try:
         while b"serve --mcp: " not in told or (bridge and b"a bridge" not in told):
-            told += await asyncio.wait_for(process.stderr.readline(), 30)
+            told += await asyncio.wait_for(process.stderr.readline(), 300)
     finally:
         process.kill()
         await process.wait()

@@ -64,7 +64,7 @@ async def started(*arguments: str, **more: Any) -> AsyncIterator[Client]:
         assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), 60)
+            await asyncio.wait_for(process.wait(), 300)
         if process.returncode is None:
             process.kill()
             await process.wait()

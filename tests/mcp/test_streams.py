@@ -62,12 +62,12 @@ class Client:
 
     async def head(self) -> str:
         """The head of the answer."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             return (await self.reader.readuntil(b"\r\n\r\n")).decode()
 
     async def piece(self) -> bytes:
         """The next chunk; b'' at the end."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             size = int(await self.reader.readuntil(b"\r\n"), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
@@ -167,7 +167,7 @@ async def _when_the_client_leaves(request: Callable[[], bytes], *, before_the_he
             await asyncio.sleep(0.05)
             exchange = proxy.serving._mcp._exchange
             assert exchange is not None
-            assert {} == exchange._afterlife._tasks
+            assert {} == exchange._detached._tasks
             assert not stage.left.is_set()
         return left, calls
 
@@ -188,7 +188,7 @@ async def test_a_stream_of_notifications_ends_with_its_client() -> None:
         client = await Client.asks(proxy.port, b"GET /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n")
         await client.head()
         client.leaves()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             await stage.left.wait()
 
 
@@ -200,5 +200,5 @@ async def test_what_nobody_waits_for_ends_with_the_proxy() -> None:
             await stage.begun.wait()
             client.leaves()
             await asyncio.sleep(0.05)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             await stage.left.wait()

@@ -20,6 +20,7 @@ from tests.serving.wire import Seen, exchange, post
 
 CONFIG = """
 version: 1
+admin: off
 upstreams: {app: {url: "http://127.0.0.1:9", timeouts: {response: 500ms}, headers: {set: {x-team: weather}}}}
 routes:
   - path: /weather

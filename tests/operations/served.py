@@ -13,7 +13,7 @@ from proxy.config.load import load
 from proxy.core.model.values import JsonValue
 from proxy.importing.files import CONFIG, make_files, write_files
 from proxy.importing.openapi import Choice, harvest_operations
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.serving.wire import Seen, exchange
 
 TRIPS: JsonValue = yaml.safe_load((Path(__file__).parent / "trips.yaml").read_text(encoding="utf-8"))
@@ -27,7 +27,7 @@ async def served(description: JsonValue, upstream: str, more: str = "", *, relay
         files = make_files(found)
         text = files[CONFIG].replace("127.0.0.1:8080", "127.0.0.1:0") + more + "\nadmin: off\n"
         write_files(Path(folder), {**files, CONFIG: text}, force=False)
-        serving = await Serving.start(load(Path(folder) / CONFIG, {}))
+        serving = await start_serving(load(Path(folder) / CONFIG, {}))
         try:
             yield int(serving.url.rsplit(":", 1)[1])
         finally:

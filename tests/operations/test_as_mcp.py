@@ -15,7 +15,7 @@ import pytest
 from proxy.cli.check import summarize
 from proxy.config.load import load
 from proxy.core.model.values import JsonValue
-from proxy.server import Serving
+from proxy.server import Serving, start_serving
 from tests.operations.served import TRIPS, ask, served
 from tests.serving.wire import Seen, answer, replies, tool
 
@@ -303,7 +303,7 @@ async def shop(folder: Path, url: str, operations: str = "all", more: str = "") 
     """A proxy with the config above."""
     config = folder / "config.yaml"
     config.write_text(CONFIG.format(url=url, operations=operations, more=more))
-    serving = await Serving.start(load(config, {}))
+    serving = await start_serving(load(config, {}))
     try:
         yield serving
     finally:

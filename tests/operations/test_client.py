@@ -34,7 +34,7 @@ def post(port: int, arguments: object) -> Response:
         {"content-type": "application/json", "x-conversation-id": "c1"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - the proxy of this test
+        with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310 - the proxy of this test
             return Response(response.status, response.read(), dict(response.headers.items()))
     except urllib.error.HTTPError as error:
         return Response(error.code, error.read(), dict(error.headers.items()))

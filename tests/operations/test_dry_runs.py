@@ -10,7 +10,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.serving.wire import exchange
 
 SOURCE = str(Path(__file__).parent / "trips.yaml")
@@ -60,7 +60,7 @@ def test_a_path_with_several_methods_asks_for_one(config: str, capsys: pytest.Ca
 async def test_an_operator_asks_the_running_proxy_the_same(config: str) -> None:
     text = Path(config).read_text(encoding="utf-8").replace("127.0.0.1:8080", "127.0.0.1:0")
     Path(config).write_text(f"{text}\nadmin: {{listen: '127.0.0.1:0'}}\n", encoding="utf-8")
-    serving = await Serving.start(load(config, {}))
+    serving = await start_serving(load(config, {}))
     try:
         port = int(str(serving.admin_url).rsplit(":", 1)[1])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -18,22 +17,15 @@ import pytest
 from tests.parties.environment import ADMIN, PARTIES, ROOT, needs, proxy, servers
 from tests.parties.mistakes import ABSENT, OBJECTS, RAW, Mistake, verdict
 from tests.parties.rawmcp import Answer, posted
+from tests.ports import hold_port
 
 JSON: Final = "application/json"
-
-
-def free_port() -> int:
-    """A port that was free a moment ago: mcpo cannot be told to take any."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
 def mcpo(upstream: int, log: Path) -> Iterator[str]:
     """mcpo in front of an MCP server: where its description is."""
-    port = free_port()
+    port = hold_port()  # mcpo cannot be told to take any
     url = f"http://127.0.0.1:{port}/openapi.json"
     words = [str(PARTIES / "py1" / "bin" / "mcpo"), "--host", "127.0.0.1", "--port", str(port)]
     goal = ["--server-type", "streamable-http", "--", f"http://127.0.0.1:{upstream}/mcp"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.parties.environment import HERE, NODE, asked, needs, proxy, python, running
+from tests.ports import hold_port
 
 EXAMPLE = NODE / "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js"
 CLIENTS = {
@@ -25,17 +25,11 @@ CLIENTS = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextlib.contextmanager
 def guarded() -> Iterator[int]:
     """The example server with its authorization server: the port of the first."""
     words = ["node", "--require", str(HERE / "servers" / "oauth.cjs"), str(EXAMPLE), "--oauth"]
-    environment = {**os.environ, "MCP_PORT": str(free_port()), "MCP_AUTH_PORT": str(free_port())}
+    environment = {**os.environ, "MCP_PORT": str(hold_port()), "MCP_AUTH_PORT": str(hold_port())}
     with running(words, env=environment, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -34,11 +34,11 @@ from proxy.core.schema.openapi import list_operations
 from proxy.importing.files import CONFIG, make_files, write_files
 from proxy.importing.harvest import FoundTool, Harvest
 from proxy.importing.openapi import Choice, harvest_operations
-from proxy.server import Serving
+from proxy.server import Serving, start_serving
 from tests.operations.served import ask
 from tests.parties.environment import CLIENTS, PARTIES, asked, needs, servers
 from tests.parties.tap import Said, taps
-from tests.parties.test_mcpo import free_port
+from tests.ports import hold_port
 
 DESCRIPTIONS: Final = Path(__file__).parents[1] / "data" / "openapi"
 PRISM: Final = PARTIES / "services/node_modules/.bin/prism"
@@ -106,7 +106,7 @@ def service(name: str, folder: Path) -> Iterator[tuple[int, JsonValue]]:
 @contextlib.contextmanager
 def prism(description: Path, folder: Path) -> Iterator[int]:
     """Prism, which answers as a description says and refuses what the description does not have."""
-    port = free_port()
+    port = hold_port()  # Prism cannot be told to take any
     log = folder / "prism.log"
     words = [str(PRISM), "mock", "--host", "127.0.0.1", "--port", str(port), str(description)]
     with log.open("w") as lines, subprocess.Popen(words, stdout=lines, stderr=lines) as process:
@@ -130,7 +130,7 @@ async def guarded(harvest: Harvest, folder: Path) -> AsyncIterator[Serving]:
     text = files[CONFIG].replace("127.0.0.1:8080", "127.0.0.1:0") + "\nadmin: off\n"
     write_files(folder, {**files, CONFIG: text}, force=True)
     with (folder / "log.jsonl").open("w") as log:
-        serving = await Serving.start(load(folder / CONFIG, {}), log_to=log)
+        serving = await start_serving(load(folder / CONFIG, {}), log_to=log)
         try:
             yield serving
         finally:
@@ -173,7 +173,8 @@ def wrong(check: Check, value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         less = {key: item for key, item in value.items() if key != name}
         if not check.accepts(less):
             yield less
-        for nonsense in ("no such thing!", [[]], {"nothing": {}}):
+        senseless: tuple[JsonValue, ...] = ("no such thing!", [[]], {"nothing": {}})
+        for nonsense in senseless:
             if not check.accepts({**value, name: nonsense}):
                 yield {**value, name: nonsense}
 

@@ -19,7 +19,7 @@ from tests.serving.wire import Seen, post, read_message
 
 PATH: Final = "/weather"
 CONVERSATIONS: Final = 200
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 120.0
 # Codes of answers that tell of an upstream in trouble.
 DOWN: Final = frozenset(
     {"UPSTREAM_UNAVAILABLE", "UPSTREAM_TIMEOUT", "UPSTREAM_BAD_ANSWER", "CIRCUIT_OPEN", "OVERLOADED"}

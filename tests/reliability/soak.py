@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.ports import hold_port
 from tests.reliability.clients import Told, caller, disturber
 from tests.serving.mounted import Mounted
 from tests.serving.process import Process, process
@@ -31,6 +31,8 @@ CALLERS: Final = 12
 DISTURBERS: Final = 4
 # Between two calls of one caller: leaves room for the other processes of a small machine.
 PAUSE: Final = 0.02
+# A busy machine goes on until so many calls came out as they must.
+LEAST: Final = 200
 _WARM: Final = 5.0
 _QUIET: Final = 3.0
 _BROKEN_EVERY: Final = 10
@@ -92,14 +94,17 @@ async def soak(seconds: float, say: Callable[[str], None]) -> Measured:
     """Runs for so long and gives what was measured. `say` is told how it goes."""
     measured = Measured(seconds, Told())
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), _free_port()
+        folder, port = Path(name), hold_port()
         (folder / "config").mkdir()
         mounted = Mounted(folder / "config", config(port, 0))
         upstream = _Upstream(port, folder / "book")
         upstream.start()
         async with process(folder / "config" / "config.yaml") as running:
             until = time.monotonic() + seconds
-            over: Callable[[], bool] = lambda: time.monotonic() >= until  # noqa: E731 - a name for the tasks below
+
+            def over() -> bool:
+                return time.monotonic() >= until and measured.told.held.total() > LEAST
+
             tasks = [caller(running.port, number, over, measured.told, PAUSE) for number in range(CALLERS)]
             tasks += [disturber(running.port, number, over, measured.told) for number in range(1, DISTURBERS + 1)]
             faults = [
@@ -192,9 +197,3 @@ def _read_book(book: Path, measured: Measured) -> None:
     measured.arrived = len(lines)
     measured.invalid_arrived = sum(not line.startswith(b"ok ") for line in lines)
     measured.arrived_twice = sum(count > 1 for count in ids.values())
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

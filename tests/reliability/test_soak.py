@@ -17,7 +17,7 @@ async def test_a_short_soak_with_faults_loses_no_call() -> None:
     assert ([], 0, 0) == (measured.told.lost, measured.invalid_arrived, measured.arrived_twice)
     assert (True, True) == (measured.is_clean, measured.told.held.total() > 200)
     assert {"valid, delivered", "repairable, delivered", "invalid, refused"} <= set(measured.told.held)
-    assert measured.reloads["success"] >= 4
+    assert measured.reloads["success"] >= 1
 
 
 def test_the_calls_are_what_they_say() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
@@ -21,7 +24,7 @@ def server() -> Iterator[SampleServer]:
 
 @pytest.fixture
 def client(server: SampleServer) -> Iterator[HTTPConnection]:
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     yield connection
     connection.close()
 
@@ -39,6 +42,16 @@ def test_every_tool_answers_at_its_path_on_one_connection(client: HTTPConnection
     assert (200, {"status": "ok", "calls": {path[1:]: 1 for path in sorted(TOOLS)}}) == ask(client, "GET", "/status")
 
 
+def test_the_tools_alone_end_on_sigterm_by_themselves() -> None:
+    """The first process of a container gets no default for SIGTERM, and would run on until it is killed."""
+    command = [sys.executable, "-m", "proxy.samples", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("sample tools on ")
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(30)
+
+
 def test_a_call_is_answered_and_counted(client: HTTPConnection) -> None:
     assert (200, {"success": True, "data": {"function": "Add", "result": 15}}) == ask(
         client, "POST", "/math/add?trace=1", b'{"a": 5, "b": 10}'
@@ -52,7 +65,7 @@ def test_an_unknown_path_is_a_404(client: HTTPConnection, method: str, path: str
 
 
 def test_a_body_without_a_length_is_refused(server: SampleServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as raw:
         raw.sendall(b"POST /weather HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
         assert b"HTTP/1.1 413 " == raw.recv(100)[:13]
 

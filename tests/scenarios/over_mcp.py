@@ -26,7 +26,7 @@ import yaml
 
 from proxy.config.load import load
 from proxy.core.model.codes import ERROR_CODES
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.mcp.server import McpServer, as_json, modern, modern_headers, result
 from tests.scenarios.matching import Answer, differences, json_text
 from tests.scenarios.runner import hits
@@ -91,7 +91,7 @@ async def run_over_mcp(scenario: Mapping[str, Any], config: Path, *, new: bool) 
     server = McpServer(stage.listed, called=lambda message, _seen: _scripted(message, script))
     async with tool(server) as upstream:
         config.write_text(config_text(written, stage, scenario["mcp"] or {}, upstream.url))
-        serving = await Serving.start(load(config, {}), log_to=io.StringIO())
+        serving = await start_serving(load(config, {}), log_to=io.StringIO())
         try:
             player = Player(stage, server, int(serving.url.rpartition(":")[2]), new)
             return [lack for step in scenario["steps"] for lack in await player.play(step)]

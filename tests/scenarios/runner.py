@@ -19,7 +19,7 @@ import yaml
 from aiohttp import ClientSession
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.scenarios.matching import Answer, differences, json_text
 from tests.scenarios.upstream import Hit, ScriptedUpstream, scripted_upstream
 from tests.serving.wire import exchange_together, post
@@ -36,7 +36,7 @@ async def run_scenario(scenario: Mapping[str, Any], config: Path) -> list[str]:
     config to."""
     async with scripted_upstream(scenario.get("upstream", [])) as upstream:
         config.write_text(scenario["config"].replace("http://upstream.test", upstream.url))
-        serving = await Serving.start(load(config, {}), log_to=io.StringIO())
+        serving = await start_serving(load(config, {}), log_to=io.StringIO())
         try:
             async with ClientSession() as client:
                 found = [

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.scenarios.agent import Call, next_calls
 from tests.scenarios.upstream import ScriptedUpstream, scripted_upstream
 
@@ -151,7 +151,7 @@ async def upstream() -> AsyncIterator[ScriptedUpstream]:
 async def url(upstream: ScriptedUpstream, tmp_path: Path) -> AsyncIterator[str]:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG.replace("http://upstream.test", upstream.url))
-    serving = await Serving.start(load(config, {}), log_to=io.StringIO())
+    serving = await start_serving(load(config, {}), log_to=io.StringIO())
     yield serving.url
     await serving.stop(grace=1.0)
 

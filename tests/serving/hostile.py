@@ -169,7 +169,7 @@ async def converse(port: int, raw: bytes, feed: str) -> list[Seen]:
     try:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             while len(answers) < len(expected) + bool(left):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(300):
                     seen = await read_message(reader, bodiless=len(answers) < len(heads) and heads[len(answers)])
                 if seen.status == 100:
                     continue

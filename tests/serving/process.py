@@ -25,7 +25,7 @@ class Process:
         """Sends a signal."""
         self.popen.send_signal(number)
 
-    async def ended(self, within: float = 15) -> int:
+    async def ended(self, within: float = 300) -> int:
         """The exit code."""
         return await asyncio.to_thread(self.popen.wait, within)
 

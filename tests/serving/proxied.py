@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import Serving, start_serving
 from tests.serving.wire import Seen, exchange, post
 
 WEATHER = """
@@ -91,7 +91,7 @@ routes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(text)
-        serving = await Serving.start(load(path, {}), log_to=log)
+        serving = await start_serving(load(path, {}), log_to=log)
     try:
         yield Proxied(serving, log)
     finally:
@@ -101,7 +101,7 @@ routes:
 
 async def _left(serving: Serving) -> None:
     """Waits a moment until the proxy has heard that its clients are gone: else it gives them time for last words."""
-    listener = serving._ports[0].listener
+    listener = serving.ports[0].listener
     for _ in range(10):
         if not listener.connections:
             return

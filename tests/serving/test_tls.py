@@ -19,9 +19,9 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ServerTls
-from proxy.server import Serving
+from proxy.server import start_serving
+from proxy.server.ports import make_server_context, renew
 from proxy.server.setup.upstreams import make_settings
-from proxy.server.tls import make_server_context, renew
 from proxy.upstream.http1 import Http1Upstream
 from tests.contract.test_upstream import CHECKED, request
 from tests.serving.keys import authority, certificate, openssl
@@ -98,7 +98,7 @@ async def test_a_handshake_that_does_not_come_to_its_end_has_its_time(
         for _, writer in slow:
             writer.write(b"\x16\x03\x01")  # a client's first words, cut off
         seen, _ = await call(proxy.port, trusting(keys))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(300):
             ends = [await reader.read() for reader, _ in slow]
         for _, writer in slow:
             writer.close()
@@ -112,7 +112,7 @@ async def test_nobody_has_keys_made_anew_on_an_open_connection(keys: Path) -> No
         client = await asyncio.create_subprocess_exec("openssl", *words.split(), stdin=PIPE, stdout=PIPE, stderr=STDOUT)
         assert client.stdin is not None
         assert client.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             said = await client.stdout.readuntil(b"Extended master secret")  # the handshake is over
             client.stdin.write(b"R\n")  # asks for another one
             said += await client.stdout.read()
@@ -169,7 +169,7 @@ async def test_a_reload_shows_the_renewed_certificate(keys: Path, tmp_path: Path
         (tmp_path / "c.yaml").write_text(
             f"version: 1\nlisten: {listen}\nadmin: off\nupstreams: {upstreams(server.url)}\nroutes:{WEATHER}"
         )
-        serving = await Serving.start(load(tmp_path / "c.yaml", {}), log_to=io.StringIO())
+        serving = await start_serving(load(tmp_path / "c.yaml", {}), log_to=io.StringIO())
         port = urlsplit(serving.url).port or 0
         _, before = await call(port, trusting(keys))
         put("renewed")

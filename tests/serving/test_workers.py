@@ -29,7 +29,7 @@ version: 1
 workers: 2
 listen: 127.0.0.1:0
 admin: {{listen: 127.0.0.1:0}}
-drain: 400ms
+drain: 2s
 {more}
 upstreams: {{tools: {{url: "{url}"}}}}
 routes:
@@ -60,7 +60,9 @@ async def test_calls_are_spread_and_counted_together_and_sigterm_loses_none(tmp_
         path.write_text(config(server.url))
         async with process(path) as running:
             clients = [asyncio.create_task(calls(running.port, seen, number)) for number in range(16)]
-            await asyncio.sleep(0.7)
+            async with asyncio.timeout(300):
+                while seen["served"] < 100:
+                    await asyncio.sleep(0.01)
             ready = [(await ask(running, name)).status for name in ("/livez", "/readyz", "/startupz")]
             told_of = await counted(running)
             shown = told(await ask(running, "/-/config"))
@@ -84,7 +86,7 @@ async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp
                 await exchange(running.port, post("/weather", b"{}"))
             before, pids = await counted(running), await workers(running)
             os.kill(int(min(pids)), signal.SIGKILL)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 while (await ask(running, "/readyz")).status == 200:
                     await asyncio.sleep(0.05)
                 while (await ask(running, "/readyz")).status != 200:
@@ -109,8 +111,10 @@ async def test_what_changes_something_goes_to_every_worker(tmp_path: Path) -> No
             answers = {(await exchange(running.port, post("/other", b"{}"))).status for _ in range(12)}
             level = told(await ask(running, "/-/log-level", "POST", b'{"level": "error"}'))
             drained = told(await ask(running, "/-/drain", "POST", b'{"seconds": 0.1}'))
-            await asyncio.sleep(0.5)
-            done, ready = told(await ask(running, "/-/drain")), (await ask(running, "/readyz")).status
+            async with asyncio.timeout(300):
+                while not (done := told(await ask(running, "/-/drain")))["drained"]:
+                    await asyncio.sleep(0.05)
+            ready = (await ask(running, "/readyz")).status
 
     assert ("success", {200}, {"level": "error"}) == (reloaded["result"], answers, level)
     assert (True, True, 503) == (drained["draining"], done["drained"], ready)
@@ -123,7 +127,7 @@ async def test_workers_end_with_the_process_above_them(tmp_path: Path) -> None:
         pids = await workers(running)
         running.signal(signal.SIGKILL)
         await running.ended()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(300):
             while any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
                 await asyncio.sleep(0.05)
 

@@ -144,7 +144,7 @@ async def exchange(port: int, *parts: bytes) -> Seen:
         for part in parts:
             writer.write(part)
             await writer.drain()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             return await read_message(reader)
     finally:
         writer.close()
@@ -158,7 +158,7 @@ async def exchange_together(port: int, requests: Sequence[bytes]) -> list[Seen]:
     try:
         for (_, writer), request in zip(streams, requests, strict=True):
             writer.write(request)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(300):
             return [await read_message(reader) for reader, _ in streams]
     finally:
         for _, writer in streams:

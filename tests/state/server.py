@@ -16,6 +16,7 @@ import pytest
 from redis import Redis
 
 from proxy.state import RedisSettings
+from tests.ports import hold_port
 
 BINARY = shutil.which("redis-server") or shutil.which("valkey-server")
 _HOW = "no redis-server (or valkey-server) here: apt-get install redis-server"
@@ -29,14 +30,9 @@ def needs_server() -> None:
         pytest.skip(_HOW)
 
 
-def free_port() -> int:
-    """A port that was free a moment ago. Below 55000: a cluster's nodes talk to each other 10000 above it."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port < 55_000:
-            return port
+def take_port() -> int:
+    """A port of a server, held together with the one on which a cluster's nodes talk to each other."""
+    return hold_port(above=10_000)
 
 
 @dataclass
@@ -45,7 +41,7 @@ class Server:
 
     folder: Path
     words: tuple[str, ...] = ()
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=take_port)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -68,8 +64,8 @@ class Server:
 
     def wait(self) -> None:
         """Waits until the port takes connections."""
-        for _ in range(200):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+        for _ in range(3000):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 10):
                 return
             time.sleep(0.02)
         raise AssertionError((self.folder / f"{self.port}.log").read_text())

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from proxy.state.redis.client import Connections
 from proxy.state.redis.operation_queue import OperationQueue
 from proxy.state.redis.operations import Keys, Operation
 from proxy.state.remote import Unreachable
-from tests.state.server import BINARY, Server, free_port, needs_server, server
+from tests.state.server import BINARY, Server, needs_server, server, take_port
 
 SECRET = "planted-7b2f9c"
 KEYS = Keys("toolproxy")
@@ -125,7 +124,7 @@ async def use_everything(store: StateStore) -> None:
     await store.clear("c/k", forget=True)
     await store.reserve("c/cap", 9, 60)
     await store.release("c/cap")
-    assert 0 == await store.taken("c/never", enough=1)
+    assert 0 == await store.count_taken("c/never", enough=1)
 
 
 async def test_a_server_that_has_forgotten_the_scripts_is_given_them_again(plain: Server) -> None:
@@ -145,9 +144,9 @@ async def test_a_server_that_hangs_holds_nobody_up_for_longer_than_its_timeouts(
             await store.fail("k", attempt("a"), 60)
             assert running.process is not None
             running.process.send_signal(signal.SIGSTOP)
-            began = time.monotonic()
+            began = asyncio.get_running_loop().time()
             recorded = await store.fail("k", attempt("b"), 60)
-            took = time.monotonic() - began
+            took = asyncio.get_running_loop().time() - began
             running.process.send_signal(signal.SIGCONT)
     assert (2, False) == (recorded.episode.count, told[0].up)
     assert "Timeout" in told[0].reason
@@ -167,7 +166,7 @@ async def test_a_store_comes_back_by_itself(tmp_path: Path) -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Waits for something."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -234,7 +233,7 @@ async def test_the_documented_permissions_are_enough_for_everything(tmp_path: Pa
         async with opened(settings) as (store, told):
             await use_everything(store)
             await store.fail("c/k", attempt("a"), 60)
-            assert [("c/k", episode("a"))] == await store.episodes()
+            assert [("c/k", episode("a"))] == await store.list_episodes()
         remote = Connections(settings)
         try:
             merged = await remote.run([operations.merge_used(KEYS.count("c/cap"), 2, 60)])
@@ -258,7 +257,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_tls_with_a_certificate_of_its_own_and_a_stranger_is_not_trusted(
     tmp_path: Path, certificates: Path
 ) -> None:
-    port = free_port()
+    port = take_port()
     files = ["--tls-cert-file", f"{certificates}/server.pem", "--tls-key-file", f"{certificates}/server.key"]
     trusted = Tls(ca=f"{certificates}/server.pem", cert=f"{certificates}/server.pem", key=f"{certificates}/server.key")
     with server(tmp_path, "--tls-port", str(port), *files, "--tls-ca-cert-file", f"{certificates}/server.pem") as one:
@@ -298,7 +297,7 @@ async def test_sentinels_know_the_primary_and_after_a_failover_the_new_one(tmp_p
 @contextlib.contextmanager
 def sentinel(config: Path) -> Iterator[int]:
     """A sentinel; gives its port."""
-    port = free_port()
+    port = take_port()
     words = [str(BINARY), str(config), "--port", str(port), "--bind", "127.0.0.1", "--logfile", f"{config}.log"]
     process = subprocess.Popen([*words, "--sentinel"])
     try:
@@ -320,7 +319,7 @@ async def test_a_cluster_keeps_each_conversation_in_one_place_and_all_of_them(tm
         async with opened(settings) as (store, told):
             keys = [f"conversation {number}/tool" for number in range(60)]
             await asyncio.gather(*(store.fail(key, attempt("a"), 60) for key in keys))
-            assert set(keys) == {key for key, _ in await store.episodes()}
+            assert set(keys) == {key for key, _ in await store.list_episodes()}
             await use_everything(store)
         sizes = [node_size(node) for node in nodes]
     assert [] == told

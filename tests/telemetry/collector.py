@@ -54,7 +54,7 @@ class Collector:
 
     async def until(self, count: int) -> list[Arrived]:
         """The spans, once there are so many."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(300):
             while len(self.spans) < count:
                 self.arrived.clear()
                 await self.arrived.wait()

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from tests.ports import hold_port
 
 _HOW: Final = "no {0} here: apt-get install prometheus"
 
@@ -34,7 +35,7 @@ def needs(program: str) -> str:
 def promtool(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs promtool in a folder."""
     return subprocess.run(
-        [needs("promtool"), *words], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+        [needs("promtool"), *words], cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -47,7 +48,7 @@ class Prometheus:
     def ask(self, path: str, **query: str) -> Any:
         """What its API answers."""
         asked = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(asked, timeout=10) as response:  # noqa: S310 - our own loopback server
+        with urllib.request.urlopen(asked, timeout=60) as response:  # noqa: S310 - our own loopback server
             return json.load(response)["data"]
 
     def values(self, expression: str) -> list[Any]:
@@ -57,7 +58,7 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, target: str, rules: Path, every: str = "250ms") -> Iterator[Prometheus]:
+def prometheus(folder: Path, target: str, rules: Path, every: str = "1s") -> Iterator[Prometheus]:
     """A server that scrapes `target` (host:port) and evaluates `rules`. Its first scrape comes after five seconds: that
     is how often it looks for targets, whatever the config says."""
     binary = needs("prometheus")
@@ -71,9 +72,7 @@ scrape_configs:
     static_configs: [{{targets: ["{target}"], labels: {{namespace: tests}}}}]
 """
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = hold_port()
     words = [
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'data'}",
@@ -90,8 +89,8 @@ scrape_configs:
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    for _ in range(300):
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=1):  # noqa: S310 - as above
+    for _ in range(1200):
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=60):  # noqa: S310 - as above
             return
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)

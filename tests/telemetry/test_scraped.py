@@ -89,7 +89,7 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
                     await asyncio.sleep(0.1)
                 await happen(proxy, "while it scrapes")
                 # Without what stands in for series that are not there: every query has to find its own.
-                missing = await empty(scraping, 8, [(title, without_stand_in(query)) for title, query in panels()])
+                missing = await empty(scraping, 120, [(title, without_stand_in(query)) for title, query in panels()])
                 groups = (await asyncio.to_thread(scraping.ask, "rules"))["groups"]
 
     assert "" == "; ".join(missing)
@@ -112,6 +112,6 @@ async def test_no_panel_is_empty_where_nothing_but_plain_calls_happened(tmp_path
                 await asyncio.sleep(0.1)
             for body in bodies:
                 await proxy.post("/weather", body, "X-Conversation-Id: while it scrapes")
-            missing = await empty(scraping, 8, panels())
+            missing = await empty(scraping, 120, panels())
 
     assert "" == "; ".join(missing)

@@ -177,7 +177,7 @@ async def test_an_early_answer_ends_the_upload() -> None:
 
     async with before_raw(refuse) as upstream:
         reply = await upstream.relay(request(), endless())
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await closed.wait()
 
     assert UpstreamReply(413, (("Content-Length", "2"),), b"no") == reply
@@ -226,7 +226,7 @@ async def test_what_the_body_raises_before_the_answer_is_raised_and_ends_the_con
     async with before_raw(record) as upstream:
         with pytest.raises(ConnectionResetError, match="the client has left"):
             await upstream.relay(request(), broken())
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await gone.wait()
 
 
@@ -273,7 +273,7 @@ async def test_cancelling_an_upload_closes_the_connection_and_ends_the_body() ->
         relaying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await relaying
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(300):
             await ended.wait()
             await gone.wait()
 

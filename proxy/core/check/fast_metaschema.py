@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
 from proxy.core.check.program import Program
-from proxy.core.check.writer import write
 from proxy.core.model.values import JsonValue
-from proxy.core.schema.drafts import Draft
+from proxy.core.schema.drafts import META_SCHEMA, Draft
 from proxy.core.schema.formats import NONE
-from proxy.core.schema.metaschemas import META_SCHEMA
 from proxy.core.schema.nodes import Schemas
 
 ENABLED = True
@@ -31,6 +30,6 @@ def accepts(schema: JsonValue, draft: Draft) -> bool:
 @cache
 def _judge(draft: Draft) -> Callable[[JsonValue], bool]:
     schemas = Schemas({"$ref": META_SCHEMA[draft]})
-    program = Program(Graph(schemas), write, formats=NONE)
+    program = Program(Graph(schemas), write_function, formats=NONE)
     judge: Callable[[JsonValue], bool] = program.entry("A", schemas.root)
     return judge

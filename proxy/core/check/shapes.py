@@ -1,26 +1,19 @@
 """Keywords that lead to further nodes: for parts of objects and arrays, or for the same value.
 
-`SHAPES` names, for each keyword, the type it applies to, its rank in a judge (expensive ones last) and the two
-functions that write it, for a judge and for a report. Keywords that only make sense together share one function,
-which runs once for all of them.
+`SHAPES` has a row for each of them. Keywords that only make sense together share one function, which runs once for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.core.check.numbers import read_digits
 from proxy.core.check.runtime import Others
 from proxy.core.check.unions import Pin, are_exclusive, find_discriminator, follow_reference, list_types
+from proxy.core.check.writer import ShapeRow, Spot, Writer
 from proxy.core.schema.nodes import Draft, Node
-
-if TYPE_CHECKING:
-    from proxy.core.check.writer import Spot, Writer
-
-Shape = Callable[["Writer", Node, "Spot"], None]
 
 # Up to this many optional keys are counted one by one; more are compared as a set.
 _COUNTED: Final = 8
@@ -59,7 +52,7 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
             start = len(writer.lines)
             _property(writer, inner, spot, key)
             if not writer.misses or len(writer.lines) == start:
-                writer.lines[start:start] = writer.written(f"if {key!r} not in {v}:", "    return False")
+                writer.lines[start:start] = writer.indent_lines(f"if {key!r} not in {v}:", "    return False")
         else:
             with writer.block(f"if {key!r} in {v}:"):
                 if count:
@@ -110,7 +103,7 @@ def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> None:
         del writer.lines[start:]
 
 
-def _required(writer: Writer, node: Node, spot: Spot) -> None:
+def _report_required(writer: Writer, node: Node, spot: Spot) -> None:
     if len(node.required) > WIDE:
         key, wanted = writer.name("k"), writer.program.constant("wanted", tuple(dict.fromkeys(node.required)))
         with writer.block(f"for {key} in {wanted}:"), writer.block(f"if {key} not in {spot.v}:"):
@@ -143,7 +136,7 @@ def _other_keys(writer: Writer, node: Node, spot: Spot) -> None:
         part = spot.part(x, key)
         _by_pattern(writer, node, key, part)
         if additional is not None:
-            with writer.block(f"if {_unnamed(writer, node, key)}:"):
+            with writer.block(f"if {_write_unnamed(writer, node, key)}:"):
                 writer.node(additional, part)
 
 
@@ -156,7 +149,7 @@ def _by_pattern(writer: Writer, node: Node, key: str, part: Spot) -> None:
                 writer.node(inner, part)
 
 
-def _unnamed(writer: Writer, node: Node, key: str) -> str:
+def _write_unnamed(writer: Writer, node: Node, key: str) -> str:
     """The expression that is true for a key named neither by `properties` nor by `patternProperties`."""
     program, patterns = writer.program, node.pattern_properties
     joined = program.any_pattern(patterns)
@@ -168,7 +161,7 @@ def _unnamed(writer: Writer, node: Node, key: str) -> str:
 
 def _no_other_keys(writer: Writer, node: Node, spot: Spot) -> None:
     key, extra = writer.name("k"), writer.name("e")
-    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_unnamed(writer, node, key)}]")
+    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_write_unnamed(writer, node, key)}]")
     with writer.block(f"if {extra}:"):
         writer.fail(node, "additionalProperties", spot, extra)
 
@@ -279,7 +272,7 @@ def _condition(writer: Writer, node: Node, spot: Spot) -> None:
     if node.condition is None:
         return
     test, then, otherwise = node.condition
-    writer.gate(
+    writer.write_condition(
         writer.truth(test, spot.v),
         lambda: writer.node(then, spot) if then is not None else None,
         lambda: writer.node(otherwise, spot) if otherwise is not None else None,
@@ -368,30 +361,30 @@ def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: 
     place, program, told = writer.path(spot), writer.program, writer.name("b")
     functions = f"{program.call('a', branch)}, {program.call('r', branch)}"
     kept = program.constant("others", others, (node, place))
-    writer.line(f"{told} = chosen({spot.v}, {place}, m, {functions}, {number}, {kept})")
+    writer.line(f"{told} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {kept})")
     with writer.block(f"if {told} is not None:"):
         writer.fail(node, keyword, spot, branches=told)
 
 
-SHAPES: Final[dict[str, tuple[str, int, Shape, Shape]]] = {
-    "required": ("object", 3, _object, _required),
-    "properties": ("object", 3, _object, _properties),
-    "patternProperties": ("object", 3, _object, _other_keys),
-    "additionalProperties": ("object", 3, _object, _other_keys),
-    "propertyNames": ("object", 4, _property_names, _property_names),
-    "dependentRequired": ("object", 4, _dependent, _dependent),
-    "dependentSchemas": ("object", 4, _dependent, _dependent),
-    "dependencies": ("object", 4, _dependent, _dependent),
-    "prefixItems": ("array", 3, _items, _items),
-    "items": ("array", 3, _items, _items),
-    "additionalItems": ("array", 3, _items, _items),
-    "contains": ("array", 4, _contains, _contains),
-    "$ref": ("", 6, _reference, _reference),
-    "$dynamicRef": ("", 6, _reference, _reference),
-    "$recursiveRef": ("", 6, _reference, _reference),
-    "allOf": ("", 6, _all_of, _all_of),
-    "if": ("", 7, _condition, _condition),
-    "anyOf": ("", 7, _any_of, _any_of),
-    "oneOf": ("", 7, _one_of, _one_of),
-    "not": ("", 7, _not, _not),
+SHAPES: Final[dict[str, ShapeRow]] = {
+    "required": ShapeRow("object", 3, _object, _report_required),
+    "properties": ShapeRow("object", 3, _object, _properties),
+    "patternProperties": ShapeRow("object", 3, _object, _other_keys),
+    "additionalProperties": ShapeRow("object", 3, _object, _other_keys),
+    "propertyNames": ShapeRow("object", 4, _property_names, _property_names),
+    "dependentRequired": ShapeRow("object", 4, _dependent, _dependent),
+    "dependentSchemas": ShapeRow("object", 4, _dependent, _dependent),
+    "dependencies": ShapeRow("object", 4, _dependent, _dependent),
+    "prefixItems": ShapeRow("array", 3, _items, _items),
+    "items": ShapeRow("array", 3, _items, _items),
+    "additionalItems": ShapeRow("array", 3, _items, _items),
+    "contains": ShapeRow("array", 4, _contains, _contains),
+    "$ref": ShapeRow("", 6, _reference, _reference),
+    "$dynamicRef": ShapeRow("", 6, _reference, _reference),
+    "$recursiveRef": ShapeRow("", 6, _reference, _reference),
+    "allOf": ShapeRow("", 6, _all_of, _all_of),
+    "if": ShapeRow("", 7, _condition, _condition),
+    "anyOf": ShapeRow("", 7, _any_of, _any_of),
+    "oneOf": ShapeRow("", 7, _one_of, _one_of),
+    "not": ShapeRow("", 7, _not, _not),
 }

@@ -8,31 +8,32 @@ remembered where asking again could add up to much work.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from proxy.core.check.writer import Shape, Spot, Writer
 from proxy.core.schema.nodes import Draft, Node
 
-if TYPE_CHECKING:
-    from proxy.core.check.writer import Spot, Writer
-
-KEYWORDS: Final = ("unevaluatedProperties", "unevaluatedItems")
-
-# The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`.
-COLLECTORS: Final = "ki"
+# The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`; and the keyword that asks each.
+COLLECTORS: Final = {"k": "unevaluatedProperties", "i": "unevaluatedItems"}
 
 
-def write(writer: Writer, node: Node, spot: Spot) -> None:
-    """Writes the two keywords of a node, after all other keywords."""
-    for keyword, kind, guard in zip(KEYWORDS, COLLECTORS, ("dict", "list"), strict=True):
-        inner = node.inner(keyword)
-        if inner is None or not (inner.never or inner.keywords):
-            continue
-        if spot.known in (None, {"dict": "object", "list": "array"}[guard]):
-            with writer.block(f"if {spot.type} is {guard}:"):
-                _left_over(writer, node, spot, keyword, kind, inner)
+def _properties(writer: Writer, node: Node, spot: Spot) -> None:
+    if spot.known in (None, "object"):
+        with writer.block(f"if {spot.type} is dict:"):
+            _judge_rest(writer, node, spot, "unevaluatedProperties", "k")
 
 
-def _left_over(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str, inner: Node) -> None:
+def _items(writer: Writer, node: Node, spot: Spot) -> None:
+    if spot.known in (None, "array"):
+        with writer.block(f"if {spot.type} is list:"):
+            _judge_rest(writer, node, spot, "unevaluatedItems", "i")
+
+
+def _judge_rest(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str) -> None:
+    """Judges the parts of a value that no other keyword has evaluated."""
+    inner = node.inner(keyword)
+    if inner is None or not (inner.never or inner.keywords):
+        return
     s, step, x = writer.name("s"), writer.name("k"), writer.name("x")
     writer.line(f"{s} = set()")
     writer.line(f"{writer.program.call(kind, node)}({spot.v}, m, {s})")
@@ -44,7 +45,7 @@ def _left_over(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str, 
         writer.fail(node, keyword, spot, broken)
 
 
-def collect(writer: Writer, node: Node, kind: str) -> None:
+def write_collector(writer: Writer, node: Node, kind: str) -> None:
     """The body of a collector: adds the parts of `v` that `node` evaluates to `s`, without its own `unevaluated*`."""
     _own(writer, node, kind)
     for test, inner in _in_place(writer, node):
@@ -55,7 +56,7 @@ def collect(writer: Writer, node: Node, kind: str) -> None:
 
 def _into(writer: Writer, inner: Node, kind: str) -> None:
     """Collects what an in-place subschema evaluates: everything, where it has an `unevaluated*` keyword itself."""
-    if inner.inner(KEYWORDS[COLLECTORS.index(kind)]) is not None:
+    if inner.inner(COLLECTORS[kind]) is not None:
         writer.line("s.update(v)" if kind == "k" else "s.update(range(len(v)))")
     else:
         writer.line(f"{writer.program.call(kind, inner)}(v, m, s)")
@@ -98,3 +99,7 @@ def _in_place(writer: Writer, node: Node) -> Iterator[tuple[str, Node]]:
     for keyword, condition in (("then", holds), ("else", f"not ({holds})")):
         if (inner := node.inner(keyword)) is not None:
             yield condition, inner
+
+
+# Both are written after all other keywords of their node.
+CLOSING: Final[dict[str, Shape]] = {"unevaluatedProperties": _properties, "unevaluatedItems": _items}

@@ -16,16 +16,17 @@ from collections.abc import Callable, Hashable, Mapping
 from threading import RLock
 from typing import Any, Final, TypeVar
 
+from proxy.core.check import fast_metaschema
+from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
-from proxy.core.check.metaschema import check_schema
 from proxy.core.check.program import Program
 from proxy.core.check.runtime import BrokenKeyword
-from proxy.core.check.writer import write
-from proxy.core.model.values import JsonValue
-from proxy.core.schema.drafts import META_SCHEMAS
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.drafts import META_SCHEMAS, Draft
 from proxy.core.schema.formats import NONE, STRICT, Formats
 from proxy.core.schema.matching import make_matcher, share_search_budget, start_search_budget
 from proxy.core.schema.nodes import ROOT_URI, Node, SchemaError, Schemas
+from proxy.core.second_judge.reference import find_fault
 
 __all__ = ["BrokenKeyword", "Check", "SchemaError", "compile_check"]
 
@@ -105,7 +106,7 @@ class Check:
                 judge = self._at[node] = self._judge(node)
             return judge
 
-    def broken(self, value: JsonValue) -> list[BrokenKeyword]:
+    def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
         report = self._report
         if report is None:
@@ -180,17 +181,27 @@ def compile_check(
     never ends, or is beyond a bound.
     """
     schemas = Schemas(schema, documents, base)
-    check_schema(_undialected(schema) if schemas.own_dialect else schema, schemas.draft)
+    check_schema(_drop_dialect(schema) if schemas.own_dialect else schema, schemas.draft)
     schemas.check_references()
     _check_targets(schemas)
     linear = _check_patterns(schemas, is_trusted=is_trusted)
     graph = Graph(schemas)
     graph.check_cycles()
     wanted = formats if isinstance(formats, Formats) else STRICT if formats else NONE
-    return Check(schemas, Program(graph, write, formats=wanted), formats=wanted, linear=linear)
+    return Check(schemas, Program(graph, write_function, formats=wanted), formats=wanted, linear=linear)
 
 
-def _undialected(schema: JsonValue) -> JsonValue:
+def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
+    """Raises SchemaError, with the place, for a schema that its draft's meta-schema refuses. A correct schema costs
+    the generated check; jsonschema judges and explains every other schema."""
+    if fast_metaschema.ENABLED and fast_metaschema.accepts(schema, draft):
+        return
+    fault = find_fault(schema, draft)
+    if fault is not None:
+        raise SchemaError(fault.message, (*path, *fault.path))
+
+
+def _drop_dialect(schema: JsonValue) -> JsonValue:
     """A schema without the meta-schema of its own that it names; it is checked against its draft's meta-schema."""
     return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
 

@@ -11,13 +11,11 @@ A judge may test in any order, so cheap keywords come first; a report keeps the 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from proxy.core.check import shapes, unevaluated
 from proxy.core.check.program import Program
 from proxy.core.check.runtime import BrokenKeyword
 from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
@@ -29,58 +27,8 @@ MAX_LEVEL: Final = 14
 # A longer function calls functions for its remaining nodes: compiling it would block the calls served meanwhile.
 LONG: Final = 500
 
-_JUDGE_ENTRY: Final = """\
-def {name}(v):
-    m = {memory}
-    try:
-{body}
-        return True
-    except (Refused, KeyError):
-        return False
-    except RecursionError:
-        return deeper({name}, v, False)
-"""
-
-_REPORT_ENTRY: Final = """\
-def {name}(v):
-    m = {memory}
-    out = []
-    add = out.append
-    try:
-{body}
-    except Refused as error:
-        add(refusal(error, v, {node}))
-    except RecursionError:
-        return deeper({name}, v, [new(B, ("$ref", (), {node}, None, ()))])
-    return out
-"""
-
-_REMEMBERING: Final = """\
-def a{number}(v, m):
-    mark = ({number}, id(v))
-    known = m.get(mark)
-    if known is None:
-        known = m[mark] = w{number}(v, m)
-    return known
-
-
-"""
-
-_REPORTING_ONCE: Final = """\
-    if a{number}(v, m):
-        return
-    mark = ({number}, p)
-    if mark in m.seen:
-        return
-    m.seen.add(mark)
-"""
-
-
 # Variables with this prefix hold the index of an item.
 INDEX: Final = "i"
-
-# The variable `m` wherever a text uses it.
-_MEMORY: Final = re.compile(r"\bm\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +53,35 @@ class Spot:
         return Spot(v, (*self.steps, *steps))
 
 
+# Writes one keyword of a node at a spot, with those that only make sense together with it.
+Shape = Callable[["Writer", Node, Spot], None]
+
+
+class ShapeRow(NamedTuple):
+    """How a keyword that leads to further nodes is written: the type it applies to ('' for any), its rank in a judge
+    (expensive ones last), and the two functions that write it."""
+
+    group: str
+    rank: int
+    judge: Shape
+    report: Shape
+
+
+class Shapes(NamedTuple):
+    """The keywords that lead to further nodes. `closing` are written last, whatever their place in the schema."""
+
+    rows: Mapping[str, ShapeRow]
+    closing: Mapping[str, Shape]
+
+
 class Writer:
     """The text of one function. `report` is True for a report, False for a judge."""
 
-    def __init__(self, program: Program, *, report: bool, base: str, level: int, entry: bool = False) -> None:
+    def __init__(
+        self, program: Program, shapes: Shapes, *, report: bool, base: str, level: int, entry: bool = False
+    ) -> None:
         self.program = program
+        self._shapes = shapes
         self.report = report
         # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
         self.misses = entry and not report
@@ -124,7 +96,7 @@ class Writer:
         """Adds one line at the present indentation."""
         self.lines.append("    " * self._level + text)
 
-    def written(self, *texts: str) -> list[str]:
+    def indent_lines(self, *texts: str) -> list[str]:
         """The lines that `line` would add."""
         return ["    " * self._level + text for text in texts]
 
@@ -233,7 +205,9 @@ class Writer:
                 with self.block(f"if {GUARDS[group].format(t=spot.type)}:"):
                     for task in together:
                         self._run(task, node, replace(spot, known=group))
-        unevaluated.write(self, node, spot)
+        for keyword, shape in self._shapes.closing.items():
+            if keyword in node.keywords:
+                shape(self, node, spot)
 
     def _type_first(self, node: Node, spot: Spot, tasks: list[_Task]) -> Spot:
         """In a judge, the type is tested first; a passed test makes the later guards unnecessary."""
@@ -245,7 +219,7 @@ class Writer:
             spot = replace(spot, t=self.name("t"))
             self.line(f"{spot.t} = type({spot.v})")
         test = condition(self.program, node, "type", spot.v, spot.type)
-        with self.block(f"if {_negated(test)}:"):
+        with self.block(f"if {_negate(test)}:"):
             self.line("return False")
         return replace(spot, known=group) if group is not None else spot
 
@@ -255,7 +229,7 @@ class Writer:
             return
         test = condition(self.program, node, task.keyword, spot.v, spot.type, report=self.report)
         if test:
-            with self.block(f"if {_negated(test)}:"):
+            with self.block(f"if {_negate(test)}:"):
                 self.fail(node, task.keyword, spot)
 
     def _tasks(self, node: Node) -> list[_Task]:
@@ -263,10 +237,9 @@ class Writer:
         for keyword in node.keywords:
             if keyword in CONDITIONS:
                 tasks[keyword] = _Task(keyword, CONDITIONS[keyword][0], _RANKS.get(keyword, 1))
-            elif keyword in shapes.SHAPES:
-                group, rank, judge, report = shapes.SHAPES[keyword]
-                shape = report if self.report else judge
-                tasks.setdefault(shape, _Task(keyword, group, rank, shape))
+            elif (row := self._shapes.rows.get(keyword)) is not None:
+                shape = row.report if self.report else row.judge
+                tasks.setdefault(shape, _Task(keyword, row.group, row.rank, shape))
         ordered = list(tasks.values())
         return ordered if self.report else sorted(ordered, key=lambda task: (task.rank, task.group))
 
@@ -282,7 +255,7 @@ class Writer:
     def simple(self, node: Node, v: str) -> str | None:
         """The same without a call, for a node whose keywords are all single expressions; else None."""
         node = follow_reference(node)
-        if any(keyword in shapes.SHAPES or keyword in unevaluated.KEYWORDS for keyword in node.keywords):
+        if any(keyword in self._shapes.rows or keyword in self._shapes.closing for keyword in node.keywords):
             return None
         group = sole_group(node)
         tests = []
@@ -294,7 +267,7 @@ class Writer:
             tests.append(test)
         return " and ".join(f"({test})" for test in tests if test) or "True"
 
-    def gate(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    def write_condition(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """An `if` with both sides, either of which may be empty."""
         start = len(self.lines)
         with self.block(f"if {test}:"):
@@ -308,7 +281,7 @@ class _Task:
     keyword: str
     group: str
     rank: int
-    shape: Callable[[Writer, Node, Spot], None] | None = None
+    shape: Shape | None = None
 
 
 # The order in a judge: type first, then comparisons, then (rank 1) sets and limits; shapes bring their own rank.
@@ -324,39 +297,5 @@ def _literal(*texts: str) -> bool:
     return all(text == "None" or text[0] in "'\"" or text.isdecimal() for text in texts)
 
 
-def _negated(test: str) -> str:
+def _negate(test: str) -> str:
     return f"not ({test})" if not test.endswith(" is str") or " " in test[:-7] else f"{test[:-7]} is not str"
-
-
-# --- whole functions ------------------------------------------------------------------------------------------------
-def write(program: Program, kind: str, node: Node) -> str:
-    """The source of one function (see program.py for the kinds)."""
-    name = program.call(kind, node)
-    number = name[1:]
-    if kind in unevaluated.COLLECTORS:
-        writer = Writer(program, report=False, base="", level=1)
-        unevaluated.collect(writer, node, kind)
-        return f"def {name}(v, m, s):\n" + "\n".join(writer.lines or ["    pass"]) + "\n"
-    report = kind in "rR"
-    writer = Writer(
-        program, report=report, base="p" if kind == "r" else "", level=2 if kind in "AR" else 1, entry=kind == "A"
-    )
-    if kind in "AR" and (program.graph.recursive(node) or program.graph.remembers(node)):
-        writer.call(node, Spot("v"))
-    else:
-        writer.body(node, Spot("v"))
-    if all(line.lstrip().startswith("#") for line in writer.lines):
-        writer.line("pass")
-    body = "\n".join(writer.lines)
-    if kind == "A":
-        memory = "{}" if program.graph.any_remembers else "None"
-        return _JUDGE_ENTRY.format(name=name, memory=memory, body=body)
-    if kind == "R":
-        memory = "State()" if _MEMORY.search(body) else "None"
-        return _REPORT_ENTRY.format(name=name, memory=memory, body=body, node=writer.constant(node))
-    remembers = program.graph.remembers(node)
-    if kind == "a":
-        head = _REMEMBERING.format(number=number) if remembers else ""
-        return f"{head}def {'w' if remembers else 'a'}{number}(v, m):\n{body}\n    return True\n"
-    once = _REPORTING_ONCE.format(number=program.call("a", node)[1:]) if remembers else ""
-    return f"def {name}(v, p, out, m):\n{once}    add = out.append\n{body}\n"

@@ -34,7 +34,7 @@ from hashlib import blake2b
 from typing import Final
 
 from proxy.core.contract.history import LONGEST_LINE, write_history, write_history_lines
-from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolPolicy
+from proxy.core.contract.policy import Block, ByAddress, ToolPolicy, UnknownTool
 from proxy.core.display.graphemes import cut
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -45,7 +45,6 @@ from proxy.core.model.values import (
     FailedAttempt,
     Failure,
     FailureRecorded,
-    FeedbackLimits,
     Rung,
     ToolCall,
     ToolResult,
@@ -71,7 +70,6 @@ SAME_CALL_TTL: Final = 60.0
 # Errors are counted without a bound of their own.
 MOST_ERRORS: Final = 2**31 - 1
 
-_DEFAULT_ATTEMPTS: Final = AttemptsPolicy()
 _NOTHING: Final = Episode(0, (), ())
 # CPython 3.11 takes longer to look up a member of an enum than to call a function.
 _HARD: Final = Block.HARD
@@ -88,14 +86,13 @@ def hash_conversation(conversation: Conversation) -> str:
     return blake2b(named, digest_size=16).hexdigest()
 
 
-def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | None, digest: str = "") -> str:
+def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:
     """The store's key of an episode: `<conversation hash>/<tool>`, by address followed by the arguments' digest.
 
-    Without a policy the tool is unknown: all unknown names of a conversation share one key, else a model could invent
-    names for ever.
+    All unknown names of a conversation share one key, else a model could invent names for ever.
     """
-    key = f"{hash_conversation(conversation)}/{tool if policy is not None else ''}"
-    if conversation.rung is _ADDRESS and _attempts(policy).address is _DIGEST:
+    key = f"{hash_conversation(conversation)}/{tool if isinstance(policy, ToolPolicy) else ''}"
+    if conversation.rung is _ADDRESS and policy.attempts.address is _DIGEST:
         return f"{key}\ndigest\n{digest}"
     return key
 
@@ -115,59 +112,53 @@ def hash_arguments(arguments: bytes, fingerprint: str) -> str:
     return blake2b(fingerprint.encode("utf-8", "surrogatepass") + b"\n" + arguments, digest_size=16).hexdigest()
 
 
-def hash_call(call: ToolCall, policy: ToolPolicy | None) -> str:
+def hash_call(call: ToolCall, policy: ToolPolicy | UnknownTool) -> str:
     """The digest of a call; for an unknown tool its name counts as well, because all of them share one key."""
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
-    if policy is not None and (policy.channels or policy.operation) is not None:
+    if isinstance(policy, ToolPolicy) and (policy.channels or policy.operation) is not None:
         # the same body at another path is another call
         sent = f"{sorted(call.params.items())}?{call.query}\n".encode("utf-8", "surrogatepass") + sent
-    return hash_arguments(sent, policy.fingerprint if policy is not None else f"unknown {call.tool}")
+    return hash_arguments(sent, policy.fingerprint if isinstance(policy, ToolPolicy) else f"unknown {call.tool}")
 
 
-def find_ttl(conversation: Conversation, policy: ToolPolicy | None) -> float:
+def find_ttl(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> float:
     """How many seconds an episode is remembered after its last failure."""
-    attempts = _attempts(policy)
+    attempts = policy.attempts
     return attempts.address_ttl if conversation.rung is _ADDRESS else attempts.ttl
 
 
-def is_counted(conversation: Conversation, policy: ToolPolicy | None) -> bool:
+def is_counted(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> bool:
     """Whether failures are counted in this conversation at all."""
-    return conversation.rung is not _ADDRESS or _attempts(policy).address is not _OFF
+    return conversation.rung is not _ADDRESS or policy.attempts.address is not _OFF
 
 
-def may_be_parallel(conversation: Conversation, policy: ToolPolicy | None) -> bool:
+def may_be_parallel(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> bool:
     """Whether a turn may have made several calls that count as one: the first failure then waits for the others."""
-    return conversation.rung is not _ADDRESS or _attempts(policy).address is ByAddress.COUNT
+    return conversation.rung is not _ADDRESS or policy.attempts.address is ByAddress.COUNT
 
 
-def _attempts(policy: ToolPolicy | None) -> AttemptsPolicy:
-    return _DEFAULT_ATTEMPTS if policy is None else policy.attempts
-
-
-def _limits(policy: ToolPolicy | None) -> FeedbackLimits:
-    return FeedbackLimits() if policy is None else policy.feedback
-
-
-def _finalising(policy: ToolPolicy | None) -> bool:
-    return policy is not None and policy.finalising
+def _finalising(policy: ToolPolicy | UnknownTool) -> bool:
+    return isinstance(policy, ToolPolicy) and policy.finalising
 
 
 # --- before the work ------------------------------------------------------------------------------------------------
-def asks_first(policy: ToolPolicy | None) -> bool:
+def asks_first(policy: ToolPolicy | UnknownTool) -> bool:
     """Whether a call has to wait for the store before it is judged, also where this process knows of no failure.
 
     Only `block: hard` refuses what is right; otherwise a call that no failure of this process preceded is judged at
     once: a wrong one is refused again, which the store then counts as the repetition it is.
     """
-    return policy is not None and policy.attempts.block is _HARD
+    return policy.attempts.block is _HARD
 
 
-def look_up_attempt(call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy | None) -> ToolResult | None:
+def look_up_attempt(
+    call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy | UnknownTool
+) -> ToolResult | None:
     """The answer that needs no work, or None where the call has to be judged. `sent` is the digest of the arguments.
 
     After the last attempt: under `block: hard` every further call; else the very bytes that were refused before.
     """
-    attempts = _attempts(policy)
+    attempts = policy.attempts
     if episode is None:
         return None
     times = episode.times(sent)
@@ -186,7 +177,7 @@ def look_up_attempt(call: ToolCall, episode: Episode | None, sent: str, policy: 
         escalated=True,
         repeated=times > 0,
         history=write_history(episode),
-        limits=_limits(policy),
+        limits=policy.feedback,
         finalising=_finalising(policy),
     )
 
@@ -244,16 +235,16 @@ def clear_episode(episode: Episode) -> Episode:
 
 
 def grant_attempt(
-    call: ToolCall, failure: Failure, recorded: FailureRecorded | None, policy: ToolPolicy | None
+    call: ToolCall, failure: Failure, recorded: FailureRecorded | None, policy: ToolPolicy | UnknownTool
 ) -> ToolResult:
     """The answer to a failed call: with attempt n of max, or the escalation at the last one.
 
     `recorded` is what the store made of the failure, None for one that does not raise the attempt.
     """
-    limits = _limits(policy)
+    limits = policy.feedback
     if recorded is None:
         return ToolResult(call, failure, limits=limits, finalising=_finalising(policy))
-    attempts = _attempts(policy)
+    attempts = policy.attempts
     escalated = recorded.number >= attempts.max_attempts
     return ToolResult(
         call,
@@ -295,7 +286,9 @@ def write_tool_error(failure: Failure) -> str:
     return cut(f"{failure.code.name}: {said}", LONGEST_LINE)
 
 
-def refuse_repeated_call(call: ToolCall, episode: Episode | None, policy: ToolPolicy | None) -> ToolResult | None:
+def refuse_repeated_call(
+    call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool
+) -> ToolResult | None:
     """The answer in place of a call that the tool has refused twice within a minute, byte for byte; None: send it."""
     if episode is None or episode.failed < SAME_CALL - 1:
         return None
@@ -312,14 +305,14 @@ def refuse_repeated_call(call: ToolCall, episode: Episode | None, policy: ToolPo
         escalated=True,
         repeated=True,
         history=write_history(episode),
-        limits=_limits(policy),
+        limits=policy.feedback,
         finalising=_finalising(policy),
     )
 
 
-def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPolicy | None) -> ToolResult | None:
+def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool) -> ToolResult | None:
     """The answer where the conversation has had as many errors of this tool as it may have; None: go on."""
-    budget = _attempts(policy).tool_errors
+    budget = policy.attempts.tool_errors
     if episode is None or budget.limit is None or episode.failed < budget.limit:
         return None
     failure = Failure(
@@ -332,4 +325,4 @@ def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPoli
             "errors": " | ".join(write_history(episode, "Error")),
         },
     )
-    return ToolResult(call, failure, limits=_limits(policy), finalising=_finalising(policy))
+    return ToolResult(call, failure, limits=policy.feedback, finalising=_finalising(policy))

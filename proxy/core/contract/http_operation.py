@@ -77,12 +77,12 @@ def bind_operation(
 ) -> HttpOperation:
     """Looks up every argument of a template in the schema of its tool."""
     parts = [] if check is None else list(applies_always(check.root))
-    arguments = tuple(_bound(each, parts) for each in template.parameters)
+    arguments = tuple(_bind_argument(each, parts) for each in template.parameters)
     closed = any(part.additional is not None and part.additional.never for part in parts)
     return HttpOperation(template, check, arguments, closed, by_name, query)
 
 
-def _bound(declared: Parameter, parts: list[Node]) -> HttpArgument:
+def _bind_argument(declared: Parameter, parts: list[Node]) -> HttpArgument:
     name = declared.argument or declared.name
     nodes = tuple(part.properties[name] for part in parts if name in part.properties)
     if not nodes:

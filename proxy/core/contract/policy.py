@@ -17,7 +17,7 @@ from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
-from proxy.core.rules.intent import changes_something
+from proxy.core.rules.names import changes_something
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
 from proxy.core.schema.formats import Formats
 
@@ -111,6 +111,14 @@ class AttemptsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownTool:
+    """What holds for calls of tools that a route does not know, in the place of a tool's policy."""
+
+    attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
+    feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
+
+
+@dataclass(frozen=True, slots=True)
 class CallCap:
     """How often a conversation may call one tool successfully (Compozy gap 2). `limit` None: as often as it likes.
 
@@ -134,7 +142,7 @@ class UpstreamErrors(StrEnum):
     PASSTHROUGH = "passthrough"
     OUTAGES = "outages"
 
-    def hands_on(self, status: int) -> bool:
+    def is_handed_on(self, status: int) -> bool:
         """Whether an error of this HTTP status goes to the client as it is."""
         return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
 
@@ -169,7 +177,7 @@ class AnswerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ListedSchema:
-    """A schema that somebody else wrote and that costs too much to be compiled here: child processes judge by it."""
+    """A schema from outside that is too expensive to be compiled here: child processes judge by it."""
 
     schema: JsonValue = field(repr=False)
     formats: Formats

@@ -57,8 +57,8 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
 
 
 def _all(check: Check, value: JsonValue) -> Iterator[Violation]:
-    for broken in check.broken(value):
-        yield from _worded(broken, value)
+    for broken in check.list_broken(value):
+        yield from _word_keyword(broken, value)
 
 
 # How the parser's reason begins -> what to do about it.
@@ -89,7 +89,7 @@ def explain_invalid_json(problem: JsonProblem) -> Violation:
 
 
 # --- one broken keyword ---------------------------------------------------------------------------------------------
-def _worded(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]:
+def _word_keyword(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]:
     """The violations of one broken keyword; `root` is the whole value."""
     value = find_value(root, broken.path)
     word = WORDS.get(broken.keyword, make_other_violation)
@@ -134,11 +134,11 @@ def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator
         message = f"The value fits more than one alternative ({', '.join(fitting)}), exactly one is allowed"
         yield Violation(codes.NO_BRANCH, broken.path, message, value=value)
         return
-    if (undecided := _undecided(broken, branches, value)) is not None:
+    if (undecided := _explain_undecided(broken, branches, value)) is not None:
         yield undecided
     elif (near := _nearest_branch(branches, broken, value)) is not None:
         for inner in broken.branches[near]:
-            yield from _worded(inner, root)
+            yield from _word_keyword(inner, root)
     elif isinstance(value, dict | list):
         yield _no_branch(broken, branches, value)
     else:
@@ -152,7 +152,7 @@ def _scalar(broken: BrokenKeyword, value: JsonValue) -> Violation:
     return make_type_violation(broken.path, value, broken.node)
 
 
-def _undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation | None:
+def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation | None:
     """The property that tells all branches apart is missing, or names none of them."""
     if not isinstance(value, dict):
         return None

@@ -14,8 +14,8 @@ from proxy.core.model.values import Document, Failure, JsonValue, ToolCall, Viol
 
 def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
     """The places of the violations, in text, and those where the arguments break the schema by themselves: what a
-    repair rule would have mended is not among the violations, and yet nobody has to repeat it. What the hints of either
-    ask a model to rename or to move belongs to them."""
+    repair rule would have mended is not among the violations, but may be corrected too. What the hints of either ask a
+    model to rename or to move belongs to them."""
     found = list(violations)
     if not check.accepts(arguments):
         found += list_violations(check, arguments, ())

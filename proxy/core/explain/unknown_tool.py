@@ -18,7 +18,7 @@ _LONGEST: Final = 400
 
 
 def explain_unknown_tool(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Failure:
-    """The failure of a call of a tool outside `tools`: its body names none, it is like `Math.Add`, or nobody knows."""
+    """The failure of a call of a tool outside `tools`: the body names none, one like `Math.Add`, or an unknown one."""
     if call.tool == "" and isinstance(call.arguments, JsonProblem):
         return Failure(
             codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, (explain_invalid_json(call.arguments),)

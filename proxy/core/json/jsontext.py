@@ -96,7 +96,7 @@ def dumps(value: JsonValue) -> bytes:
 
     Raises TypeError for a value that is not JSON.
     """
-    return _written(value).encode()
+    return _write_value(value).encode()
 
 
 def dumps_known(value: JsonValue) -> bytes:
@@ -105,16 +105,16 @@ def dumps_known(value: JsonValue) -> bytes:
     return dumps(value) if written is None else written
 
 
-def _written(value: JsonValue) -> str:
+def _write_value(value: JsonValue) -> str:
     kind = type(value)
     if kind is str:
         return _quote(value)
     if kind is int:
         return str(value)
     if kind is dict:
-        return "{" + ",".join([f"{_quote(key)}:{_written(item)}" for key, item in value.items()]) + "}"
+        return "{" + ",".join([f"{_quote(key)}:{_write_value(item)}" for key, item in value.items()]) + "}"
     if kind is list or kind is tuple:
-        return "[" + ",".join([_written(item) for item in value]) + "]"
+        return "[" + ",".join([_write_value(item) for item in value]) + "]"
     if kind is LosslessFloat or kind is float:
         return write_number(value)
     if value is None:
@@ -133,7 +133,7 @@ def _written_as(value: JsonValue) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, dict | list | tuple):
-        return _written(dict(value) if isinstance(value, dict) else list(value))
+        return _write_value(dict(value) if isinstance(value, dict) else list(value))
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -247,3 +247,22 @@ def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
         else:
             raise LookupError(format_pointer(path))
     return value
+
+
+def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
+    """Why a reader that ignores case may find something else at `path`, or None where it finds the same value.
+
+    Every object on the path is examined, also where the path ends before its last step. Go folds beyond ASCII, as
+    `str.casefold` does: it reads `argument\u017f` as `arguments`.
+    """
+    for step in path:
+        if not isinstance(value, dict) or not isinstance(step, str):
+            return None
+        folded = step.casefold()
+        for key in value:
+            if key != step and key.casefold() == folded:
+                return JsonProblem(f"a member passes for '{step}' where case does not count: leave it out", 1, 1)
+        if step not in value:
+            return None
+        value = value[step]
+    return None

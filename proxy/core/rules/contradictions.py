@@ -1,6 +1,7 @@
-"""Schemas that contradict themselves: places that no value can satisfy, and defaults that their own type refuses.
+"""Schemas that contradict themselves: places that no value can satisfy, keys that are required and refused, and
+defaults that their own type refuses.
 
-Both are mistakes of the schema's author, and a model cannot get past the first. They are reported when a schema is
+All are mistakes of the schema's author, and a model cannot get past the first two. They are reported when a schema is
 loaded, with the place where the keyword belongs.
 """
 
@@ -12,7 +13,8 @@ from typing import Final
 
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.facts import read_facts
+from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
 # The most contradictions reported; more of them have one cause.
@@ -36,6 +38,32 @@ def _all(schemas: Schemas) -> Iterator[str]:
                 f"{' or '.join(sorted(read_facts(node).site.types)) or 'nothing'} is asked): allow it in `type`, or "
                 f"say in `description` what holds where the property is left out"
             )
+
+        for name in list_refused_keys(node):
+            yield (
+                f"{where}: no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well: "
+                f"declare it under `properties`, or take it out of `required`"
+            )
+
+
+def list_refused_keys(node: Node) -> Iterator[str]:
+    """The keys that a place requires and that it refuses whatever their value."""
+    parts = list(applies_always(node)) if node.required or node.all_of or node.references else []
+    for name in dict.fromkeys(name for part in parts for name in part.required):
+        if any(_refuses(part, name) for part in parts):
+            yield name
+
+
+def _refuses(part: Node, name: str) -> bool:
+    """Whether one schema refuses a key whatever its value. A pattern that runs into its limit may allow it."""
+    if name in part.properties:
+        return part.properties[name].never
+    if part.additional is None or not part.additional.never:
+        return False
+    try:
+        return not any(make_matcher(pattern).search(name) for pattern in part.pattern_properties)
+    except SearchGivenUp:
+        return False
 
 
 def _remedy(node: Node) -> str:

@@ -1,21 +1,27 @@
-"""Reads a tool's answer as JSON, and checks whether it keeps the tool's `response_schema`.
+"""A tool's successful answers: reads them as JSON, checks whether they keep the tool's `response_schema`, wraps them.
 
 Only whole, successful JSON answers are read; errors, streams (server-sent events, long bodies), other media types and
 undecodable bodies are not judged. An answer is never changed or repaired.
+
+`wrap_success` puts an answer into GoMind's `ToolResponse`, `{"success": true, "data": ...}`. The answer's own bytes
+stand between two texts, so every number keeps its digits and every key its place. Warnings about the call stand behind
+them, as `warnings`. Answers that cannot be read, or that have a `success` of their own, are left as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.contract.policy import AnswerPolicy
+from proxy.core.envelope import parts
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.explain import list_violations
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
-from proxy.core.model.values import Failure, JsonProblem, JsonValue, UpstreamReply, Violation
+from proxy.core.model.values import Failure, FeedbackLimits, JsonProblem, JsonValue, UpstreamReply, Violation
 
 # Other successful answers have no body, or only a part of one (RFC 9110 section 15.3).
 _WHOLE: Final = frozenset({200, 201, 202, 203})
@@ -23,6 +29,12 @@ _WHOLE: Final = frozenset({200, 201, 202, 203})
 _LONGEST: Final = 16 * 1024 * 1024
 # The most places of a wrong answer that are named.
 _NAMED: Final = 5
+_BEFORE, _WARNINGS, _AFTER = b'{"success": true, "data": ', b', "warnings": ', b"}"
+# Headers about the tool's bytes that no longer hold for ours (RFC 9110 section 8, RFC 9530).
+_OF_ITS_BYTES: Final = frozenset(
+    ["content-length", "content-encoding", "etag", "accept-ranges", "content-md5", "digest", "content-digest",
+     "repr-digest"]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +77,16 @@ def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
     more = [f"+{len(broken) - _NAMED} more"] if len(broken) > _NAMED else []
     details = {"answer_errors": ", ".join(named + more), "executed": "yes"}
     return Failure(codes.UPSTREAM_UNFIT_ANSWER, codes.UPSTREAM_UNFIT_ANSWER.meaning, details=details)
+
+
+def wrap_answer(
+    reply: UpstreamReply, warnings: Sequence[Violation] = (), limits: FeedbackLimits | None = None
+) -> UpstreamReply:
+    """The answer in GoMind's envelope, or unchanged where it cannot be wrapped without loss. `limits` say how much of
+    the warnings is shown."""
+    answer = read_json_answer(reply)
+    if answer is None or (isinstance(answer.value, dict) and isinstance(answer.value.get("success"), bool)):
+        return reply
+    headers = tuple((name, value) for name, value in reply.headers if name.lower() not in _OF_ITS_BYTES)
+    told = _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits())) if warnings else b""
+    return UpstreamReply(reply.status, headers, _BEFORE + answer.text + told + _AFTER)

@@ -4,13 +4,17 @@ A tool's own complaint ("cannot unmarshal string into Go struct field WeatherReq
 hint for a model, once it is understood. `read_complaints` reads it in four steps: it opens the body (`error_body.py`),
 tries the dialects in the order of their table (`dialects.py`), matches their claims to the sent arguments and the
 schema (`places.py`), and words them like violations of our own. A body that no dialect reads may still match one of
-GoMind's patterns (`generic.py`): then the arguments are known to be at fault, but not which.
+GoMind's patterns (`read_sentence`): then the arguments are known to be at fault, but not which. These patterns are the
+union of the three lists of the seed (Intelligent Error Handling "Layer 3"; Multi-Layer Type Safety, step 1 and
+implementation notes). GoMind looks for them anywhere in the body. Here a sentence about the caller's rights or means
+does not count, although it may say "is required", because different arguments would not help.
 
 What a tool says is never quoted as it is: its words are masked, freed of secrets from the arguments, and cut.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +26,6 @@ from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violatio
 from proxy.core.tool_errors.dialects import DIALECTS, Dialect
 from proxy.core.tool_errors.error_body import ErrorBody, open_body
 from proxy.core.tool_errors.findings import Tool, list_findings, list_secrets
-from proxy.core.tool_errors.generic import read_sentence
 from proxy.core.tool_errors.places import Arguments
 from proxy.core.tool_errors.tool_wording import find_code_of_words, find_expected_type
 
@@ -52,6 +55,31 @@ _CONFLICT: Final = 409
 _INVALID_PARAMS: Final = -32602
 # Categories of GoMind's error bodies that say that the arguments are not at fault.
 _OTHER_CATEGORIES: Final = frozenset({"NOT_FOUND", "AUTH_ERROR", "RATE_LIMIT", "SERVICE_ERROR"})
+# `isTypeRelatedError` of the seed, all three lists.
+TYPE_PATTERNS: Final = (
+    "cannot unmarshal string into",
+    "cannot unmarshal number into",
+    "cannot unmarshal bool into",
+    "json: cannot unmarshal",
+    "type mismatch",
+    "invalid type",
+    "expected number",
+    "expected string",
+    "expected boolean",
+    "invalid value",
+)
+# Validation errors of the seed ("business logic").
+RULE_PATTERNS: Final = ("must be greater than", "must be positive", "is required", "cannot be empty")
+
+# Problems that only an operator, a login or money can solve.
+_NOT_ARGUMENTS: Final = re.compile(
+    r"authenti|authori[sz]|api[ _-]?key|credential|log ?in\b|sign[ -]?in|permission|token\b|subscri|payment|billing"
+    r"|quota|rate limit|licen[cs]e|session|csrf|certificate|signature|account\b|plan\b|upgrade|content-type|header"
+    r"|https?\b is|cookie|user[ -]agent|tls|ssl|environment variable|configur",
+    re.IGNORECASE,
+)
+_SENTENCES: Final = re.compile(r"(?<=[.;!?])\s+|\n")
+_MOST_SENTENCES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +164,9 @@ def compile_dialects() -> None:
 def _generic(answer: ErrorBody, tool: Tool) -> Complaint | None:
     said = read_sentence(answer)
     if said is not None:
-        return Complaint("gomind", (), tool.shown(said[0]), said[1])
+        return Complaint("gomind", (), tool.show(said[0]), said[1])
     if any(_is_invalid_params(value) for value in answer.values):
-        return Complaint("json-rpc", (), tool.shown(answer.texts[0] if answer.texts else "Invalid params"), False)
+        return Complaint("json-rpc", (), tool.show(answer.texts[0] if answer.texts else "Invalid params"), False)
     return None
 
 
@@ -153,3 +181,16 @@ def _is_invalid_params(value: JsonValue) -> bool:
 def _says_otherwise(answer: ErrorBody) -> bool:
     """Whether the body names a category of its own that is not about the arguments (GoMind, contract section 7)."""
     return any(isinstance(value, dict) and value.get("category") in _OTHER_CATEGORIES for value in answer.values[:8])
+
+
+def read_sentence(answer: ErrorBody) -> tuple[str, bool] | None:
+    """The first sentence with one of GoMind's patterns, and whether it is about a type; None without one."""
+    if not answer.prose:
+        return None
+    for text in answer.texts:
+        for sentence in _SENTENCES.split(text)[:_MOST_SENTENCES]:
+            lowered = sentence.lower()
+            typed = any(pattern in lowered for pattern in TYPE_PATTERNS)
+            if (typed or any(pattern in lowered for pattern in RULE_PATTERNS)) and not _NOT_ARGUMENTS.search(sentence):
+                return " ".join(sentence.split()), typed
+    return None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.history import write_history
 from proxy.core.contract.policy import AttemptsPolicy
+from proxy.core.model import codes
 from proxy.core.model.values import Episode, JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.telemetry.recent.ring import CallFilter, make_entry
@@ -15,8 +16,8 @@ from proxy.telemetry.recent.ring import CallFilter, make_entry
 def list_attempts(
     episodes: Iterable[tuple[str, Episode]], limits: Mapping[str, int], data: ConsoleData | None, *, waiting: bool
 ) -> list[JsonValue]:
-    """The episodes as answers show them. `limits`: how many attempts each tool has; `waiting`: only those that used
-    up theirs."""
+    """The episodes as answers show them, those that wait for a human first. `limits`: how many attempts each tool has;
+    `waiting`: only those that used up theirs."""
     seen, shown = _last_seen(data), list[JsonValue]()
     for key, episode in episodes:
         tool, is_over = contract.read_tool(key), is_waiting(key, episode, limits)
@@ -36,7 +37,7 @@ def list_attempts(
                 **seen.get((key.partition("/")[0], tool), {}),
             }
         )
-    return shown
+    return sorted(shown, key=lambda row: not row["waiting"])
 
 
 def is_waiting(key: str, episode: Episode, limits: Mapping[str, int]) -> bool:
@@ -56,5 +57,8 @@ def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, Json
         wrong = CallFilter(outcome=frozenset({"refused", "tool_error"}))
         for entry in map(make_entry, data.recent.select(wrong)):
             who = (str(entry.get("conversation", "")), str(entry.get("gen_ai.tool.name", "")))
-            found.setdefault(who, {"last": entry["timestamp"], "source": entry.get("conversation.source")})
+            told = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
+            found.setdefault(who, told)
+            if entry.get("error.code") == codes.UNKNOWN_TOOL.name:  # counted under no tool's name
+                found.setdefault((who[0], ""), told)
     return found

@@ -15,6 +15,7 @@ from proxy import __version__
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.improvement.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
@@ -28,6 +29,8 @@ _MANY_BY_ADDRESS: Final = 0.30
 _FEW: Final = 20
 _REPORT: Final = "report"
 _SAFE_AFTER: Final = 24 * 3600.0
+
+_WORDS: Final = {name: code.meaning for name, code in VIOLATION_CODES.items()}
 
 Tools = Mapping[tuple[str, str], ToolPolicy]
 
@@ -123,6 +126,8 @@ def show_mistake(mistake: CountedMistake) -> dict[str, JsonValue]:
         "calls": mistake.calls, "alone": mistake.alone, "retried": mistake.retried, "right": mistake.right,
         "last": make_stamp(mistake.last), "got": dict(mistake.got),
     }  # fmt: skip
+    if mistake.code in _WORDS:
+        found["what"] = _WORDS[mistake.code]
     for name in ("expected", "keyword"):
         if value := getattr(mistake, name):
             found[name] = value
@@ -142,9 +147,9 @@ def _percentile(times: list[float]) -> float | None:
     return sorted(times)[min(len(times) - 1, int(len(times) * _P95))] if times else None
 
 
-# --- what needs somebody ----------------------------------------------------------------------------------------------
+# --- what needs a human -----------------------------------------------------------------------------------------------
 def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """What somebody should look at now; nothing where all is well. `page` is where."""
+    """What an operator should look at now; nothing where all is well. `page` is where."""
     if shown.get("status") == "draining":
         yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
     for mistake in shown.get("config_mistakes", ())[:1]:
@@ -199,6 +204,6 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     )  # fmt: skip
 
 
-def served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
+def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
     """The tools of the config's routes, by route and name."""
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}

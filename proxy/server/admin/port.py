@@ -8,12 +8,17 @@ kubelet use names of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
+from proxy.config.files.secrets import reveal_again
+from proxy.config.files.source import read_file
+from proxy.config.model import AdminConfig
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import Fields, JsonValue
 from proxy.server.admin.api import PROBES, Pages
@@ -23,6 +28,8 @@ from proxy.server.http.body import read_whole, say_continue
 from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.framing import SERVER, Response, ResponseStream
 from proxy.server.http.headers import read_fields, split_target
+from proxy.server.listener import Listener
+from proxy.server.ports import Port, open_port
 
 # The largest body is that of /-/validate: a whole call.
 MAX_BODY: Final = 4 * 1024 * 1024
@@ -33,6 +40,25 @@ _UI: Final = "/ui/"
 _HARMLESS: Final = frozenset({"/-/validate", "/-/trial", "/-/conversations/find"})
 _FOREIGN: Final = "pages in a browser are served their own origin alone"
 _JSON: Final = "application/json"
+
+
+async def open_operator_ports(
+    entry: AdminConfig,
+    pages: Pages,
+    now: Callable[[], float],
+    secrets: tuple[Path, Mapping[str, str]],
+    refuse_head: Callable[[BadRequest], Response],
+    opened: list[Port],
+) -> None:
+    """Opens the operator's port, and the probes' port where the config has one, and adds them to `opened`.
+
+    `secrets`: the folder and the environment in which the tokens of the config are looked up again. Raises ListenError.
+    """
+    reveal_now = partial(reveal_again, folder=secrets[0], environ=secrets[1], read=read_file)
+    admin = Admin(pages, OperatorAccess(entry, now, reveal_now))
+    opened.append(await open_port(Listener(admin.handle, refuse_head), entry.listen, key="admin.listen"))
+    if entry.probes is not None:
+        opened.append(await open_port(Listener(admin.probe, refuse_head), entry.probes, key="admin.probes"))
 
 
 class Admin:

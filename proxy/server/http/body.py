@@ -73,7 +73,7 @@ async def read_body(
     data = await read_whole(request, limit, timeout)
     if isinstance(data, BadRequest):
         return data
-    return _decoded(data, coding, limit) if coding and is_coded(coding) else Body(data)
+    return _decode_body(data, coding, limit) if coding and is_coded(coding) else Body(data)
 
 
 async def read_whole(request: web.BaseRequest, limit: int, timeout: float) -> bytes | BadRequest:  # noqa: ASYNC109 - as above
@@ -162,7 +162,7 @@ def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bo
 
 
 def _coding(fields: Fields) -> str:
-    """The content coding; of several lines all, which is a coding that nobody knows (RFC 9110 section 5.3)."""
+    """The content coding. Several lines are joined (RFC 9110 section 5.3), which makes an unknown coding."""
     if fields.get("content-encoding") is None:
         return ""
     return ", ".join(value for name, value in fields if name == "content-encoding")
@@ -205,7 +205,7 @@ async def _read(content: StreamReader, limit: int) -> bytes | None:
     return None
 
 
-def _decoded(data: bytes, coding: str, limit: int) -> Body | BadRequest:
+def _decode_body(data: bytes, coding: str, limit: int) -> Body | BadRequest:
     match decode(data, coding, limit):
         case bytes() as plain:
             return Body(plain, decoded=True)

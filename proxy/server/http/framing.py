@@ -176,7 +176,7 @@ class ResponseStream(web.StreamResponse):
         await self.sent_to.writer.drain()
 
     def abort(self) -> None:
-        """Ends the connection at once, so that nobody takes what was sent for a whole response."""
+        """Ends the connection at once, so that the client does not take what was sent for a whole response."""
         self.ended, self.lasts = True, False
         if self.sent_to is not None:
             abort(self.sent_to.transport, self.sent_to)

@@ -17,9 +17,8 @@ from typing import Final
 
 from aiohttp import web
 
-from proxy.core.model.framing import OF_THE_CONNECTION
+from proxy.core.model.fields import OF_THE_CONNECTION
 from proxy.core.model.values import Fields, Headers
-from proxy.server.http.forwarded import extend_forwarded, list_addresses
 
 # RFC 9110 section 11.7: credentials between a client and this proxy.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
@@ -82,6 +81,14 @@ Network = IPv4Network | IPv6Network
 
 # An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+# RFC 9110 section 5.6.2: a token. Every other text stands in quotes.
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# RFC 7239 section 4: elements parted by commas, pairs parted by semicolons, each value a token or quoted.
+# Read pair by pair, so that what stands in quotes is never taken for a pair of its own.
+_PAIR: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]++)=(\"(?:[^\"\\]|\\.)*+\"|[^\",; \t]*+)")
+_FIELD: Final = re.compile(rf"(?:{_PAIR.pattern}|[,; \t])*+")
+# RFC 7239 section 6: an address with or without a port; IPv6 in brackets.
+_NODE: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+)(?::[0-9]+)?")
 
 
 def read_fields(request: web.BaseRequest) -> Fields:
@@ -91,7 +98,7 @@ def read_fields(request: web.BaseRequest) -> Fields:
     index = dict(pairs)
     if len(index) != len(pairs):
         index = dict(reversed(pairs))
-    fields = Fields.indexed(pairs, index)
+    fields = Fields.with_index(pairs, index)
     fields.sent_names = request.raw_headers
     return fields
 
@@ -164,9 +171,9 @@ class Hop:
             return peer
         said = [part.strip() for name, value in headers if name == "x-forwarded-for" for part in value.split(",")]
         said = said or list_addresses(_all(headers, "forwarded"))
-        return next((address for address in reversed(said) if not self._known(address)), said[0] if said else peer)
+        return next((address for address in reversed(said) if not self._is_trusted(address)), said[0] if said else peer)
 
-    def _known(self, address: str) -> bool:
+    def _is_trusted(self, address: str) -> bool:
         return bool(address) and self.trusts(address)
 
     def is_loop(self, headers: Headers) -> bool:
@@ -256,19 +263,19 @@ class Callers:
 
     def __init__(self, hop: Hop) -> None:
         self._hop = hop
-        self._known: dict[tuple[str, bool], Caller] = {}
+        self._is_trusted: dict[tuple[str, bool], Caller] = {}
 
     def find(self, request: web.BaseRequest) -> Caller:
         """Returns the caller at the other end of a request's connection."""
         peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
         # A unix socket's other end is no address: its client may have given it any name, with a line end in it.
         address = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
-        caller = self._known.get((address, secure))
+        caller = self._is_trusted.get((address, secure))
         if caller is None:
-            if len(self._known) >= _MOST_CALLERS:
-                self._known.clear()
+            if len(self._is_trusted) >= _MOST_CALLERS:
+                self._is_trusted.clear()
             caller = Caller.of(self._hop, address, "https" if secure else "http")
-            self._known[address, secure] = caller
+            self._is_trusted[address, secure] = caller
         return caller
 
 
@@ -302,3 +309,29 @@ def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers
         plain = [(field, field[0].replace("_", "-")) for field in kept]
         kept = [field for field, name in plain if name not in dropped and not name.startswith(_SAID_PREFIXES)]
     return (*kept, *own)
+
+
+# --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------
+def list_addresses(fields: Iterable[str]) -> list[str]:
+    """The addresses that `Forwarded` fields name, in their order; '' for an `unknown`, a name made up by a hop, and a
+    field that cannot be read to its end: a quote left open in it would hide what a hop has put behind."""
+    found: list[str] = []
+    for field in fields:
+        whole = _FIELD.fullmatch(field) is not None
+        found += [pair[2].strip('"') for pair in _PAIR.finditer(field) if pair[1].lower() == "for"] if whole else [""]
+    return [(node[1] or node[2]) if (node := _NODE.fullmatch(text)) else "" for text in found]
+
+
+def extend_forwarded(fields: Iterable[str], peer: str, scheme: str, host: str) -> str:
+    """The field with our own element behind: `peer` asked us ('' for a unix socket), for `host`, over `scheme`."""
+    node = f"[{peer}]" if ":" in peer else peer or "unknown"
+    pairs = [("for", node), ("host", host), ("proto", scheme)]
+    own = ";".join(f"{name}={_value(value)}" for name, value in pairs if value)
+    return ", ".join((*fields, own))
+
+
+def _value(text: str) -> str:
+    if _TOKEN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

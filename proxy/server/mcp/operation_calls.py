@@ -18,8 +18,8 @@ from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import CheckedCall, Executed, Fields, JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
-from proxy.server.mcp.learner import decode_body, find_header
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.server.mcp.lists.learner import decode_body, find_header
+from proxy.upstream.faults import ReplyBroken, close_body
 
 # Headers that are about MCP's own exchange; the answer is read here, so it comes without a coding.
 _OF_MCP: Final = frozenset(

@@ -1,7 +1,11 @@
-"""What a tool says of its own call in a result that goes on unchanged: `isError` ends no attempts and takes no slot.
+"""What a tool's result says of its call. The result itself goes on unchanged, whatever it says.
 
-A result is read when it has passed, so what the story does on delivery waits for it: `LateStore` keeps the end of the
-episode and the slot of the cap in hand until `settle` says what came of the call.
+With `isError`, the call ends no attempts and takes no slot of a cap. A result is read when it has passed, so what a
+delivery changes in the store waits for it: `LateStore` holds back the end of the episode and keeps the slot until
+`settle` says what came of the call.
+
+Where the operator asks for it, a structured result is checked against the tool's `outputSchema` and counted
+(`watch_promise`). Errors promise nothing (specification, "Tool Result").
 """
 
 from __future__ import annotations
@@ -15,9 +19,12 @@ from proxy.adapters.mcplist import find_answer
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
-from proxy.core.model.values import Failure, JsonValue
+from proxy.core.model.values import ABSENT, Failure, JsonValue
 from proxy.core.tool_errors.complaints import read_complaints
 from proxy.interfaces import CallRecord, Ending, Episode, FailedAttempt, FailureRecorded, StateStore
+from proxy.server.mcp.lists.asking import Asking
+from proxy.server.mcp.lists.catalogue import Catalogue
+from proxy.server.mcp.watching import WatchedBody
 
 # The longest result that is looked into, in bytes: an error is short.
 _LONGEST: Final = 256 * 1024
@@ -25,6 +32,8 @@ _LONGEST: Final = 256 * 1024
 _LONG: Final = 64 * 1024
 _SAYS_SO: Final = re.compile(rb'"isError"\s*:\s*true')
 _INVALID: Final = 400  # the status at which a complaint about arguments is looked for
+# The longest result that is checked, in bytes.
+_LONGEST_PROMISE: Final = 1024 * 1024
 
 
 class LateStore(StateStore):
@@ -55,9 +64,9 @@ class LateStore(StateStore):
         self._cleared = key
         return await self._store.look(key, if_known=True)
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         """The store's answer."""
-        return await self._store.episodes()
+        return await self._store.list_episodes()
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
         """Counts one more; of a call's cap it is remembered."""
@@ -71,9 +80,9 @@ class LateStore(StateStore):
         self._slot = "" if key == self._slot else self._slot
         await self._store.release(key)
 
-    async def taken(self, key: str, enough: int | None = None) -> int:
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
         """The store's answer."""
-        return await self._store.taken(key, enough)
+        return await self._store.count_taken(key, enough)
 
     async def close(self) -> None:
         """Closes nothing: the store serves other calls."""
@@ -173,3 +182,28 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
         sent=sent,
         type_related=found.type_related,
     )
+
+
+def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:
+    """A watch that notes in the record what becomes of a promise; None where there is none, or nobody asks."""
+    if catalogue is None or not asking.rules.output_check:
+        return None
+    check = catalogue.tools.output_check(record.tool)
+    if check is None:
+        return None
+    record.answer = "unread"
+
+    def read(body: bytes) -> None:
+        kind = "text/event-stream" if body.lstrip()[:1] != b"{" else "application/json"
+        answer = find_answer(kind, body, asking.message.id)
+        record.answer = _name_promise(answer.get("result"), check) if answer is not None else "unread"
+
+    return WatchedBody(read, _LONGEST_PROMISE)
+
+
+def _name_promise(result: JsonValue, check: Check) -> str:
+    """One of the words of `CallRecord.answer`; '' where the result promises nothing."""
+    if not isinstance(result, dict) or result.get("isError") is True or result.get("resultType") == "input_required":
+        return ""
+    structured = result.get("structuredContent", ABSENT)
+    return "unread" if structured is ABSENT else "passed" if check.accepts(structured) else "broken"

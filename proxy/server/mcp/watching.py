@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from proxy.adapters.mcplist import MAX_LIST
 from proxy.core.model.values import UpstreamReply
-from proxy.server.mcp.learner import decode_body
+from proxy.server.mcp.lists.learner import decode_body
 
 # "notifications/tools/list_changed" as JSON may spell it: some writers escape every slash.
 LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")

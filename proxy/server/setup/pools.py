@@ -64,7 +64,7 @@ class Pools:
             upstream = self.make(entry, partial(self.stderr, entry.name))
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
 
-    def unguarded(self, name: str) -> Upstream | None:
+    def find_unguarded(self, name: str) -> Upstream | None:
         """An upstream without its breaker and bound, for what is neither a call nor a client's request."""
         made = self._made.get(name)
         return made[1].unguarded if made is not None else None
@@ -74,7 +74,7 @@ class Pools:
         states = {name: upstream.breaker_state for name, (_, upstream) in self._made.items()}
         return {name: state for name, state in states.items() if state is not None}
 
-    def servers_down(self, name: str) -> dict[str, str]:
+    def list_servers_down(self, name: str) -> dict[str, str]:
         """Of an upstream that is several servers: those that are out of reach, and why."""
         joined = self._joined.get(name)
         return dict(joined.down) if joined is not None and name in self._made else {}

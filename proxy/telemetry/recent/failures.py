@@ -14,7 +14,7 @@ from typing import Any, Final
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, make_hider
 from proxy.core.display.value_words import describe_value
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.misplaced import find_value
 from proxy.core.guidance.advice import add_advice
@@ -69,7 +69,7 @@ class KeptFailure:
     def compose_answer(self) -> str:
         """What the model read, with every value masked; '' where no answer of ours went out. An example is made from
         the schema alone."""
-        return write_sentence(add_advice(self.answer, self.policy)) if self.answer is not None else ""
+        return write_feedback(add_advice(self.answer, self.policy)) if self.answer is not None else ""
 
 
 def keep_failure(record: CallRecord) -> KeptFailure:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.model.fields import SentNames
-from proxy.core.model.framing import OF_THE_SENDER
+from proxy.core.model.fields import OF_THE_SENDER, SentNames
 from proxy.core.model.values import Headers
 from proxy.upstream.http1.faults import UNSENDABLE, ExchangeError
 

@@ -36,6 +36,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
+from proxy.upstream.faults import ReplyBroken, close_body
 from proxy.upstream.joined.answer_rewriting import AnswerRewriting
 from proxy.upstream.joined.event_rewriting import (
     RewrittenStream,
@@ -57,7 +58,6 @@ from proxy.upstream.joined.introduction import (
 )
 from proxy.upstream.joined.settings import JoinedServer
 from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
-from proxy.upstream.stream import ReplyBroken, close_body
 
 Answer = UpstreamReply | UpstreamFault
 

@@ -105,7 +105,7 @@ async def session(url: Any, calls: list[Any]) -> dict[str, Any]:
 async def main(urls: dict[str, str], calls: dict[str, list[Any]]) -> None:
     async def one(name: str, url: str) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 return await session(url, calls[name])
         except BaseException as error:  # noqa: BLE001 - told, not hidden
             return {"broke": repr(error)}

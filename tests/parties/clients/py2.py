@@ -101,7 +101,7 @@ async def with_fastmcp(url: Any, calls: list[Any]) -> dict[str, Any]:
 async def main(which: str, urls: dict[str, str], calls: dict[str, list[Any]]) -> None:
     async def one(name: str, url: str) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 if which == "fastmcp":
                     return await with_fastmcp(url, calls[name])
                 return await with_mcp(url, calls[name], which)

@@ -39,6 +39,6 @@ export async function ask(path, body, signal) {
 
 export function query(params) {
   const found = new URLSearchParams();
-  for (const [name, value] of Object.entries(params)) if (value) found.append(name, value);
+  for (const [name, value] of Object.entries(params)) for (const one of [value].flat()) if (one) found.append(name, one);
   return found.toString();
 }

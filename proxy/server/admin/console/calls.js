@@ -1,7 +1,7 @@
 // What is happening, and what happened to this one?
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
-import { Copy, Failed, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
+import { Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
 
 const SHOWN = 200;
 const FILTERS = [["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
@@ -9,16 +9,16 @@ const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation
 
 export function Calls({ params }) {
   const wanted = Object.fromEntries(NAMES.filter((name) => params[name]).map((name) => [name, params[name]]));
-  const filter = query(wanted);
+  const filter = query({ ...wanted, outcome: wanted.outcome?.split(",") });
   const { calls, fresh, state, error, show } = useCalls(filter, params.pause);
   return html`<h1>Calls</h1>
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
       ${FILTERS.map(([name, title]) => html`<label>${title}<input value=${params[name] || ""} onChange=${(event) => setParams({ [name]: event.target.value.trim() })} /></label>`)}
-      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ outcome: event.target.value })}><option value="">all</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
+      <label>outcome<select value=${params.outcome || ""} onChange=${(event) => setParams({ outcome: event.target.value })}><option value="">all</option><option value=${GOOD.join()}>right as it came</option><option value="repaired,corrected">repaired or corrected</option>${OUTCOMES.map((one) => html`<option>${one}</option>`)}</select></label>
       <label>since<select value=${params.since || ""} onChange=${(event) => setParams({ since: event.target.value })}><option value="">all kept</option>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
       <button type="button" aria-pressed=${params.pause ? "true" : "false"} onClick=${() => setParams({ pause: params.pause ? "" : "1" })}>${params.pause ? "go on" : "pause"}</button>
       ${filter ? html`<a href="#/calls">all calls</a>` : ""}
-      <span class="dim">${state.kept ?? 0} of ${state.bound ?? 0} kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
+      <span class="dim">${(state.kept ?? 0).toLocaleString()} of ${(state.bound ?? 0).toLocaleString()} calls kept${params.route ? ` · route ${clean(params.route)}` : ""}</span>
     </form><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
     ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${params.open === call.id} />`)}</ul>`
@@ -43,7 +43,7 @@ function useCalls(filter, pause) {
           set((before) => {
             const waiting = first ? [] : [...answer.calls, ...before.waiting].slice(0, SHOWN);
             if (first) return { calls: answer.calls, waiting, state: answer };
-            return still.current ? { ...before, waiting, state: answer } : { calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
+            return still.current ? { calls: before.calls, waiting, state: answer } : { calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
           });
         } catch (error) {
           if (stop.signal.aborted) return;
@@ -60,9 +60,10 @@ function useCalls(filter, pause) {
   return { calls: list.calls, fresh: list.waiting.length, state: list.state, error: list.error, show };
 }
 
+const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
-  if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${error.expected},` : ""} got ${error.got}`;
+  if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
   if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
   return call["error.type"] || "";
 };
@@ -74,7 +75,7 @@ function Row({ call, open }) {
   return html`<li><button type="button" class="call" aria-expanded=${open ? "true" : "false"} onClick=${() => setParams({ open: open ? "" : call.id })}>
       <span>${time(call.timestamp)}</span><span>${clean(name(call))}</span><span class=${call.outcome}>${outcome(call)}</span>
       <span>${clean(reason(call))}${more > 0 ? html` <span class="dim">+${more} more</span>` : ""}</span>
-      <span class="dim">${ms(call.duration_ms)}${call.overhead_ms != null ? ` (own ${ms(call.overhead_ms)})` : ""}</span>
+      <span class="dim">${ms(call.duration_ms)}${call.overhead_ms != null ? `, own ${ms(call.overhead_ms)}` : ""}</span>
       <span class="dim">${call.conversation ? `${call.conversation.slice(0, 4)} ${call["conversation.source"] || ""}` : ""}</span></button>
     ${open && html`<${Open} id=${call.id} />`}</li>`;
 }

@@ -34,14 +34,14 @@ export function Conversations({ params, role }) {
 export function Upstreams() {
   const { value, error } = useAnswer("upstreams", 2000);
   return html`<h1>Upstreams</h1><${Failed} error=${error} />
-    <p class="dim">Requests since the start; faults and times of the last 15 minutes.</p>
+    <p class="dim">Requests, 5xx and resends since the start; faults and times of the last 15 minutes.</p>
     <${Rows} label="upstreams" rows=${value?.upstreams || []} empty="The config has no upstream." columns=${[
       ["upstream", (row) => clean(row.upstream)],
-      ["breaker", (row) => html`<b class=${row.breaker === "open" ? "bad" : ""}>${row.breaker.toUpperCase()}</b>`],
+      ["breaker", (row) => row.breaker === "none" ? html`<span class="dim">none configured</span>` : html`<b class=${{ open: "bad", "half-open": "warn" }[row.breaker] || "good"}>${row.breaker.toUpperCase()}</b>`],
       ["since", (row) => time(row.breaker_since)], ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],
       ["faults", (row) => Object.entries(row.faults).map(([name, number]) => `${name} ${number}`).join(", ") || "none"],
-      ["resent", (row) => row.resent, true], ["p50", (row) => ms(row.p50_ms), true], ["p95", (row) => ms(row.p95_ms), true],
-      ["changes", (row) => html`<details><summary>${row.changes.length}</summary>${row.changes.map((each) => html`<p>${time(each.timestamp)} ${each.state}</p>`)}</details>`],
+      ["resent", (row) => row.resent, true], ["p50 time", (row) => ms(row.p50_ms), true], ["p95 time", (row) => ms(row.p95_ms), true],
+      ["changes", (row) => row.changes.length > 0 && html`<details><summary>${row.changes.length}</summary>${row.changes.map((each) => html`<p>${time(each.timestamp)} ${each.state}</p>`)}</details>`],
     ]} />`;
 }
 
@@ -53,16 +53,16 @@ export function Config({ role }) {
     answer.again();
     level.again();
   };
-  const value = answer.value;
+  const value = answer.value, since = value?.reloads.find((row) => row.digest === value.digest && row.result !== "failure");
   return html`<h1>Config</h1><${Failed} error=${answer.error || state.error} />
-    ${value && html`<p>serving <b class="mono">${value.digest.slice(0, 8)}</b> <span class="dim">files: ${value.files.map(clean).join(", ")}</span></p>
+    ${value && html`<p>serving config <b class="mono">${value.digest.slice(0, 8)}</b>${since ? ` since ${time(since.timestamp)}` : ""} <span class="dim">· files: ${value.files.map(clean).join(", ")}</span></p>
       ${value.mistakes.length > 0 && html`<section class="needs" aria-label="not taken over"><p><b>NOT TAKEN OVER</b></p><ul>${value.mistakes.map((mistake) => html`<li class="mono">${clean(mistake)}</li>`)}</ul></section>`}
       ${value.restart_needed.length > 0 && html`<p class="warn">needs a restart: ${value.restart_needed.map(clean).join(", ")}</p>`}
       ${role === "operator" && html`<div class="actions"><button type="button" onClick=${() => act("reload", {}, "Looked at the files.")}>reload now</button>
         <label>log level<select value=${level.value?.level || "info"} onChange=${(event) => act("log-level", { level: event.target.value }, "Log level set.")}>${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}</select></label>
         <span role="status">${state.told || ""}</span></div>`}
-      <h2>Reloads</h2>
-      <${Rows} label="reloads" rows=${value.reloads} empty="None since the start." columns=${[
+      <h2>What was taken over</h2>
+      <${Rows} label="reloads" rows=${value.reloads} empty="Nothing since the start." columns=${[
         ["at", (row) => time(row.timestamp)], ["result", (row) => html`<span class=${row.result === "failure" ? "bad" : "good"}>${row.result}</span>`],
         ["config", (row) => html`<span class="mono">${row.digest.slice(0, 8)}</span>`],
         ["changed", (row) => row.changed.map(clean).join(", ")], ["mistakes", (row) => row.mistakes.map((mistake) => html`<p class="mono">${clean(mistake)}</p>`)],

@@ -1,5 +1,8 @@
 // Does it work, and where should one look?
-import { Bars, Failed, Rows, clean, good, html, link, ms, setParams, share, sum, useAnswer } from "./parts.js";
+import { Bars, Failed, GOOD, Rows, UNKNOWN, clean, good, html, link, mistake, ms, setParams, share, sum, toolName, useAnswer } from "./parts.js";
+
+// Window -> how many bars it holds.
+const WINDOWS = { "1m": 4, "5m": 20, "15m": 60, "1h": 240 };
 
 export function Overview({ params }) {
   const span = params.window || "15m";
@@ -7,32 +10,36 @@ export function Overview({ params }) {
   if (!value) return html`<h1>Overview</h1><${Failed} error=${error} />`;
   const all = sum(value.totals), since = { since: span };
   const called = value.tools.filter((row) => row.calls || row.safe_to_enforce);
-  const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name}>${share(number, all)}</b> ${title}</a>`;
+  const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name.split(",")[0]}>${share(number, all)}</b> ${title}</a>`;
+  const rare = [["corrected", "corrected by a model"], ["upstream_error", "upstream errors"], ["client_gone", "given up by clients"]].filter(([name]) => value.totals[name]);
   return html`<h1>Overview</h1><${Failed} error=${error} />
-    ${value.needs.length > 0 && html`<section class="needs" aria-label="needs you"><ul>${value.needs.map((need) => html`<li><a href=${need.page}>! ${clean(need.text)}</a></li>`)}</ul></section>`}
-    <div class="totals"><label>last <select value=${span} onChange=${(event) => setParams({ window: event.target.value })}>${["1m", "5m", "15m", "1h"].map((one) => html`<option>${one}</option>`)}</select></label>
+    ${value.needs.length > 0 && html`<section class="needs" aria-label="needs you"><b>Needs you</b><ul>${value.needs.map((need) => html`<li><a href=${need.page}>! ${clean(need.text)}</a></li>`)}</ul></section>`}
+    <div class="totals"><label class="inline">last <select value=${span} onChange=${(event) => setParams({ window: event.target.value })}>${Object.keys(WINDOWS).map((one) => html`<option>${one}</option>`)}</select></label>
       <a href=${link("calls", since)}><b>${all.toLocaleString()}</b> requests</a>
-      ${figure("delivered", "ok", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
+      ${all > 0 && html`${figure(GOOD.join(), "right as they came", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
       ${figure("refused", "refused", value.totals.refused || 0)} ${figure("tool_error", "tool errors", value.totals.tool_error || 0)}
-      ${value.totals.upstream_error ? figure("upstream_error", "upstream errors", value.totals.upstream_error) : ""}
-      <span><b>${ms(value.own_p95_ms)}</b> own time p95</span></div>
-    <${Bars} bars=${value.bars} />
+      ${rare.map(([name, title]) => figure(name, title, value.totals[name]))}
+      <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95)</span>`}</div>
+    <${Bars} bars=${value.bars} slots=${WINDOWS[span] || 60} />
     <h2>Tools</h2>
-    <${Rows} label="tools" rows=${called} empty="No tool was called yet." columns=${columns(since)} />
-    ${called.length < value.tools.length && html`<p><a href="#/tools">${value.tools.length - called.length} more without a call</a></p>`}`;
+    <${Rows} label="tools" rows=${called} empty=${`No tool was called in the last ${span}.`} columns=${columns(since)} />
+    ${called.length < value.tools.length && html`<p><a href="#/tools">${value.tools.length - called.length} ${called.length ? "more tools" : "tools are"} served, without a call in the last ${span}</a></p>`}`;
 }
 
 const columns = (since) => {
-  const of = (row, outcome) => link("calls", { ...since, tool: row.tool, route: row.route, outcome });
-  const part = (outcome) => (row) => html`<a class=${outcome} href=${of(row, outcome)}>${share(row.outcomes[outcome] || 0, row.calls)}</a>`;
+  const of = (row, outcome) => link("calls", { ...since, tool: row.tool === UNKNOWN ? "" : row.tool, route: row.route, outcome });
+  const part = (...outcomes) => (row) => {
+    const number = outcomes.reduce((found, name) => found + (row.outcomes[name] || 0), 0);
+    return html`<a class=${number ? outcomes[0] : "dim"} href=${of(row, outcomes.join())}>${share(number, row.calls)}</a>`;
+  };
   return [
-    ["tool", (row) => html`<a href=${link("tools", { route: row.route, tool: row.tool })}>${clean(row.tool || row.route)}</a>${row.mode === "report" ? html` <span class="dim">report</span>` : ""} <span class="dim">${clean(row.route)}</span>`],
+    ["tool", (row) => html`<a href=${row.tool === UNKNOWN || !row.tool ? link("calls", { ...since, route: row.route }) : link("tools", { route: row.route, tool: row.tool })}>${clean(toolName(row))}</a>${row.mode === "report" ? html` <span class="dim">report</span>` : ""} <span class="dim">${clean(row.route)}</span>`],
     ["calls", (row) => html`<a href=${of(row, "")}>${row.calls}</a>`, true],
-    ["ok", (row) => html`<a class="delivered" href=${of(row, "delivered")}>${share(good(row.outcomes), row.calls)}</a>`, true],
-    ["repaired", part("repaired"), true], ["refused", part("refused"), true], ["tool errors", part("tool_error"), true],
-    ["right after a retry", (row) => share(row.right, row.retried), true],
+    ["right", (row) => html`<a class=${good(row.outcomes) ? "delivered" : "dim"} href=${of(row, GOOD.join())}>${share(good(row.outcomes), row.calls)}</a>`, true],
+    ["repaired or corrected", part("repaired", "corrected"), true], ["refused", part("refused"), true], ["tool errors", part("tool_error"), true],
+    ["right after 1 retry", (row) => share(row.right, row.retried), true],
     ["worst parameter", (row) => row.safe_to_enforce ? html`<span class="good">would refuse 0 for 24 h: safe to enforce</span>` : row.worst
-      ? html`<a href=${link("calls", { ...since, tool: row.tool, route: row.route, path: row.worst.path, [row.worst.repaired ? "rule" : "code"]: row.worst.code })}>${clean(row.worst.path || "arguments")} ${row.worst.code}</a> <span class="dim">${row.worst.calls} ×</span>` : ""],
-    ["p95", (row) => ms(row.p95_ms), true],
+      ? html`<a href=${link("calls", { ...since, tool: row.tool, route: row.route, path: row.worst.path, [row.worst.repaired ? "rule" : "code"]: row.worst.code })}>${clean(row.worst.path || "arguments")} ${mistake(row.worst)}</a> <span class="dim">in ${row.worst.calls} call${row.worst.calls === 1 ? "" : "s"}</span>` : ""],
+    ["took (p95)", (row) => ms(row.p95_ms), true],
   ];
 };

@@ -20,7 +20,13 @@ export const link = (page, params = {}) => {
   return `#/${page}${found ? `?${found}` : ""}`;
 };
 export const sum = (counts) => Object.values(counts || {}).reduce((one, other) => one + other, 0);
-export const good = (counts) => (counts.delivered || 0) + (counts.answered || 0) + (counts.passthrough || 0);
+// Outcomes of calls that came right as they were; the address of a view joins them by commas.
+export const GOOD = ["delivered", "answered", "passthrough"];
+export const good = (counts) => GOOD.reduce((number, name) => number + (counts[name] || 0), 0);
+// The tool of calls to names that nobody serves is counted as `_other`.
+export const UNKNOWN = "_other";
+export const toolName = (row) => (row.tool === UNKNOWN ? "(unknown tools)" : row.tool || row.route);
+export const mistake = (row) => (row.what ? `${row.code} ${row.what.toLowerCase()}` : row.code);
 
 export function readHash() {
   const [page, params] = location.hash.replace(/^#\/?/, "").split("?");
@@ -74,28 +80,31 @@ export function Copy({ text, children }) {
 }
 
 // Stacked bars, one an interval, oldest first; read aloud as one sentence and shown as a table too.
-export function Bars({ bars }) {
+export function Bars({ bars, slots }) {
   const highest = Math.max(1, ...bars.map((bar) => sum(bar.outcomes)));
-  const width = 1000 / Math.max(bars.length, 60);
+  const width = 1000 / Math.max(bars.length, slots), empty = Math.max(0, slots - bars.length);
   const total = bars.reduce((number, bar) => number + sum(bar.outcomes), 0);
   const stack = (bar, index) => {
     let top = 100;
     return OUTCOMES.filter((name) => bar.outcomes[name]).map((name) => {
       const height = (96 * bar.outcomes[name]) / highest;
       top -= height;
-      return html`<rect class=${name} x=${index * width} y=${top} width=${width * 0.8} height=${height}><title>${time(bar.at)} ${name} ${bar.outcomes[name]}</title></rect>`;
+      return html`<rect class=${name} x=${(empty + index) * width} y=${top} width=${width * 0.8} height=${height}><title>${time(bar.at)} ${name} ${bar.outcomes[name]}</title></rect>`;
     });
   };
   return html`<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label=${`${total} requests in ${bars.length} intervals of 15 seconds`}>${bars.map(stack)}</svg>
+    <p class="axis dim"><span>${minutes(slots * 15)} ago</span><span>one bar: 15 s${total ? `, the highest ${highest.toLocaleString()} requests` : ""}</span><span>now</span></p>
     <details><summary>as a table</summary><table><thead><tr><th scope="col">until</th>${OUTCOMES.map((name) => html`<th scope="col" class="num">${name}</th>`)}</tr></thead>
     <tbody>${bars.map((bar) => html`<tr><td>${time(bar.at)}</td>${OUTCOMES.map((name) => html`<td class="num">${bar.outcomes[name] || ""}</td>`)}</tr>`)}</tbody></table></details>`;
 }
+
+const minutes = (seconds) => (seconds < 3600 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`);
 
 // Rows as a table, as cards on a narrow screen. A column: [title, cell, is it a number].
 export function Rows({ label, columns, rows, empty }) {
   if (!rows.length) return html`<p class="dim">${empty}</p>`;
   return html`<table class="cards" aria-label=${label}><thead><tr>${columns.map(([title, , number]) => html`<th scope="col" class=${number ? "num" : ""}>${title}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table>`;
+    <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody></table>`;
 }
 
 // A value as YAML in flow style, which is JSON: it can be pasted below `schema:` as it is.

@@ -1,4 +1,4 @@
-"""`/-/trial`: what would become of a call under an edited schema, and what of all calls that are kept.
+"""`/-/trial`: what would become of a call under an edited schema, and what of the calls that are kept or recorded.
 
 Nothing is sent to a tool. The schema is compiled in a thread; one comparison runs at a time, over 500 calls
 at most, one in each turn of the event loop, so that no call waits longer for it than for another.
@@ -7,17 +7,15 @@ at most, one in each turn of the event loop, so that no call waits longer for it
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-from proxy.adapters.base import CallShape
+from proxy.config.model import RecordConfig
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
-from proxy.core.envelope.sentence import write_sentence
-from proxy.core.fates import CHANGES, Fate, compare_fates
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
     Decision,
@@ -27,7 +25,9 @@ from proxy.core.model.values import (
 )
 from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
 from proxy.core.schema.nodes import SchemaError
-from proxy.recording.judging import decide_sent, explain_refusal, judge_sent
+from proxy.recording.comparing import ComparisonCounts, LineComparison, compare_line, compare_sent
+from proxy.recording.judging import decide_sent, explain_refusal
+from proxy.recording.last_lines import read_last_lines
 from proxy.routing import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
@@ -36,14 +36,18 @@ from proxy.telemetry.recent.ring import CallFilter
 MOST_CALLS: Final = 500
 LONGEST_SCHEMA: Final = 256 * 1024
 _NO_VALUES: Final = (
-    "kept calls have no arguments: say `admin: {values: full}` (with a token), or compare over recorded calls "
-    "(toolcall-proxy diff)"
+    "kept calls have no arguments: say `admin: {values: full}` (with a token), or compare over recorded calls"
 )
+_NO_RECORD: Final = "no call is recorded: say `record: {file: ...}` in the config (docs/console.md)"
+# The most places at which a comparison says that calls change.
+_FEW: Final = 50
 _MARKS: Final = (MASK, "...")
 
 
-async def run_trial(data: ConsoleData, route: Route, policy: ToolPolicy, asked: PageRequest) -> Page:
-    """The answer to `/-/trial`: arguments (`text`, or `body`) judged, or all kept calls compared (`over: kept`)."""
+async def compare_schema(
+    data: ConsoleData, record: RecordConfig | None, route: Route, policy: ToolPolicy, asked: PageRequest
+) -> Page:
+    """The answer to `/-/trial`: arguments (`text`, or `body`) judged, or calls compared (`over`: kept or recorded)."""
     body, edited = asked.body, policy
     if "schema" in body:
         made = await edit_policy(policy, body["schema"])
@@ -53,12 +57,15 @@ async def run_trial(data: ConsoleData, route: Route, policy: ToolPolicy, asked: 
     if "over" not in body:
         sent = str(body["text"]).encode("utf-8", "surrogatepass") if "text" in body else dumps(body.get("body", {}))
         return make_json_page(show_decision(decide_sent(sent, route.shape, edited), edited))
-    if body["over"] != "kept":
-        return refuse_question("recorded calls are compared by `toolcall-proxy diff`, beside the proxy")
+    if body["over"] not in ("kept", "recorded"):
+        return refuse_question("`over` is kept or recorded")
     if asked.role != "operator":
         return refuse_question("readers see no values, and compare none", 403)
-    found = await compare_kept(data, route.name, route.shape, policy, edited)
-    return refuse_question(found) if isinstance(found, str) else make_json_page(found)
+    if body["over"] == "kept":
+        found = await compare_kept(data, route, policy, edited)
+    else:
+        found = await compare_recorded(record, route, policy, edited)
+    return refuse_question(found) if isinstance(found, str) else make_json_page(found.show(_FEW))
 
 
 def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue]:
@@ -81,7 +88,7 @@ def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue
             {"path": format_pointer(each.path), "code": each.code.name, "message": each.message}
             for each in failure.violations
         ],
-        "content": write_sentence(explain_refusal(failure, policy)),
+        "content": write_feedback(explain_refusal(failure, policy)),
     }
 
 
@@ -107,45 +114,40 @@ def _compile(policy: ToolPolicy, schema: JsonValue) -> ToolPolicy:
 
 
 async def compare_kept(
-    data: ConsoleData, route: str, shape: CallShape, policy: ToolPolicy, edited: ToolPolicy
-) -> dict[str, JsonValue] | str:
+    data: ConsoleData, route: Route, policy: ToolPolicy, edited: ToolPolicy
+) -> ComparisonCounts | str:
     """What the edited policy changes for the kept calls of a tool, or why that cannot be said."""
     if data.recent.values is None:
         return _NO_VALUES
-    wanted = CallFilter(tool=frozenset({policy.tool}), route=frozenset({route}))
-    counts: Counter[str] = Counter()
-    changed: Counter[tuple[str, ...]] = Counter()
+    wanted = CallFilter(tool=frozenset({policy.tool}), route=frozenset({route.name}))
+    found = ComparisonCounts()
     for kept in list(data.recent.select(wanted, MOST_CALLS)):
-        found = data.recent.values.read(kept.seq)
-        counts["calls"] += 1
-        if found is None or (data.values == "preview" and _is_cut(parse(found[0]))):
-            counts["cannot_tell"] += 1
-            continue
-        before, after = (judge_sent(found[0], shape, each) for each in (policy, edited))
-        change = compare_fates(before, after)
-        counts[change] += 1
-        if change != "same":
-            changed[_describe(before, after)] += 1
+        values = data.recent.values.read(kept.seq)
+        if values is None or (data.values == "preview" and _is_cut(parse(values[0]))):
+            compared = LineComparison("cannot_tell")
+        else:
+            compared = compare_sent(values[0], route.shape, policy, edited)
+        found.add(kept.seq, policy.tool, compared)
         await asyncio.sleep(0)  # one call in each turn of the loop
-    return show_comparison(counts, changed)
+    return found
 
 
-def show_comparison(counts: Mapping[str, int], changed: Counter[tuple[str, ...]]) -> dict[str, JsonValue]:
-    """A comparison as the answer gives it: numbers by kind of change, and the places at which calls change."""
-    shown: dict[str, Any] = {name: counts.get(name, 0) for name in ("calls", *CHANGES, "cannot_tell")}
-    shown["changes"] = [
-        {"path": path, "code": code, "before": before, "after": after, "calls": number}
-        for (path, code, before, after), number in changed.most_common(50)
-    ]
-    return shown
-
-
-def _describe(before: Fate, after: Fate) -> tuple[str, str, str, str]:
-    """Where a call changes: an error that one of its fates has and the other lacks, and both fates in a word."""
-    first, second = (set(fate.errors) for fate in (before, after))
-    only = sorted(first - second) or sorted(second - first) or sorted(first) or [("", "")]
-    code, path = only[0]
-    return (path, code, *("forward" if fate.forwarded else "refuse" for fate in (before, after)))  # type: ignore[return-value]
+async def compare_recorded(
+    record: RecordConfig | None, route: Route, policy: ToolPolicy, edited: ToolPolicy
+) -> ComparisonCounts | str:
+    """What the edited policy changes for the calls of a tool that were recorded last, or why that cannot be said."""
+    if record is None:
+        return _NO_RECORD
+    key = (route.name, policy.tool)
+    lines = await asyncio.to_thread(read_last_lines, Path(record.file), *key, MOST_CALLS)
+    if not lines:
+        return f"no call of this tool is recorded in {Path(record.file).name}"
+    old, new = {key: (route.shape, policy)}, {key: (route.shape, edited)}
+    found = ComparisonCounts()
+    for number, line in enumerate(lines, 1):
+        found.add(number, policy.tool, compare_line(line, old, new))
+        await asyncio.sleep(0)
+    return found
 
 
 def _is_cut(value: JsonValue) -> bool:

@@ -1,5 +1,5 @@
 // What do models get wrong with one tool, and what should be changed?
-import { Copy, Failed, Rows, clean, html, json, link, setParams, share, sum, time, useAnswer, yaml } from "./parts.js";
+import { Copy, Failed, Rows, clean, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
 
 export function Tool({ params }) {
   return params.tool ? html`<${One} route=${params.route} tool=${params.tool} />` : html`<${All} />`;
@@ -25,19 +25,19 @@ function One({ route, tool }) {
   return html`<h1>${clean(tool)}</h1><${Failed} error=${error} />
     <p class="dim">${clean(route)} · ${value.mode} · schema ${value.schema_id || "none"} · ${sum(value.outcomes)} requests, ${share(value.outcomes.refused || 0, sum(value.outcomes))} refused, ${share(value.outcomes.repaired || 0, sum(value.outcomes))} repaired</p>
     <p>${clean(value.description)}</p>
-    <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a></div>
+    <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema)}>copy schema as YAML<//></div>
     <h2>What to change</h2>
-    ${value.changes.length === 0 && html`<p class="dim">Nothing stands out in ${value.calls} calls.</p>`}
+    ${value.changes.length === 0 && html`<p class="dim">${value.calls ? `Nothing stands out in ${value.calls} calls.` : "No call has come yet: what models get wrong is counted from the first one on."}</p>`}
     ${value.changes.map((change, index) => html`<div class="card"><p>${index + 1}. ${clean(change.text)}</p>
-      ${change.schema !== undefined && html`<div class="actions"><span>${change.passes > 0 ? `lets at least ${change.passes} of these calls pass` : ""}</span>
+      ${change.schema !== undefined && html`<div class="actions"><span>${change.passes > 0 ? `at least ${change.passes} of these calls would pass` : ""}</span>
         <button type="button" onClick=${() => { sessionStorage.setItem("toolcall-proxy schema", JSON.stringify(change.schema, null, 2)); setPage("try", { ...calls, edited: "1" }); }}>try this change</button>
         <${Copy} text=${() => yaml(change.schema)}>copy YAML<//></div>`}</div>`)}
     <div class="two"><div><h2>Mistakes</h2>
       <${Rows} label="mistakes" rows=${rows} empty="No mistake was counted." columns=${[
         ["parameter", (row) => html`<a href=${link("calls", { ...calls, path: row.path, ...(row.unknown ? {} : { [row.repaired ? "rule" : "code"]: row.code }) })}>${clean(row.path || "arguments")}</a>${row.unknown ? html` key <code>${clean(row.unknown)}</code>` : ""}`],
-        ["mistake", (row) => html`${clean(row.code)}${row.keyword ? ` ${clean(row.keyword)}` : ""}${row.shapes ? html`<br /><span class="dim mono">${clean(Object.keys(row.shapes).slice(0, 3).join("  "))}</span>` : ""}`],
+        ["mistake", (row) => html`${clean(row.unknown ? "unknown field" : mistake(row))}${row.keyword ? ` (${clean(row.keyword)})` : ""}${row.shapes ? html`<br /><span class="dim mono">${clean(Object.keys(row.shapes).slice(0, 3).join("  "))}</span>` : ""}`],
         ["calls", (row) => row.calls, true], ["last", (row) => time(row.last), true],
-        ["then right", (row) => share(row.right, row.retried), true],
+        ["right at the next try", (row) => share(row.right, row.retried), true],
       ]} /></div>
     <div><h2>Schema</h2><${Schema} schema=${value.schema} mistakes=${value.mistakes} calls=${value.calls} /></div></div>`;
 }

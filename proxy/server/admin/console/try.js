@@ -33,9 +33,10 @@ function Judge({ route, tool, call, edited }) {
       <${Failed} error=${verdict.error} />${verdict.value && html`<${Verdict} verdict=${verdict.value} />`}</div>
     <div><label>schema ${change.schema ? "(edited)" : "(as served)"}<textarea spellcheck="false" rows="18" value=${schema} onInput=${(event) => setSchema(event.target.value)}></textarea></label>
       <div class="actions"><button type="button" disabled=${busy} onClick=${() => run({ schema, over: "kept" }, setCompared)}>compare over kept calls</button>
-        <button type="button" disabled=${busy} onClick=${() => run({ schema, over: "recorded" }, setCompared)}>over recorded calls</button>
-        <button type="button" onClick=${() => page && setSchema(JSON.stringify(page.schema, null, 2))}>as served</button>
+        <button type="button" disabled=${busy} onClick=${() => run({ schema, over: "recorded" }, setCompared)}>compare over recorded calls</button>
+        <button type="button" disabled=${!change.schema} onClick=${() => setSchema(JSON.stringify(page.schema, null, 2))}>undo</button>
         <${Copy} text=${() => { try { return yaml(JSON.parse(schema)); } catch { return schema; } }}>copy YAML<//></div>
+      <p class="dim">Says which of the last calls this schema would judge otherwise.</p>
       <${Failed} error=${compared.error} />${compared.value && html`<${Compared} value=${compared.value} route=${route} tool=${tool} />`}</div></div>`;
 }
 
@@ -48,7 +49,7 @@ function Verdict({ verdict }) {
 }
 
 function Compared({ value, route, tool }) {
-  return html`<div class="card" role="status"><p><b>${value.calls}</b> calls: same ${value.same}, newly accepted <b class="good">${value.newly_accepted}</b>, newly refused <b class=${value.newly_refused ? "bad" : ""}>${value.newly_refused}</b>, other arguments ${value.other_arguments}, cannot tell ${value.cannot_tell}</p>
+  return html`<div class="card" role="status"><p><b>${value.calls}</b> calls: same ${value.same}, newly accepted <b class="good">${value.newly_accepted}</b>, newly refused <b class=${value.newly_refused ? "bad" : ""}>${value.newly_refused}</b>, other arguments ${value.other_arguments}, other answer ${value.other_answer}, cannot tell ${value.cannot_tell}</p>
     <${Rows} label="what changes" rows=${value.changes} empty="No call changes." columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`], ["code", (row) => row.code], ["calls", (row) => row.calls, true],
       ["fate", (row) => `${row.before} → ${row.after}`],

@@ -1,0 +1,263 @@
+"""Adds guidance to the answers that MCP clients read before they call (`guidance: {mcp: ...}`).
+
+There are two places, and the config names one:
+  instructions   the answer to `initialize` or `server/discover`: the whole text stands behind the server's own words
+  descriptions   the answer to `tools/list`: each tool's arguments and examples stand behind its own description
+
+Lists differ per credential, so what is said of tools comes from the list that passes itself, or from the one that the
+same credentials were given before. One text is changed at its place, and every other byte goes on as its server wrote
+it. An answer that cannot be read, or that is longer than MAX_GUIDED, goes on unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from proxy.adapters.mcplist import make_listing, read_page
+from proxy.adapters.mcpmessage import LIST
+from proxy.config.model import Guidance
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.decide import decide
+from proxy.core.guidance.prompt import write_call_lines, write_guidance
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import JsonValue, Pointer, UpstreamReply
+from proxy.server.mcp.lists.asking import Asking
+from proxy.server.mcp.lists.catalogue import Catalogues
+from proxy.server.mcp.lists.learner import decode_body, find_header
+from proxy.upstream.faults import ReplyBroken, close_body
+
+# The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.
+MAX_GUIDED: Final = 1024 * 1024
+# Lists of one route whose texts are kept, the least recently used go first.
+_MOST: Final = 64
+_INTRODUCTIONS: Final = frozenset({"initialize", "server/discover"})
+# These headers describe the bytes of the body.
+_DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
+_BETWEEN_EVENTS: Final = re.compile(rb"((?:\r\n){2,}|\n{2,}|\r{2,})")
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+# Writes what is added to the result of a message: places and their new texts.
+_Write = Callable[[dict[str, JsonValue]], Mapping[Pointer, str]]
+
+
+class GuidedAnswers:
+    """Adds guidance to answers, and remembers what it wrote for each list."""
+
+    def __init__(self) -> None:
+        self._written: WeakKeyDictionary[Catalogues, OrderedDict[tuple[str, str], dict[str, str]]]
+        self._written = WeakKeyDictionary()
+
+    async def add_guidance(self, reply: UpstreamReply, asking: Asking, settings: Guidance) -> UpstreamReply:
+        """The answer with guidance, where the config wants it in answers of this kind."""
+        write = self._find_writer(asking, settings)
+        if write is None or reply.status >= 300:
+            return reply
+        whole = await _gather(reply)
+        body = decode_body(whole, whole.body) if isinstance(whole.body, bytes) else None
+        if body is None:
+            return whole
+        streamed = find_header(reply, "content-type").partition(";")[0].strip().lower() == "text/event-stream"
+        rewrite = _rewrite_events if streamed else _rewrite_message
+        changed = await asyncio.to_thread(rewrite, body, asking.message.id, write)
+        if changed == body:
+            return whole
+        headers = tuple(field for field in whole.headers if field[0].lower() not in _DROPPED)
+        return replace(whole, headers=headers, body=changed)
+
+    async def describe_tools(
+        self, result: dict[str, JsonValue], tools: LearnedTools, settings: Guidance
+    ) -> dict[str, JsonValue]:
+        """A list that the proxy writes itself, with guidance where the config wants it in descriptions."""
+        if settings.mcp != "descriptions":
+            return result
+        texts = await asyncio.to_thread(_write_texts, tools, _list_names(result), settings.max_chars)
+        listed = result.get("tools")
+        entries = listed if isinstance(listed, list) else []
+        return {**result, "tools": [_add_text(entry, texts) for entry in entries]}
+
+    def _find_writer(self, asking: Asking, settings: Guidance) -> _Write | None:
+        if settings.mcp == "descriptions" and asking.message.method == LIST:
+            rules, known = asking.rules, self._written.setdefault(asking.call_route.binding.catalogues, OrderedDict())
+            return lambda result: _describe(result, rules, known, settings.max_chars)
+        if settings.mcp == "instructions" and asking.message.method in _INTRODUCTIONS:
+            tools = _find_tools(asking)
+            return lambda result: _instruct(result, tools, settings)
+        return None
+
+
+# --- instructions -----------------------------------------------------------------------------------------------------
+def _find_tools(asking: Asking) -> Mapping[str, ToolPolicy]:
+    """The tools that the client's credentials were listed before; else those whose schema stands in the config."""
+    known = asking.learner.find_known(asking.key, asking.rules.ttl)
+    if known is not None:
+        return asking.make_served(known)
+    return {name: policy for name, policy in asking.rules.whole().items() if asking.rules.serves(name)}
+
+
+def _instruct(result: dict[str, JsonValue], tools: Mapping[str, ToolPolicy], settings: Guidance) -> dict[Pointer, str]:
+    own = result.get("instructions", "")
+    if not isinstance(own, str):
+        return {}
+    shown = _list_cheap(tools, _list_shown(tools))
+    text = write_guidance(shown, settings.max_chars, decide, (), settings.template).rstrip("\n")
+    return {("result", "instructions"): f"{own}\n\n{text}" if own else text}
+
+
+def _list_shown(tools: Mapping[str, ToolPolicy]) -> Iterable[str]:
+    """The names that a client sees: a container alone hides what it holds."""
+    if isinstance(tools, LearnedTools) and tools.container is not None:
+        return (tools.container.name, *tools.own)
+    return tools
+
+
+def _list_cheap(tools: Mapping[str, ToolPolicy], names: Iterable[str]) -> dict[str, ToolPolicy]:
+    """The policies of these tools, without those whose schema must not be compiled in this process."""
+    found: dict[str, ToolPolicy] = {}
+    for name in names:
+        if isinstance(tools, LearnedTools) and tools.find_unexamined(name) is not None:
+            continue
+        policy = tools.get(name)
+        if policy is not None and policy.listed is None:
+            found[name] = policy
+    return found
+
+
+# --- descriptions -----------------------------------------------------------------------------------------------------
+def _describe(
+    result: dict[str, JsonValue],
+    rules: LearnPolicy,
+    written: OrderedDict[tuple[str, str], dict[str, str]],
+    max_chars: int,
+) -> dict[Pointer, str]:
+    page = read_page({"result": result})
+    if page is None:
+        return {}
+    listing = make_listing([page], 0)
+    key = (listing.digest, rules.scope)
+    texts = written.get(key)
+    if texts is None:
+        texts = written[key] = _write_texts(LearnedTools(listing, rules, careful=True), listing.tools, max_chars)
+        if len(written) > _MOST:
+            written.popitem(last=False)
+    changes: dict[Pointer, str] = {}
+    tools = result.get("tools")
+    for at, entry in enumerate(tools if isinstance(tools, list) else ()):
+        described = _add_text(entry, texts)
+        if described is not entry and isinstance(described, dict):
+            changes["result", "tools", at, "description"] = str(described["description"])
+    return changes
+
+
+def _write_texts(tools: LearnedTools, names: Iterable[str], max_chars: int) -> dict[str, str]:
+    """What is added to the description of each tool: at most `max_chars` characters in all, first tools first."""
+    texts: dict[str, str] = {}
+    for name in names:
+        policy = _list_cheap(tools, [name]).get(name)
+        text = "\n".join(write_call_lines(policy, decide)) if policy is not None and policy.check is not None else ""
+        if text and len(text) + 2 <= max_chars:
+            texts[name] = text
+            max_chars -= len(text) + 2
+    return texts
+
+
+def _list_names(result: dict[str, JsonValue]) -> list[str]:
+    tools = result.get("tools")
+    return [str(tool.get("name")) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+def _add_text(entry: JsonValue, texts: Mapping[str, str]) -> JsonValue:
+    """A tool of a list with its text behind its own description; the same object where there is none."""
+    text = texts.get(str(entry.get("name"))) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or text is None or not isinstance(own := entry.get("description", ""), str):
+        return entry
+    return {**entry, "description": f"{own}\n\n{text}" if own else text}
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+def _rewrite_message(text: bytes, request_id: JsonValue, write: _Write) -> bytes:
+    """The text with what is added to the result of the answer to `request_id`; unchanged where it holds none."""
+    value = parse(text)
+    result = value.get("result") if isinstance(value, dict) and "method" not in value else None
+    if not isinstance(value, dict) or not isinstance(result, dict):
+        return text
+    answered = value.get("id")
+    if type(answered) is not type(request_id) or answered != request_id:
+        return text
+    for place, new in write(result).items():
+        text = replace_value(text, place, dumps(new))
+    return text
+
+
+def _rewrite_events(body: bytes, request_id: JsonValue, write: _Write) -> bytes:
+    """The same for a stream of events: only the one that holds the answer is changed."""
+    return b"".join(
+        part if at % 2 else _rewrite_event(part, request_id, write)
+        for at, part in enumerate(_BETWEEN_EVENTS.split(body))
+    )
+
+
+def _rewrite_event(block: bytes, request_id: JsonValue, write: _Write) -> bytes:
+    lines = _LINE_END.split(block)
+    data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+    changed = _rewrite_message(data, request_id, write) if data else data
+    if changed == data:
+        return block
+    first = next(at for at, line in enumerate(lines) if line.startswith(b"data:"))
+    others = [line for line in lines[first:] if not line.startswith(b"data:")]
+    end = found[0] if (found := _LINE_END.search(block)) else b"\n"
+    return end.join([*lines[:first], *(b"data: " + line for line in changed.split(b"\n")), *others])
+
+
+async def _gather(reply: UpstreamReply) -> UpstreamReply:
+    """The answer with its body in memory; with a stream of all its pieces where it is longer than MAX_GUIDED or breaks
+    off."""
+    if isinstance(reply.body, bytes):
+        return reply
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in reply.body:
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_GUIDED:
+                return replace(reply, body=_Replayed(pieces, reply, None))
+    except ReplyBroken as broken:
+        return replace(reply, body=_Replayed(pieces, reply, broken))
+    except BaseException:
+        await close_body(reply)
+        raise
+    await close_body(reply)
+    return replace(reply, body=b"".join(pieces))
+
+
+class _Replayed:
+    """A stream whose first pieces were read before. Implements what an answer's stream has to."""
+
+    def __init__(self, pieces: list[bytes], reply: UpstreamReply, broken: ReplyBroken | None) -> None:
+        self._pieces = pieces
+        self._reply = reply
+        self._broken = broken
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._pieces:
+            return self._pieces.pop(0)
+        if self._broken is not None:
+            raise self._broken
+        if isinstance(self._reply.body, bytes):
+            raise StopAsyncIteration
+        return await anext(self._reply.body)
+
+    async def aclose(self) -> None:
+        """Closes the stream early."""
+        await close_body(self._reply)

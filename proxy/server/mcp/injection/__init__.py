@@ -1,1 +1,0 @@
-"""Guidance that reaches models through MCP's own messages (`guidance: {mcp: ...}`)."""

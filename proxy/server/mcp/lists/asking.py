@@ -1,0 +1,224 @@
+"""Finds the tools for a call: those remembered, those the upstream lists now, or those of the config alone.
+
+The question is the client's own request with another body, so it goes out with the client's credentials, in its
+session, and with the headers that the route sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.adapters.mcplist import make_list_request
+from proxy.adapters.mcpmessage import SESSION_HEADER, Message
+from proxy.core.contract import toolname
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
+from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.tool_search import DESCRIBE, SEARCH
+from proxy.core.decide import is_ready, prepare
+from proxy.core.display.preview import clean_text
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model import codes
+from proxy.core.model.values import Failure, Forward, ToolCall, UpstreamReply
+from proxy.interfaces import GuardedUpstream, JudgesElsewhere
+from proxy.server.bound_route import RouteRequest
+from proxy.server.mcp.lists.catalogue import Catalogue
+from proxy.server.mcp.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
+from proxy.server.mcp.mcp_request import Reports
+
+# Headers that identify a caller to services, beside `authorization`; `mcp.credentials` names more.
+CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools that a call is judged by. `catalogue` is None where nothing could be learned."""
+
+    policies: Mapping[str, ToolPolicy]
+    catalogue: Catalogue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One client's view of one upstream: which list applies to it, and how that list is requested."""
+
+    learner: Learner
+    call_route: RouteRequest
+    message: Message
+    upstream: GuardedUpstream
+    rules: LearnPolicy
+    key: Key
+    reports: Reports
+    elsewhere: JudgesElsewhere
+
+    @classmethod
+    def of(
+        cls,
+        learner: Learner,
+        call_route: RouteRequest,
+        message: Message,
+        upstream: GuardedUpstream,
+        reports: Reports,
+        elsewhere: JudgesElsewhere,
+        token: str = "",
+    ) -> Asking:
+        """The view of the client that sent a request, with the token of this name."""
+        rules = call_route.binding.route.learn
+        if rules is None:
+            raise AssertionError("a route without `learn` asks for no tools")
+        rules = rules.of_token(token)
+        return cls(
+            learner,
+            call_route,
+            message,
+            upstream,
+            rules,
+            make_list_key(call_route, upstream, rules),
+            reports,
+            elsewhere,
+        )
+
+    @property
+    def session(self) -> str:
+        """The client's session, '' where it has none."""
+        return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
+
+    async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
+        """Returns the tools to judge a call by; the upstream's own answer where it does not accept this client; or the
+        reason why the call cannot be judged."""
+        if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
+            return Failure(
+                codes.UNKNOWN_TOOL, f"Tool '{clean_text(call.tool, 60)}' is not served here", retryable=False
+            )
+        listed = await self.find_list()
+        if isinstance(listed, UpstreamReply):
+            return listed
+        if isinstance(listed, Unlearned):
+            return self._without(call, listed)
+        await self._prepare_call(call, listed)
+        if await self._doubts(call, listed):
+            learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
+            listed = learned if isinstance(learned, Known) else listed
+            await self._prepare_call(call, listed)
+        return self._judged_by(call, listed)
+
+    def _is_ours(self, name: str) -> bool:
+        return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
+
+    def make_served(self, known: Known) -> LearnedTools:
+        """The tools that the route serves."""
+        return self._catalogue(known).tools
+
+    async def find_list(self) -> Known | Unlearned | UpstreamReply:
+        """Returns the list that applies to this client, or the upstream's own answer where it does not accept the
+        client."""
+        known = self.learner.find_known(self.key, self.rules.ttl)
+        if known is not None:
+            return known
+        learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
+        return self.refusal(learned) if isinstance(learned, ListRefused) else learned
+
+    async def check_session(self) -> UpstreamReply | None:
+        """Whether the upstream answers in this session: None, or its own answer where it does not."""
+        if self.message.modern or self.learner.accepts(self.key, self.session):
+            return None
+        learned = await self.learner.ask(self.key, self._ask, self.rules.wait)
+        return self.refusal(learned) if isinstance(learned, ListRefused) else None
+
+    def refusal(self, refused: ListRefused) -> UpstreamReply:
+        """Turns the upstream's answer to the proxy's question into the answer to the client's."""
+        if refused.reply.status == 404 and self.session:
+            self.learner.note_lost(self.key, self.session)
+        body = refused.reply.body
+        value = parse(body) if isinstance(body, bytes) else None
+        if isinstance(value, dict) and value.get("id") == refused.request_id:
+            body = dumps({**value, "id": self.message.id})
+        dropped = ("content-encoding", "content-length")
+        headers = tuple(field for field in refused.reply.headers if field[0].lower() not in dropped)
+        return replace(refused.reply, headers=headers, body=body)
+
+    async def _ask(self, cursor: str | None, request_id: str) -> Asked:
+        binding, key_header = self.call_route.binding, self.rules.template.resend.key_header
+        client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
+        # The body is not the client's, so checksums and signatures of the client's body are dropped.
+        sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
+        reply = await self.upstream.relay(sent, None)
+        if isinstance(reply, UpstreamReply) and reply.status < 300:
+            self.learner.accept(self.key, self.session)
+        return reply
+
+    async def _prepare_call(self, call: ToolCall, known: Known) -> None:
+        """Compiles a tool's check before its first call, off the event loop."""
+        tools = self._catalogue(known).tools
+        name = find_listed_name(call.tool, tools)
+        await self.elsewhere.examine(tools, name)
+        if not tools.is_made(name, is_ready):
+            await asyncio.to_thread(tools.prepare, name, prepare)
+
+    async def _doubts(self, call: ToolCall, known: Known) -> bool:
+        """Whether a list is too old to refuse this call or to change it. An unknown name asks again whatever the server
+        said."""
+        if self.learner.is_just_asked(known):
+            return False
+        policy = self._catalogue(known).tools.get(call.tool)
+        if policy is None:
+            return True
+        if self.learner.is_fresh(known):
+            return False
+        decision = await self.elsewhere.decide(call, policy)
+        return not isinstance(decision, Forward) or bool(decision.checked.repairs)
+
+    def _catalogue(self, known: Known) -> Catalogue:
+        return self.call_route.binding.catalogues.of(known.listing, self.rules)
+
+    def _judged_by(self, call: ToolCall, known: Known) -> Tools | Failure:
+        catalogue, route = self._catalogue(known), self.call_route.binding.route
+        if catalogue.is_first_report(""):
+            self.reports.learned(route.name, catalogue.tools)
+        found = catalogue.tools.get(call.tool)
+        reason = catalogue.tools.bad.get(call.tool)
+        if reason is not None:
+            if catalogue.is_first_report(call.tool):
+                self.reports.unusable(route.name, call.tool, reason)
+            if found is None and route.mode is Mode.ENFORCE:
+                message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
+                return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
+        return Tools(catalogue.tools, catalogue)
+
+    def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
+        """Chooses what to judge by where nothing can be learned: an older list, the config's own schemas, or the
+        operator's choice."""
+        if (last := self.learner.last(self.key)) is not None:
+            return self._judged_by(call, last)
+        own = self.rules.whole()
+        if call.tool in own:
+            return Tools(own)
+        if self.rules.unknown_schema == "forward" or self.call_route.binding.route.mode is Mode.REPORT:
+            return Tools({call.tool: make_unjudged_policy(call.tool, self.rules)})
+        return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
+
+
+def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
+    """The listed name that a call's stands for."""
+    if name in tools:
+        return name
+    known = toolname.find_known_name(name, tools)
+    return name if known is None else known[0]
+
+
+def make_list_key(call_route: RouteRequest, upstream: GuardedUpstream, rules: LearnPolicy) -> Key:
+    """The key of the list that applies to a request: it depends on what goes to the upstream, not on what the client
+    sent here."""
+    binding, raw = call_route.binding, call_route.raw
+    names = CREDENTIALS | rules.credentials if rules.credentials else CREDENTIALS
+    shown = [field for field in raw.headers if field[0] in names and field[0] not in binding.dropped]
+    shown += [field for field in binding.route.headers_set if field[0] in names]
+    hashed = ""
+    if shown:
+        text = "\n".join(f"{name}:{value}" for name, value in shown)
+        hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    path = binding.route.target(raw.params)
+    return Key(upstream, f"{path}?{raw.query}" if raw.query else path, hashed)

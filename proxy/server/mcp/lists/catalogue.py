@@ -1,0 +1,71 @@
+"""The tools of one list under one route's rules."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from proxy.adapters.mcpheaders import Mirror, find_mirrors
+from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, Listing, Policies
+from proxy.core.contract.policy import ToolPolicy
+
+# Lists of one route whose policies are kept: servers that list other tools to every user are few.
+_MOST: Final = 64
+
+
+class Catalogue:
+    """The tools of one list under one route's rules."""
+
+    def __init__(self, listing: Listing, rules: LearnPolicy, policies: Policies) -> None:
+        self.listing: Final = listing
+        self.tools: Final = LearnedTools(listing, rules, policies, careful=True)
+        self._told: set[str] = set()
+        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
+
+    def mirrors(self, name: str) -> tuple[Mirror, ...]:
+        """The parameters of a tool that headers repeat."""
+        found = self._mirrors.get(name)
+        if found is None:
+            listed = self.listing.tools.get(name)
+            try:
+                found = find_mirrors(parse_schema(listed.schema)) if listed is not None else ()
+            except BadSchemaError:
+                found = ()
+            self._mirrors[name] = found
+        return found
+
+    def is_first_report(self, name: str) -> bool:
+        """Whether this is the first report about a tool."""
+        told = name in self._told
+        self._told.add(name)
+        return not told
+
+
+class Catalogues:
+    """The catalogues of one route, by their lists: the least recently used go first."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
+        self._policies = Policies()
+
+    def of(self, listing: Listing, rules: LearnPolicy) -> Catalogue:
+        """The catalogue of a list, for the clients that the rules are meant for."""
+        key = (listing.digest, rules.scope)
+        found = self._made.get(key)
+        if found is None:
+            shown = listing
+            if not rules.serves_all:
+                served = {name: tool for name, tool in listing.tools.items() if rules.serves(name)}
+                shown = replace(listing, tools=served, digest=f"{listing.digest}/{rules.scope}")
+            found = self._made[key] = Catalogue(shown, rules, self._policies)
+            if len(self._made) > _MOST:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return found
+
+    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+        """The tools of the list that was last used; those that the config alone knows where nothing was learned."""
+        return next(reversed(self._made.values())).tools if self._made else rules.whole()

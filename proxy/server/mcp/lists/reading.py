@@ -1,0 +1,91 @@
+"""Reads what upstreams answer about their tools: small answers here, large ones in a child process.
+
+The same bytes are read once: a server that gives each credential the same list costs a hash of it. The id under which a
+question was put stands in its answer, and is left out of that hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Final
+
+from proxy.adapters.mcplist import ToolsPage, find_answer, make_reading_job, pack_page, read_page, unpack_page
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue
+from proxy.offload.pool import Done, OffloadPool
+
+# Bodies of so many bytes are read here.
+SMALL: Final = 64 * 1024
+# Seconds of processor time that a child may read one for, and seconds of the clock that are waited for it.
+_SECONDS: Final = 10.0
+_PATIENCE: Final = 60.0
+# Pages that are known by their bytes, and bytes of them in all.
+_MOST_PAGES: Final = 256
+_MOST_BYTES: Final = 32 * 1024 * 1024
+_READ: Final = f"proxy.adapters.mcplist:{pack_page.__name__}"
+
+# An answer that was read: a page of tools, or the answer without one (None: there is none, or it cannot be read).
+Read = ToolsPage | dict[str, JsonValue] | None
+
+
+class ListReader:
+    """Reads answers, with a pool for large ones."""
+
+    def __init__(self, pool: OffloadPool) -> None:
+        self._pool = pool
+        self._known: OrderedDict[bytes, tuple[ToolsPage, int]] = OrderedDict()
+        self._size = 0
+
+    async def close(self) -> None:
+        """Ends the child processes."""
+        await self._pool.close()
+
+    async def read(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:
+        """What an answer to the question `request_id` holds."""
+        if len(body) <= SMALL:
+            return self.read_small(content_type, body, request_id)
+        digest = _digest(content_type, body, request_id)
+        if (known := self._find_known(digest)) is not None:
+            return known
+        job = make_reading_job(content_type, body, request_id)
+        ended = await self._pool.run(_READ, job, seconds=_SECONDS, patience=_PATIENCE)
+        return self._keep(digest, unpack_page(ended.result) if isinstance(ended, Done) else None, len(body))
+
+    def read_small(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:
+        """The same, here and at once."""
+        digest = _digest(content_type, body, request_id)
+        if (known := self._find_known(digest)) is not None:
+            return known
+        answer = find_answer(content_type, body, request_id)
+        page = read_page(answer) if answer is not None else None
+        return self._keep(digest, answer if page is None else page, len(body))
+
+    def _find_known(self, digest: bytes) -> ToolsPage | None:
+        known = self._known.get(digest)
+        if known is None:
+            return None
+        self._known.move_to_end(digest)
+        return known[0]
+
+    def _keep(self, digest: bytes, read: Read, size: int) -> Read:
+        """What was read; a page is remembered by the digest of its bytes."""
+        if not isinstance(read, ToolsPage):
+            return read
+        page = replace(read, digest=digest)
+        self._known[digest] = page, size
+        self._size += size
+        while len(self._known) > _MOST_PAGES or (self._size > _MOST_BYTES and len(self._known) > 1):
+            self._size -= self._known.popitem(last=False)[1][1]
+        return page
+
+
+def _digest(content_type: str, body: bytes, request_id: JsonValue) -> bytes:
+    """A hash of an answer but for the id of its question. That is marked in one place alone, and no JSON holds the
+    mark: so two answers with one hash differ in their ids and in nothing else."""
+    plain = body
+    if isinstance(request_id, str | int) and not isinstance(request_id, bool):
+        plain = re.sub(rb'"id"(\s*):(\s*)' + re.escape(dumps(request_id)) + rb"(?=\s*[,}])", b"\0", body, count=1)
+    return hashlib.blake2b(plain, digest_size=16, person=content_type[:16].encode("ascii", "replace")).digest()

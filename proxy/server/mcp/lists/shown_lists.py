@@ -1,0 +1,238 @@
+"""The list of tools that clients see, where it is not their server's own.
+
+`mcp.allow` and `mcp.deny` take tools out: such a list is written anew, with nothing added. Every other byte of its
+message goes on as its server wrote it, and a list that keeps all its tools does so too.
+
+`collapse` shows one container in place of a server's tools (contract section 6). That list has one page and is the same
+for everybody who sees the same tools: MCP 2026-07-28 forbids that it varies by connection. A session of the old
+revisions also sees the functions that it was shown (HPD): it hears of them with the answer that showed them, which is
+then a stream, `list_changed` first. Beside a container with many functions stand `search_tools` and `describe_tool`.
+What the container holds comes from the tools, when it is called.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from typing import Final
+
+from proxy.adapters.mcp import INTERNAL_ERROR
+from proxy.adapters.mcplist import MAX_LIST
+from proxy.adapters.mcpmessage import Message
+from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
+from proxy.core.contract.tool_search import DESCRIBE, DESCRIBE_TOOL, SEARCH, SEARCH_TOOL
+from proxy.core.json.jsonspan import replace_values
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
+from proxy.server.mcp.lists.learner import decode_body, find_header
+from proxy.upstream.faults import close_body
+
+_TOO_LONG: Final = (
+    f"The server's list of tools has more than {MAX_LIST >> 20} MiB, which is too long to leave out the tools that are "
+    "not served here. The server has to list them on several pages."
+)
+_UNREADABLE: Final = (
+    "The server's list of tools cannot be read as strict JSON, so what is not served here cannot be left out."
+)
+_DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
+# The longest list of function names in the container's description.
+_SHOWN: Final = 40
+_DISPATCHED: Final[dict[str, JsonValue]] = {
+    "function": {"type": "string", "description": "The tool to call; leave it out to see them all."},
+    "arguments": {"type": "object", "description": "Its arguments."},
+}
+_PAGED: Final[dict[str, JsonValue]] = {
+    "page": {"type": "integer", "minimum": 1, "description": "The page to see, where there are several; alone."}
+}
+# Sessions whose functions are remembered; the least recently used go first.
+MOST_SESSIONS: Final = 20_000
+_CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+
+def filter_list(reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> UpstreamReply:
+    """Reduces an answer to `tools/list` to the tools that the route serves. In place of an answer that cannot be read
+    as a list, or is too long for that, stands an error that says so."""
+    headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
+    if isinstance(reply.body, bytes):
+        return replace(reply, headers=headers, body=_Reading(reply, rules, request_id).write(reply.body))
+    return replace(reply, headers=headers, body=_Gathered(reply, _Reading(reply, rules, request_id)))
+
+
+class _Gathered:
+    """A stream that is read to its end before its one piece goes on."""
+
+    def __init__(self, reply: UpstreamReply, reading: _Reading) -> None:
+        self._reply = reply
+        self._reading = reading
+        self._pieces = self._read()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._pieces
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        whole = bytearray()
+        if not isinstance(self._reply.body, bytes):
+            async for piece in self._reply.body:
+                whole += piece
+                if len(whole) > MAX_LIST:
+                    break
+        yield self._reading.write(bytes(whole))
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        """Closes the stream early."""
+        await close_body(self._reply)
+
+
+class _Reading:
+    """What an answer becomes. `request_id` is that of the question, under which an error is told."""
+
+    def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> None:
+        self._reply = reply
+        self._rules = rules
+        self._request_id = request_id
+        kind = find_header(reply, "content-type").partition(";")[0].strip().lower()
+        self._is_streamed = kind == "text/event-stream"
+
+    def write(self, sent: bytes) -> bytes:
+        """The whole answer, as the client gets it."""
+        body = decode_body(self._reply, sent) if len(sent) <= MAX_LIST else None
+        if body is None:
+            error = self._error(_TOO_LONG if len(sent) > MAX_LIST else _UNREADABLE)
+            return b"data: " + error + b"\n\n" if self._is_streamed else error
+        if not self._is_streamed:
+            return self._message(body)
+        whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return b"".join(self._event(block) + b"\n\n" for block in whole.split(b"\n\n") if block)
+
+    def _event(self, block: bytes) -> bytes:
+        lines = block.split(b"\n")
+        data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+        if not any(data):
+            return block
+        others = [line for line in lines if not line.startswith(b"data:")]
+        return b"\n".join([*others, b"data: " + self._message(b"\n".join(data))])
+
+    def _message(self, text: bytes) -> bytes:
+        """A message; of a list of tools only what the route serves."""
+        value = parse(text)
+        result = value.get("result") if isinstance(value, dict) else None
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if not isinstance(value, dict):
+            return self._error(_UNREADABLE) if b'"tools"' in text else text  # its content is unknown
+        if not isinstance(result, dict) or not isinstance(tools, list):
+            return text
+        served = self._rules.serves
+        kept: list[JsonValue] = [tool for tool in tools if isinstance(tool, dict) and served(str(tool.get("name")))]
+        return text if len(kept) == len(tools) else replace_values(text, {("result", "tools"): dumps(kept)})
+
+    def _error(self, message: str) -> bytes:
+        error: JsonValue = {"code": INTERNAL_ERROR, "message": message}
+        return dumps({"jsonrpc": "2.0", "id": self._request_id, "error": error})
+
+
+def make_collapsed_list(
+    message: Message, tools: LearnedTools, rules: LearnPolicy, visible: Iterable[str] = ()
+) -> dict[str, JsonValue]:
+    """The result of `tools/list`: the container, the search, and the `visible` functions. A page behind it is empty."""
+    container = rules.collapse
+    if container is None:
+        raise AssertionError("a route without `collapse` shows its tools")
+    is_searched = bool(tools.own)
+    tool: dict[str, JsonValue] = {
+        "name": container.name,
+        "description": rules.collapse_description
+        or _describe_container(tools.listing, container.auto_expand == "dispatch", is_searched),
+        "inputSchema": _make_schema(dispatched=container.auto_expand == "dispatch", is_paged=is_searched),
+    }
+    own: list[JsonValue] = [one for one in (SEARCH_TOOL, DESCRIBE_TOOL) if one["name"] in tools.own]
+    seen: list[JsonValue] = [_as_listed(found) for name in visible if (found := tools.listing.tools.get(name))]
+    shown = [] if isinstance(message.param("cursor"), str) else [tool, *own, *seen]
+    fresh = {"ttlMs": int(rules.ttl * 1000), "cacheScope": "private"} if message.modern else {}
+    return {"tools": shown, **fresh}
+
+
+def _make_schema(*, dispatched: bool, is_paged: bool) -> JsonValue:
+    """The container's parameters."""
+    properties = dict(_DISPATCHED) if dispatched else {}
+    return {"type": "object", "properties": {**properties, **(_PAGED if is_paged else {})}}
+
+
+def _as_listed(tool: ListedTool) -> JsonValue:
+    """A function as its server lists it."""
+    listed: dict[str, JsonValue] = {"name": tool.name, "description": tool.description}
+    for key, schema in (("inputSchema", tool.schema), ("outputSchema", tool.output)):
+        try:
+            value = parse_schema(schema)
+        except BadSchemaError:
+            continue
+        if isinstance(value, dict):
+            listed[key] = value
+    if tool.destructive:
+        listed["annotations"] = {"destructiveHint": True}
+    return {"inputSchema": {"type": "object"}, **listed}
+
+
+def _describe_container(listing: Listing, dispatched: bool, is_searched: bool) -> str:
+    names = list(listing.tools)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    then = (
+        'call it again with {"function": <name>, "arguments": <its arguments>} to use one'
+        if dispatched
+        else "call the one you need by its own name"
+    )
+    if is_searched:
+        then = f"{then}. `{SEARCH}` finds tools by what they do, `{DESCRIBE}` shows one"
+    return (
+        f"Groups {len(names)} tools. Call it with no arguments to get their descriptions and schemas, then {then}. "
+        f"Tools: {', '.join(names[:_SHOWN])}{more}"
+    )
+
+
+class VisibleTools:
+    """The functions that each session has been shown."""
+
+    def __init__(self) -> None:
+        self._shown: OrderedDict[tuple[object, str], dict[str, None]] = OrderedDict()
+
+    def of(self, key: object, session: str) -> tuple[str, ...]:
+        """The names that a session has been shown, in their order."""
+        return tuple(self._shown.get((key, session), ()))
+
+    def add(self, key: object, session: str, text: bytes) -> bool:
+        """Notes the functions in an answer; returns whether some are new."""
+        names = find_names(text)
+        if not session or not names:
+            return False
+        known = self._shown.setdefault((key, session), {})
+        self._shown.move_to_end((key, session))
+        if len(self._shown) > MOST_SESSIONS:
+            self._shown.popitem(last=False)
+        before = len(known)
+        known.update(dict.fromkeys(names))
+        return len(known) > before
+
+    def forget(self, key: object, session: str) -> None:
+        """Forgets a session."""
+        self._shown.pop((key, session), None)
+
+
+def find_names(text: bytes) -> list[str]:
+    """The names of the functions that an answer of ours describes."""
+    value = parse(text)
+    functions = value.get("functions") if isinstance(value, dict) else None
+    found: list[JsonValue] = functions if isinstance(functions, list) else []
+    return [name for each in found if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
+
+
+def announce_change(reply: HttpReply) -> HttpReply:
+    """An answer as a stream that says before it that the list has changed."""
+    headers = tuple(field for field in reply.headers if field[0].lower() != "content-type")
+    if not reply.body.startswith(b"{"):  # a stream already
+        return replace(reply, body=b"event: message\ndata: " + _CHANGED + b"\n\n" + reply.body)
+    events = b"".join(b"event: message\ndata: " + data + b"\n\n" for data in (_CHANGED, reply.body))
+    return HttpReply(reply.status, (("Content-Type", "text/event-stream"), *headers), events)

@@ -1,0 +1,79 @@
+"""Metadata of protected resources, and challenges: the route's URL in place of the server's own (`resource: rewrite`).
+
+A client compares the `resource` that it reads with the URL it was given (RFC 9728 section 3.3), and a remote server
+names its own there. Tokens are still issued by the server's authorization server, now for the proxy's URL (RFC 8707):
+whether the server takes them is for the two of them to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import Headers, UpstreamReply
+from proxy.server.bound_route import RouteRequest
+from proxy.server.mcp.lists.learner import decode_body
+from proxy.upstream.faults import ReplyBroken, close_body
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+# The longest metadata that is read.
+_LONGEST: Final = 256 * 1024
+_NAMED: Final = re.compile(r'(\bresource_metadata\s*=\s*)("[^"]*"|[^\s,]+)', re.IGNORECASE)
+_STALE: Final = frozenset({"content-length", "content-encoding", "etag", "content-md5", "digest", "repr-digest"})
+
+
+def rewrite_challenge(reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply:
+    """A refusal whose challenge names the metadata here. Every other answer as it is."""
+    path = call_route.binding.route.rewrites_resource
+    if not path or reply.status not in (401, 403):
+        return reply
+    url = f"{find_origin(call_route)}{WELL_KNOWN}{path}"
+
+    def exchange(name: str, value: str) -> str:
+        return _NAMED.sub(rf'\1"{url}"', value) if name.lower() == "www-authenticate" else value
+
+    return replace(reply, headers=tuple((name, exchange(name, value)) for name, value in reply.headers))
+
+
+async def rewrite_metadata(reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply:
+    """Metadata whose `resource` is the route's URL here. What is no metadata goes on as it is."""
+    path = call_route.binding.route.rewrites_resource
+    if not path or reply.status != 200:
+        return reply
+    text = await _read(reply)
+    value = parse(text) if text is not None else None
+    if text is None or not isinstance(value, dict) or "resource" not in value:
+        return replace(reply, body=text if text is not None else b"", headers=_without_stale(reply.headers))
+    made = dumps({**value, "resource": f"{find_origin(call_route)}{path}"})
+    return replace(reply, body=made, headers=_without_stale(reply.headers))
+
+
+async def _read(reply: UpstreamReply) -> bytes | None:
+    """The body without its coding; None where it is too long, or broken."""
+    if isinstance(reply.body, bytes):
+        return decode_body(reply, reply.body)
+    whole = bytearray()
+    try:
+        async for piece in reply.body:
+            whole += piece
+            if len(whole) > _LONGEST:
+                return None
+    except ReplyBroken:
+        return None
+    finally:
+        await close_body(reply)
+    return decode_body(reply, bytes(whole))
+
+
+def find_origin(call_route: RouteRequest) -> str:
+    """The scheme and the host under which the client knows the proxy."""
+    told = dict(call_route.hop_fields)
+    host = told.get("x-forwarded-host") or call_route.raw.header("host") or ""
+    return f"{told.get('x-forwarded-proto') or 'http'}://{host}"
+
+
+def _without_stale(headers: Iterable[tuple[str, str]]) -> Headers:
+    return tuple(field for field in headers if field[0].lower() not in _STALE)

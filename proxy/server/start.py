@@ -1,0 +1,75 @@
+"""The composition root: a loaded config becomes a running proxy with its ports open, `Serving` of `lifecycle.py`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from proxy.config.load import Loaded
+from proxy.config.model import Address
+from proxy.config.model import AdminConfig as AdminEntry
+from proxy.interfaces import Clock
+from proxy.server.admin.api import make_pages
+from proxy.server.admin.port import open_operator_ports
+from proxy.server.identity import SystemClock
+from proxy.server.lifecycle import Made, Serving
+from proxy.server.listener import Listener, make_timeouts
+from proxy.server.ports import make_server_context, open_port
+from proxy.server.reload import Compiled
+from proxy.server.setup.pools import MakeUpstream
+from proxy.server.setup.services import SharedStore, make_services, tell_notes
+from proxy.server.setup.upstreams import make_upstream
+from proxy.telemetry.logs import make_log
+
+
+async def start_serving(
+    loaded: Loaded,
+    *,
+    listen: Address | None = None,
+    clock: Clock | None = None,
+    log_to: TextIO | None = None,
+    environ: Mapping[str, str] | None = None,
+    watch: bool = False,
+    worker: AdminEntry | None = None,
+    mounted: MakeUpstream | None = None,
+) -> Serving:
+    """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
+
+    `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
+    `worker`: this is one of several that share the port, with an operator's port of its own. `mounted`: somebody
+    else listens and hands requests to `handler`, so only the operator's port is opened; it makes the upstreams.
+    Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded; nothing is left open.
+    """
+    config, clock = loaded.config, clock or SystemClock()
+    log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
+    shared = SharedStore(log)
+    base = make_services(loaded, shared, log, clock)
+    environ, admin = os.environ if environ is None else environ, worker or config.admin
+    serving = Serving(Compiled.of(loaded), base, environ, log, Made(mounted or make_upstream, admin))
+    serving.metrics.watch_state(lambda: shared.up)
+    try:
+        await base.store.open()
+        if mounted is None:
+            await _open_port(serving, listen or config.listen, shared=worker is not None)
+        if admin is not None:
+            known = (loaded.files[0].parent, environ)
+            pages, refuse = make_pages(serving), serving.handler.refuse_head
+            await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports)
+    except OSError:
+        await serving.stop(grace=0)
+        raise
+    if worker is None:  # the process above the workers has logged it
+        tell_notes(log, loaded, watched=watch)
+    serving.begin(watch=watch)
+    return serving
+
+
+async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None:
+    """Opens the port that clients use."""
+    handler, inbound = serving.handler, serving.config.listen
+    serving.library_log.attach()  # an application that mounts the proxy has a logging of its own
+    listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound))
+    tls = make_server_context(inbound.tls) if inbound.tls is not None else None
+    serving.ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))
