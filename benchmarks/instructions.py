@@ -87,9 +87,9 @@ def read_total(dump: Path) -> int:
     return int(_TOTAL.findall(dump.read_text())[0])
 
 
-def wait_idle(pid: int) -> None:
+def wait_idle(pid: int, within: float = _IDLE) -> None:
     """Waits until a process has done what it does after its start: writing checks, settling its memory."""
-    until, before = time.monotonic() + _IDLE, machine.cpu_seconds(pid)
+    until, before = time.monotonic() + within, machine.cpu_seconds(pid)
     while time.monotonic() < until:
         time.sleep(1)
         now = machine.cpu_seconds(pid)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from mmap import PAGESIZE
@@ -26,11 +26,10 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
 from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
-from proxy.core.explain.failing import list_failing_places
+from proxy.core.explain.explain import list_failing_places
 from proxy.core.explain.misplaced import find_value
 from proxy.core.guidance.advice import add_advice
-from proxy.core.json.frames import TRUSTED, join_frame, split_frame
-from proxy.core.json.jsontext import TextLimits, dumps, make_decimal, parse
+from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
 from proxy.core.json.known_text import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text
 from proxy.core.model.codes import VIOLATION_CODES, Severity
@@ -57,6 +56,8 @@ from proxy.core.schema.matching import make_matcher
 _KEPT_TOOLS: Final = 8
 # What a value may take in a violation before it is named by its place, in bytes.
 _SHORT: Final = 1024
+# Members of a list or an object that is sent along with a violation, keys counted.
+_FEW: Final = 16
 # What repairs may make of arguments: so many times their length, and so many bytes more.
 _GROWTH: Final = 4
 _SPARE: Final = 64 * 1024
@@ -203,7 +204,7 @@ def write_call_job(policy: bytes, text: bytes) -> bytes:
 def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
     """The decision that a child came to about a call. Only `decide` makes what may be sent: see `decide.restored`."""
     head, arguments = split_frame(result)
-    told = tuple(_from_json(entry, document.value) for entry in head["told"])
+    told = tuple(_from_json(entry, lambda: document.value) for entry in head["told"])
     if head["forward"]:
         repairs = tuple(Repair(rule, _path(path)) for rule, path in head["repairs"])
         for rule, number in head["more"].items():
@@ -221,23 +222,33 @@ def _as_json(violation: Violation, sent: JsonValue) -> JsonValue:
     """A violation; its value by place where that says the same, itself where it is short."""
     shown: JsonValue = []
     value = violation.value
-    if value is not ABSENT:
-        if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > _SHORT):
-            shown = ["at"] if find_value(sent, violation.path) is value else []
-        else:
-            shown = ["is", value]
+    if value is not ABSENT and _is_short(value):
+        shown = ["is", value]
+    elif value is not ABSENT and find_value(sent, violation.path) is value:
+        shown = ["at"]
     return [
         violation.code.name, list(violation.path), violation.message, violation.expected, violation.hint,
         violation.severity.value, violation.sensitive, shown, violation.keyword, violation.limit,
     ]  # fmt: skip
 
 
-def _from_json(entry: Any, sent: JsonValue) -> Violation:
+def _is_short(value: JsonValue) -> bool:
+    """Whether a value is sent along: reading all arguments once more to find it would take many times its memory."""
+    if isinstance(value, str):
+        return len(value) <= _SHORT
+    if isinstance(value, dict | list):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        return len(parts) <= _FEW and not any(isinstance(part, dict | list) or not _is_short(part) for part in parts)
+    return True
+
+
+def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
+    """A violation of the arguments that `sent` gives, which are read only where a violation shows a part of them."""
     code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
     path = _path(steps)
     value: JsonValue = ABSENT
     if shown:
-        value = find_value(sent, path) if shown[0] == "at" else shown[1]
+        value = find_value(sent(), path) if shown[0] == "at" else shown[1]
     return Violation(
         VIOLATION_CODES[code], path, message, expected, hint, Severity(severity), value, sensitive, keyword, limit
     )
@@ -251,7 +262,7 @@ def find_failing(payload: bytes) -> bytes:
     value = parse(text, TRUSTED)
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
-    violations = [_from_json(entry, value) for entry in head["told"]]
+    violations = [_from_json(entry, lambda: value) for entry in head["told"]]
     with share_work():
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 

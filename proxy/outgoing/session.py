@@ -178,7 +178,8 @@ def _text(value: bytes) -> str:
 
 
 def find_fault_row(error: Exception, *, begun: bool, tls: bool) -> FaultKind:
-    """The row for an exception of one exchange. `begun`: the head of the answer had come."""
+    """The row for an exception of one exchange. `begun`: the head of the answer had come. The words of the exceptions
+    stay out: they may name addresses, and quote what a server sent."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             return CONNECT_TIMEOUT

@@ -126,7 +126,7 @@ def shown(name: str, detail: Detail = "compact") -> str:
 
 
 def shorten(value: JsonValue) -> JsonValue:
-    """The same value with `<the sentence>` for the sentence, and the second error named only."""
+    """The same value with `<the feedback>` for the sentence, and the second error named only."""
     match value:
         case dict():
             return {
@@ -138,7 +138,7 @@ def shorten(value: JsonValue) -> JsonValue:
         case list():
             return [shorten(inner) for inner in value]
         case _:
-            return "<the sentence>" if value == write_feedback(SHORT) else value
+            return "<the feedback>" if value == write_feedback(SHORT) else value
 
 
 @pytest.mark.parametrize("name", SENTENCES)

@@ -1,7 +1,8 @@
 """The operator's port above several workers: each page is made of the workers' pages.
 
 Any one worker answers for what is the same in all (routes, schemas, a dry run). All are asked where each has a part
-(metrics, calls, the state of a drain) and where something changes. The result has the same shape as a single proxy's.
+(metrics, calls, the state of a drain) and where something changes. The result has the same shape as a single proxy's:
+counts are summed, and of percentiles the worst counts.
 """
 
 from __future__ import annotations

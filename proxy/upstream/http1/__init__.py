@@ -6,7 +6,7 @@
     answer.py      bytes -> an answer, without a socket        fast_head.py  the same for the usual heads
     wire.py        a request -> bytes                          faults.py     what can fail
     dial.py        TCP, unix sockets, TLS                      origin.py     an upstream's URL
-    stream.py      answer bodies, piece by piece; tunnels      alarm.py      timers
+    stream.py      answer bodies, piece by piece; tunnels
 
 tests/contract/test_upstream.py and tests/contract/test_hostile_upstream.py run over it.
 """

@@ -60,7 +60,7 @@ class Http1Upstream:
             origin, body, keep = self._origin, request.body, self._settings.buffer
             target = origin.prefix + request.target
             head = write_head(
-                request.method, target, origin.authority, request.headers, len(body), sent_names=request.sent_names
+                request.method, target, origin.authority, request.headers, len(body), spellings=request.spellings
             )
             now = self._loop.time()
             due = now + request.timeout
@@ -99,7 +99,7 @@ class Http1Upstream:
                 request.headers,
                 length,
                 upgrade,
-                sent_names=request.sent_names,
+                spellings=request.spellings,
             )
             due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._plain)
@@ -163,8 +163,13 @@ class Http1Upstream:
 
 
 class Upload:
-    """Sends `body` in chunks. `timeout` is the time for the answer, in seconds from the last chunk on; `idle_timeout`
-    is how long the upstream may stop reading."""
+    """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is
+    seen meanwhile.
+
+    It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
+    section 7.5 lets a client stop once the answer has come). `timeout` is the time for the answer, in seconds from the
+    last chunk on; `idle_timeout` is how long the upstream may stop reading.
+    """
 
     def __init__(
         self, connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float

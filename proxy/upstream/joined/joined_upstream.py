@@ -21,6 +21,7 @@ from typing import Final
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
@@ -113,7 +114,7 @@ class JoinedUpstream:
         await asyncio.gather(*(group.close(request) for group in groups), *self._ending, return_exceptions=True)
 
     async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
-        request = replace(request, sent_names=())
+        request = replace(request, spellings=NO_SPELLINGS)
         match request.method:
             case "POST":
                 return await self._post(request, body, checked)
