@@ -12,7 +12,7 @@ from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide, forward_unjudged, is_ready, prepare
-from proxy.core.explain.unknown_tool import explain_unknown_tool
+from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Decision, Failure, Forward, Reject, ToolCall
 

@@ -21,11 +21,10 @@ from proxy.core.explain.channels import judge_channels
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup, may_hold_markup
 from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
-from proxy.core.explain.notices import list_notices
+from proxy.core.explain.own_words import list_notices
 from proxy.core.explain.unwritable import find_unwritable
 from proxy.core.json.embedded import find_embedded
-from proxy.core.json.frames import TRUSTED
-from proxy.core.json.jsontext import TextLimits, are_equal, dumps_known, parse
+from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.known_text import UnreadDocument
 from proxy.core.model import codes
 from proxy.core.model.values import (

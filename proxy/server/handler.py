@@ -74,7 +74,7 @@ from proxy.server.http.websocket import run as run_tunnel
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import McpRequest
 from proxy.upstream.faults import close_body
-from proxy.upstream.traced import trace_sends
+from proxy.upstream.resending import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
