@@ -17,7 +17,7 @@ from typing import Any
 
 from proxy.core.contract import attempts as contract
 from proxy.core.envelope import FORMATS, render_failure
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import select_violations
 from proxy.core.model import codes
 from proxy.core.model.values import Attempt, Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
@@ -111,9 +111,9 @@ def main() -> None:
     """Prints every figure."""
     ten, long = refusal(10, "uft8"), refusal(10, "x" * 1_000_000)
     nested = refusal(10, [{"a": [{"b": "y" * 500}] * 50}] * 50)
-    show("sentence, 10 errors", best(lambda: write_sentence(ten), 200), "us", "< 1000 (NFR-001)")
-    show("sentence, 10 errors quoting 1 MB strings", best(lambda: write_sentence(long), 50), "us", "< 1000")
-    show("sentence, 10 errors quoting large containers", best(lambda: write_sentence(nested), 50), "us", "< 1000")
+    show("feedback, 10 errors", best(lambda: write_feedback(ten), 200), "us", "< 1000 (NFR-001)")
+    show("feedback, 10 errors quoting 1 MB strings", best(lambda: write_feedback(long), 50), "us", "< 1000")
+    show("feedback, 10 errors quoting large containers", best(lambda: write_feedback(nested), 50), "us", "< 1000")
     for name in FORMATS:
         whole = functools.partial(render_failure, ten, name, "ok")
         show(f"whole answer as {name}, 10 errors", best(whole, 100), "us", "")

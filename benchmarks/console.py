@@ -2,7 +2,7 @@
 
     python -m benchmarks.console [--calls 640] [--runs 5]
 
-Needs valgrind. Printed are ratios: user-space instructions from the start of the process to the first good answer, and
+Needs valgrind. Printed are ratios: user-space instructions of the start, all that is done until it is idle, and
 of one clean call, by callgrind (what else the machine does cannot change them), and the idle memory (what is its
 own alone, the median of some runs by turns).
 """
@@ -27,6 +27,8 @@ from benchmarks.peers.running import ask, running, wait_ready
 
 STATES: Final = ("off", "on")
 _ROUTES: Final = 10
+# The longest wait for a process under callgrind to be idle, in seconds.
+_SETTLING: Final = 300.0
 # The same order of every dict of names in both runs.
 _ENVIRON: Final = {"PYTHONHASHSEED": "0"}
 
@@ -39,13 +41,14 @@ def command(folder: Path, state: str, port: int, upstream: int) -> Command:
 
 
 def count_start(found: Command, port: int, folder: Path) -> int:
-    """Instructions from the start of the process to the first good answer."""
+    """Instructions of the start: to the first good answer, and of what is made ready behind it."""
     out = folder / f"{port}.start"
     words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *found.words]
     log = folder / f"{port}.start.log"
     with running(replace(found, words=words), None, log) as process:
         while ask(port) != 200 and process.poll() is None:  # under callgrind a start takes a minute
             time.sleep(0.1)
+        wait_idle(process.pid, _SETTLING)
         control("--dump", process.pid)
     return read_total(Path(f"{out}.1"))
 
@@ -79,7 +82,7 @@ def main() -> None:
             off, on = (statistics.median(memory[state]) for state in STATES)
             print(f"idle memory        off {off:.2f} MB, on {on:.2f} MB: {on - off:+.2f} MB", flush=True)
             starts = [count_start(found[state], ports[state], folder) for state in STATES]
-            _tell("until ready", starts)
+            _tell("the start", starts)
             calls = [
                 count(
                     found[state],

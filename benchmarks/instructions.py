@@ -1,11 +1,12 @@
-"""User-space instructions per call, by callgrind: the figure that no other program on the machine can change.
+"""User-space instructions per call, by callgrind: the figure that other programs on the machine change least.
 
     python -m benchmarks.instructions [--acts clean,refused] [--only 'ours;NAME'] [--calls 640] [--cache FOLDER]
     python -m benchmarks.instructions --only ours --acts clean --profile FILE     keeps callgrind's own file
 
 Needs valgrind. Each proxy runs under callgrind before the usual tool; some calls warm it, then so many are counted, by
 32 connections at a time. The kernel's part is not counted, and an instruction is no nanosecond: memory that is not in a
-cache costs more. So ratios of CPU time (benchmarks.proxies) differ; these ones are the same on every run.
+cache costs more. So ratios of CPU time (benchmarks.proxies) differ. A busy machine adds up to a tenth: timers ring by
+the clock, and there are fewer calls between two rings.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ def read_total(dump: Path) -> int:
     return int(_TOTAL.findall(dump.read_text())[0])
 
 
-def wait_idle(pid: int) -> None:
+def wait_idle(pid: int, within: float = _IDLE) -> None:
     """Waits until a process has done what it does after its start: writing checks, settling its memory."""
-    until, before = time.monotonic() + _IDLE, machine.cpu_seconds(pid)
+    until, before = time.monotonic() + within, machine.cpu_seconds(pid)
     while time.monotonic() < until:
         time.sleep(1)
         now = machine.cpu_seconds(pid)

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from proxy import __version__
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells

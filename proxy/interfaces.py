@@ -14,7 +14,7 @@ from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Laye
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.fields import SentNames
+from proxy.core.model.fields import Spellings
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
@@ -83,8 +83,8 @@ class UpstreamRequest:
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
-    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `sent_names` are the
-    names of the client's headers in its own spelling, which go out in place of the lower-case ones. `is_from_root`:
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `spellings`: the
+    names of headers as the client wrote them, which go out in place of the lower-case ones. `is_from_root`:
     the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615).
     """
 
@@ -96,7 +96,7 @@ class UpstreamRequest:
     timeout: float
     resend: bool = False
     silence: float | None = None
-    sent_names: SentNames = field(default=(), repr=False)
+    spellings: Spellings = field(default_factory=dict, repr=False, hash=False)
     is_from_root: bool = False
 
 
@@ -165,7 +165,7 @@ class StateStore(Protocol):
         answer to the client need not wait for it.
         """
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         """All running episodes, for the operator."""
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
@@ -174,7 +174,7 @@ class StateStore(Protocol):
     async def release(self, key: str) -> None:
         """Counts one less (the call was not delivered)."""
 
-    async def taken(self, key: str, enough: int | None = None) -> int:
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
         """The count of a key. Looking counts nothing and prolongs nothing.
 
         `enough`: where this process knows of at least so many, a shared store is not asked, and what this process
@@ -347,10 +347,10 @@ class CallRoute(Protocol):
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """What the user wants, in the client's words; '' where the client does not tell (GoMind's user query)."""
 
-    def lets_through(self, tool: str) -> bool:
+    def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:

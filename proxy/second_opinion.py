@@ -79,7 +79,7 @@ class SecondOpinion:
         self._report(route, policy, AGREED if opinion.verdict is SecondVerdict.VALID else CANNOT_TELL, opinion)
         return None
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits for the answers that nobody else waits for."""
         if self._asking:
             await asyncio.wait(self._asking)
@@ -87,7 +87,7 @@ class SecondOpinion:
     async def close(self) -> None:
         """Ends the child and forgets the questions under way."""
         await self._pool.close()
-        await self.settled()
+        await self.wait_settled()
 
 
 def _question(check: Check) -> Question:

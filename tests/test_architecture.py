@@ -333,12 +333,33 @@ def names_are_plain(file: Source) -> Iterator[str]:
             yield f"{file.path}:{line} {name} says nothing to a stranger: take the standard term"
 
 
+def functions_are_verbs(file: Source) -> Iterator[str]:
+    """A function does something: `show_path`, not `shown`. Observers are told `finished`."""
+    if file.room not in ("core", "call", "adapters", "server"):
+        return
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
+            name = node.name.strip("_")
+            if name != "finished" and _PARTICIPLE.fullmatch(name):
+                yield f"{file.path}:{node.lineno} {node.name} is a participle: name what the function does"
+            if not (PRETTY - {"case"}).isdisjoint(words_of(name)):  # letter case is meant there
+                yield f"{file.path}:{node.lineno} {node.name} says nothing to a stranger: take the standard term"
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(_last_name(decorator) in ("property", "cached_property") for decorator in node.decorator_list)
+
+
 def words_of(name: str) -> set[str]:
     """`RequestLane` -> {request, lane}; `case_duplicates` -> {case_duplicates}, since letter case is meant there."""
     return {"case_duplicates"} if name == "case_duplicates" else {word.lower() for word in _WORDS.findall(name)}
 
 
 _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_PARTICIPLE: Final = re.compile(
+    r"(?!need|feed|seed|speed|embed)[a-z]*[a-z]ed"
+    r"|told|shown|found|made|kept|known|written|drawn|chosen|given|seen|said|taken|lost|sent|meant|spoken|broken|gone|done|begun"
+)
 _FIGURE: Final = re.compile(r"\d+ ?%|\d(\.\d+)? ?times|x ?\d")
 
 
@@ -364,6 +385,7 @@ RULES: Final[tuple[Rule, ...]] = (
     what_is_public_says_what_it_is,
     one_file_writes_the_record_of_a_call,
     names_are_plain,
+    functions_are_verbs,
     a_quick_way_says_what_it_is_worth,
 )
 
@@ -492,6 +514,9 @@ BREACHES: Final = [
     (one_file_writes_the_record_of_a_call, "proxy/call/hooks.py", "record.status += 1"),
     (names_are_plain, "proxy/core/turnstile.py", ""),
     (names_are_plain, "proxy/core/x.py", "class McpLane: ..."),
+    (functions_are_verbs, "proxy/core/x.py", "def _shown(path): ..."),
+    (functions_are_verbs, "proxy/server/x.py", "class X:\n    async def settled(self): ..."),
+    (functions_are_verbs, "proxy/call/x.py", "def run_trial(): ..."),
     (a_quick_way_says_what_it_is_worth, "proxy/core/fast_x.py", '"""Much quicker."""'),
     (rooms_of_a_floor_keep_apart, "proxy/state/x.py", "from proxy.telemetry.logs import line"),
     (rooms_of_a_floor_keep_apart, "proxy/call/run.py", "from proxy import routing"),

@@ -40,6 +40,21 @@ class Copy:
         (self.folder / path).write_text(old.replace(before, text + before), encoding="utf-8")
         self.touched.add(path)
 
+    def name_in_both(self, path: str, before: str, text: str) -> None:
+        """Puts text in front of the two places that read like `before`."""
+        old = (self.folder / path).read_text(encoding="utf-8")
+        assert old.count(before) == 2, f"{path} holds {before!r} {old.count(before)} times"
+        (self.folder / path).write_text(old.replace(before, text + before), encoding="utf-8")
+        self.touched.add(path)
+
+    def config(self, route: str) -> None:
+        """Writes a config whose one route has these keys more; what a row touches does not count it."""
+        (self.folder / "config.yaml").write_text(
+            "version: 1\nlisten: 127.0.0.1:0\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+            f"routes: [{{path: /x, {route}upstream: a, tool: x, schema: {{properties: {{n: {{type: integer}}}}}}}}]\n",
+            encoding="utf-8",
+        )
+
     def run(self, *words: str) -> str:
         """What a program prints that runs on the copy."""
         done = subprocess.run(
@@ -113,13 +128,19 @@ def add_a_repair_rule(copy: Copy) -> None:
         '    Rule("yes_no"',
         '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
     )
+    copy.insert(
+        "schemas/config.schema.json",
+        '                "yes_no": {',
+        '                "word_number": {"description": "`two` -> `2`", "$ref": "#/$defs/switch"},\n',
+    )
+    copy.config("repair: {rules: {word_number: on}}, ")
     program = """
-from proxy.core.check.validation import compile_check
-from proxy.core.contract.policy import RepairPolicy
+from pathlib import Path
+from proxy.config.load import load
 from proxy.core.repair.engine import repair
-from proxy.core.rules.rules import select_rules
-check = compile_check({"properties": {"n": {"type": "integer"}}})
-made = repair(check, {"n": "two"}, RepairPolicy(select_rules("lenient")))
+from proxy.routing import build_routes
+(route,) = build_routes(load(Path("config.yaml"), {}).config).routes
+made = repair(route.tools["x"].check, {"n": "two"}, route.tools["x"].repair)
 print(made.value, [one.rule for one in made.repairs])
 """
     assert "{'n': 2} ['word_number']\n" == copy.run("-c", program)
@@ -127,25 +148,33 @@ print(made.value, [one.rule for one in made.repairs])
 
 def add_an_answer_format(copy: Copy) -> None:
     copy.insert(
-        "proxy/core/envelope/vendors.py",
+        "proxy/core/envelope/formats.py",
         "def write_anthropic(",
         '''def write_short(view: FailureView) -> JsonValue:
-    """The sentence alone."""
-    return {"said": sentence(view)}
+    """The feedback alone."""
+    return {"said": render_feedback(view)}
 
 
 ''',
     )
     copy.insert(
-        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(vendors.write_short),\n'
+        "proxy/core/envelope/__init__.py", '    "anthropic": Format', '    "short": Format(formats.write_short),\n'
     )
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
+    copy.name_in_both(
+        "schemas/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
+    )
+    copy.config("envelope: short, ")
     program = """
+from pathlib import Path
+from proxy.config.load import load
 from proxy.core.envelope import render_failure
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult
 call = ToolCall("t", Document(b"{}", {}), "id", Conversation("c", Rung.HEADER))
-print(render_failure(ToolResult(call, Failure(codes.INVALID_ARGUMENTS, "No.")), "short", "category").body.decode()[:9])
+(route,) = load(Path("config.yaml"), {}).config.routes
+result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, "No."))
+print(render_failure(result, route.policy.envelope, "category").body.decode()[:9])
 """
     assert '{"said":"\n' == copy.run("-c", program)
 
@@ -223,6 +252,38 @@ def run(args: argparse.Namespace) -> int:
     assert "hello\n" == copy.run("-m", "proxy", "hello")
 
 
+def add_a_console_page(copy: Copy) -> None:
+    copy.write(
+        "proxy/server/admin/console/hello.js",
+        """// Says hello.
+import { html } from "./parts.js";
+
+export function Hello() {
+  return html`<h2>Hello</h2>`;
+}
+""",
+    )
+    main = "proxy/server/admin/console/main.js"
+    copy.insert(main, "\nconst PAGES = {", 'import { Hello } from "./hello.js";\n')
+    copy.insert(main, "config: [", 'hello: ["Hello", Hello], ')
+    program = """
+import asyncio, re
+from proxy.server.admin.console.console_files import show_file
+from proxy.server.admin.page import PageRequest
+def served(path):
+    page = asyncio.run(show_file(PageRequest("GET", "/ui/" + path, path, "", {})))
+    return page.status, page.content_type, page.body.decode()
+imports = re.findall(r'import {([^}]+)} from "[.]/([^"]+)"', served("main.js")[2])
+pages = re.findall(r'(\\w+): \\["[^"]+", (\\w+)\\]', served("main.js")[2])
+for name, component in pages:
+    (file,) = [file for names, file in imports if component in names.replace(",", " ").split()]
+    status, kind, text = served(file)
+    assert (200, True) == (status, f"export function {component}(" in text), (name, file)
+    print(name, end=" ")
+"""
+    assert "hello" in copy.run("-c", program).split()
+
+
 def add_a_config_key(copy: Copy) -> None:
     copy.insert("proxy/config/model.py", "    max_chars: int = 12_000", "    greeting: str = ''\n")
     copy.insert(
@@ -259,6 +320,7 @@ ROWS: Final = (
     Row("a state backend", add_a_state_backend),
     Row("a tool-error dialect", add_a_tool_error_dialect),
     Row("a CLI verb", add_a_verb),
+    Row("a console page", add_a_console_page),
     Row("a config key", add_a_config_key),
 )
 

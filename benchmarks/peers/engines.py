@@ -51,7 +51,7 @@ def _ours(schema: Any) -> Runners:
 
     def report(body: bytes) -> object:
         value = parse(body)
-        return check.accepts(value) or check.broken(value)
+        return check.accepts(value) or check.list_broken(value)
 
     def mend(body: bytes) -> object:
         value = parse(body)

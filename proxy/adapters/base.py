@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.envelope import Detail
+from proxy.core.envelope import Detail, render_failure
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import (
     CheckedCall,
@@ -103,3 +103,19 @@ class Adapter(Protocol):
         """A failure as this protocol's clients read it (`envelope` is a format name or 'auto', contract section 1).
         `accept` is the request's Accept header, `request` what is answered, as far as it was read; `detail` says how
         much the part for machines holds."""
+
+
+class EnvelopeAdapter:
+    """The part of an `Adapter` whose clients read failures in the route's envelope."""
+
+    def encode(
+        self,
+        result: ToolResult,
+        envelope: str,
+        error_status: str,
+        accept: str = "",
+        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
+        detail: Detail = "compact",
+    ) -> HttpReply:
+        """A failure in the route's envelope."""
+        return render_failure(result, envelope, error_status, accept, detail)

@@ -12,13 +12,11 @@ knowledge of the shape.
 
 from __future__ import annotations
 
-from proxy.adapters.base import CallShape
+from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
-from proxy.core.envelope import Detail, render_failure
-from proxy.core.json.case_duplicates import find_case_duplicate
 from proxy.core.json.jsonspan import find_span, replace_value
-from proxy.core.json.jsontext import dumps, find_at_pointer, parse
+from proxy.core.json.jsontext import dumps, find_at_pointer, find_case_duplicate, parse
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import (
     ABSENT,
@@ -26,20 +24,18 @@ from proxy.core.model.values import (
     CheckedCall,
     Document,
     Failure,
-    HttpReply,
     JsonProblem,
     JsonValue,
     Passthrough,
     Pointer,
     RawRequest,
     ToolCall,
-    ToolResult,
 )
 
 _NO_BODY = JsonProblem("the body is empty, but must name a tool", 1, 1)
 
 
-class DispatchAdapter:
+class DispatchAdapter(EnvelopeAdapter):
     """Implements `Adapter` for routes whose body names the tool."""
 
     name = "dispatch"
@@ -73,19 +69,9 @@ class DispatchAdapter:
             text = replace_value(text, shape.tool_pointer, dumps(checked.call.tool))
         if not checked.repairs:
             return text
-        return replace_value(text, shape.arguments_pointer or (), _encoded(body.value, shape, checked.arguments))
-
-    def encode(
-        self,
-        result: ToolResult,
-        envelope: str,
-        error_status: str,
-        accept: str = "",
-        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
-        detail: Detail = "compact",
-    ) -> HttpReply:
-        """A failure in the route's envelope."""
-        return render_failure(result, envelope, error_status, accept, detail)
+        return replace_value(
+            text, shape.arguments_pointer or (), _encode_arguments(body.value, shape, checked.arguments)
+        )
 
 
 def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
@@ -136,7 +122,7 @@ def _names(body: bytes, shape: CallShape, tool: str) -> bool:
     return name == dumps(tool) or bool(parse(name) == tool)
 
 
-def _encoded(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
+def _encode_arguments(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
     """The arguments as the body holds them: as JSON, or as a string where the client sent a string."""
     sent = _at(body, shape.arguments_pointer or ())
     if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.adapters.base import CallShape
+from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.contract.channels import QueryPolicy
 from proxy.core.contract.http_operation import HttpArgument, HttpOperation
 from proxy.core.display.preview import clean_text
-from proxy.core.envelope import Detail, render_failure
 from proxy.core.explain.channels import explain_unreadable
 from proxy.core.json.jsontext import dumps
 from proxy.core.json.textrepair import read_document
@@ -27,14 +26,12 @@ from proxy.core.model.values import (
     CheckedCall,
     Document,
     Failure,
-    HttpReply,
     JsonProblem,
     JsonValue,
     Passthrough,
     RawRequest,
     Repair,
     ToolCall,
-    ToolResult,
     Violation,
 )
 from proxy.core.schema.http.body import FORM, MULTIPART
@@ -46,6 +43,8 @@ EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
 # What clients send that always send a body.
 _NO_BODY: Final = (b"", b"{}", b"null")
+# The arguments of a request whose body may be absent, and is.
+_NOTHING: Final = Document(b"{}", {})
 _MOST_UNKNOWN: Final = 100
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
@@ -63,7 +62,7 @@ class ReadRequest:
     problem: JsonProblem | None = None
 
 
-class HttpOperationAdapter:
+class HttpOperationAdapter(EnvelopeAdapter):
     """Implements `Adapter` for routes that take the requests of an HTTP operation."""
 
     name = "http"
@@ -77,7 +76,8 @@ class HttpOperationAdapter:
         arguments: Document | JsonProblem
         if operation.template.is_plain:
             read.violations += _undeclared_names(operation, request.query)
-            arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else NO_ARGUMENTS
+            absent = NO_ARGUMENTS if operation.template.body_required else _NOTHING
+            arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else absent
         else:
             read = read_request(request, operation, shape)
             arguments = read.problem or Document(dumps(read.value), read.value, read.repairs)
@@ -93,21 +93,12 @@ class HttpOperationAdapter:
             violations=tuple(read.violations),
         )
 
-    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
-        """The body of a plain operation; `http_request.py` writes all others."""
-        return checked.arguments if checked.enforced else request.body
-
-    def encode(
-        self,
-        result: ToolResult,
-        envelope: str,
-        error_status: str,
-        accept: str = "",
-        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
-        detail: Detail = "compact",
-    ) -> HttpReply:
-        """A failure in the route's envelope."""
-        return render_failure(result, envelope, error_status, accept, detail)
+    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
+        """The body of a plain operation; `http_request.py` writes all others. A body that may be absent stays so."""
+        optional = shape.operation is not None and not shape.operation.template.body_required
+        if not checked.enforced or (optional and not request.body.strip() and not checked.repairs):
+            return request.body
+        return checked.arguments
 
 
 def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape) -> ReadRequest:
@@ -183,10 +174,12 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
         if mine:
             _take(read, operation, argument, read_pairs(argument.declared, mine))
     known = [*(each.declared.name for each in arguments), *operation.template.credentials]
-    read.violations += _undeclared(operation, known, [name for name, _ in pairs if name not in taken], place)
+    read.violations += _find_undeclared(operation, known, [name for name, _ in pairs if name not in taken], place)
 
 
-def _undeclared(operation: HttpOperation, declared: list[str], names: list[str], place: str) -> Iterator[Violation]:
+def _find_undeclared(
+    operation: HttpOperation, declared: list[str], names: list[str], place: str
+) -> Iterator[Violation]:
     folded = {fold_name(name): name for name in declared}
     what = "query parameter" if place == "query" else "field of the form"
     for name in list(dict.fromkeys(names))[:_MOST_UNKNOWN]:

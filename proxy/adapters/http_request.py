@@ -79,13 +79,13 @@ def _pairs(argument: HttpArgument, value: JsonValue) -> Pairs:
 def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
     """The whole request of a call by name. `decide` has seen to it that it can be written."""
     segments = {each.declared.name: _segment(each, value[each.name]) for each in operation.in_place("path")}
-    query = escape_pairs([pair for each in operation.in_place("query") for pair in _given(each, value)])
+    query = escape_pairs([pair for each in operation.in_place("query") for pair in _list_pairs(each, value)])
     headers = [
         (each.declared.name.lower(), text)
         for each in operation.in_place("header")
         if each.name in value and (text := write_header(each.declared, value[each.name])) is not None
     ]
-    cookies = [pair for each in operation.in_place("cookie") for pair in _given(each, value)]
+    cookies = [pair for each in operation.in_place("cookie") for pair in _list_pairs(each, value)]
     if cookies:
         headers.append(("cookie", "; ".join(f"{name}={text}" for name, text in cookies)))
     body, media_type = _body(operation, value)
@@ -93,14 +93,14 @@ def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
     return WrittenRequest(segments, query, tuple(headers), removed, body, media_type)
 
 
-def _given(argument: HttpArgument, value: Values) -> Pairs:
+def _list_pairs(argument: HttpArgument, value: Values) -> Pairs:
     return _pairs(argument, value.get(argument.name, ABSENT))
 
 
 def _body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     template = operation.template
     if template.body == FORM:
-        pairs = [pair for each in operation.in_place("form") for pair in _given(each, value)]
+        pairs = [pair for each in operation.in_place("form") for pair in _list_pairs(each, value)]
         return (escape_pairs(pairs).encode(), FORM) if pairs or template.body_required else (b"", "")
     if template.body == MULTIPART:
         return _written_parts(operation, value)
@@ -118,7 +118,9 @@ def _members(operation: HttpOperation, value: Values) -> dict[str, JsonValue]:
 
 def _written_parts(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     parts: list[tuple[str, str | None, str, bytes]] = [
-        (name, None, "", text.encode()) for each in operation.in_place("form") for name, text in _given(each, value)
+        (name, None, "", text.encode())
+        for each in operation.in_place("form")
+        for name, text in _list_pairs(each, value)
     ]
     for each in operation.in_place("file"):
         given = value.get(each.name, ABSENT)
@@ -196,7 +198,7 @@ def _rewritten_query(query: str, changed: list[HttpArgument], value: Values) -> 
 
 def _rewritten_cookies(request: RawRequest, changed: list[HttpArgument], value: Values) -> str:
     kept = [pair for pair in cookies_of(request) if not any(is_of(each.declared, pair[0]) for each in changed)]
-    written = [pair for each in changed for pair in _given(each, value)]
+    written = [pair for each in changed for pair in _list_pairs(each, value)]
     return "; ".join(f"{name}={text}" for name, text in (*kept, *written))
 
 
@@ -228,5 +230,5 @@ def _rewritten_parts(request: RawRequest, changed: Iterable[HttpArgument], value
     made = [(part.name, part.filename, part.media_type, request.body[part.start : part.end]) for part in parts]
     for argument in changed:
         mine = [part for part in made if not is_of(argument.declared, part[0])]
-        made = [*mine, *((name, None, "", text.encode()) for name, text in _given(argument, value))]
+        made = [*mine, *((name, None, "", text.encode()) for name, text in _list_pairs(argument, value))]
     return join_parts(made, find_boundary(content_type))

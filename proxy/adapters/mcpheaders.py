@@ -90,7 +90,7 @@ def _said_twice(request: RawRequest) -> str:
 
 def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
     """Which `Mcp-Param-*` header says otherwise than the arguments as they were sent; '' where none does."""
-    arguments = _opened(arguments)
+    arguments = _open_arguments(arguments)
     for mirror in wanted:
         sent = request.header(mirror.header)
         if sent is not None and not _says(decode_value(sent), _at(arguments, mirror.path)):
@@ -134,7 +134,7 @@ def decode_value(header: str | None) -> str | None:
         return header
 
 
-def _opened(arguments: JsonValue) -> JsonValue:
+def _open_arguments(arguments: JsonValue) -> JsonValue:
     """Parses arguments that came as JSON in a string: a later repair must not hide a contradiction."""
     if not isinstance(arguments, str):
         return arguments

@@ -15,8 +15,7 @@ from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX
 from proxy.adapters.mcpmessage import LIST, VERSION_META, Message
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.contract.listed_tools import ListedTool, Listing
-from proxy.core.json.frames import join_frame, split_frame
-from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
 
 # The most bytes of one list, all pages together: room for a thousand tools with large schemas.
@@ -148,11 +147,18 @@ def make_listing(pages: Iterable[ToolsPage], size: int) -> Listing:
 
 
 def _digest(tool: ListedTool) -> str:
-    parts = [tool.name, tool.description, _shown(tool.schema), _shown(tool.output), tool.idempotent, tool.destructive]
+    parts = [
+        tool.name,
+        tool.description,
+        _show_schema(tool.schema),
+        _show_schema(tool.output),
+        tool.idempotent,
+        tool.destructive,
+    ]
     return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
 
 
-def _shown(schema: JsonValue) -> JsonValue:
+def _show_schema(schema: JsonValue) -> JsonValue:
     return None if schema is ABSENT else [schema]
 
 
@@ -204,13 +210,13 @@ def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
     for name, description, idempotent, destructive, digest, *lengths in head["tools"]:
         schemas: list[JsonValue] = []
         for length in lengths:
-            schemas.append(_unpacked(texts, at, length))
+            schemas.append(_unpack_text(texts, at, length))
             at += max(length, 0)
         tools.append(ListedTool(name, description, schemas[0], schemas[1], idempotent, digest, destructive))
     return ToolsPage(tuple(tools), head["cursor"], None if head["ttl"] is None else head["ttl"] / 1000)
 
 
-def _unpacked(texts: bytes, at: int, length: int) -> JsonValue:
+def _unpack_text(texts: bytes, at: int, length: int) -> JsonValue:
     if length == _NONE:
         return ABSENT
     if length == _TOO_LARGE:

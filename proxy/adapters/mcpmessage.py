@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.json.case_duplicates import find_case_duplicate
-from proxy.core.json.jsontext import LosslessFloat, TextLimits, parse
+from proxy.core.json.jsontext import LosslessFloat, TextLimits, find_case_duplicate, parse
 from proxy.core.json.known_text import KnownText, outline
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer, RawRequest
 

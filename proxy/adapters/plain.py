@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.adapters.base import CallShape
+from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.core.envelope import Detail, render_failure
 from proxy.core.json.known_text import UnreadDocument
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import (
@@ -12,19 +11,17 @@ from proxy.core.model.values import (
     CheckedCall,
     Document,
     Failure,
-    HttpReply,
     JsonProblem,
     Passthrough,
     RawRequest,
     ToolCall,
-    ToolResult,
 )
 
 # No body at all; `decide` knows whether it may stand for `{}` (repair.md section 1).
 NO_ARGUMENTS = Document(b"", None)
 
 
-class PlainAdapter:
+class PlainAdapter(EnvelopeAdapter):
     """Implements `Adapter` for routes whose body is the arguments and nothing else."""
 
     name = "plain"
@@ -51,15 +48,3 @@ class PlainAdapter:
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
         """The body to send: the arguments, in the client's own bytes unless something was repaired."""
         return checked.arguments if checked.enforced else request.body
-
-    def encode(
-        self,
-        result: ToolResult,
-        envelope: str,
-        error_status: str,
-        accept: str = "",
-        request: RawRequest | None = None,  # noqa: ARG002 - Adapter's signature
-        detail: Detail = "compact",
-    ) -> HttpReply:
-        """A failure in the route's envelope."""
-        return render_failure(result, envelope, error_status, accept, detail)

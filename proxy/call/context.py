@@ -48,7 +48,7 @@ class CallContext:
 
     @property
     def key(self) -> str:
-        """The store's key of its attempts. Worked out when first asked for: of a clean call nobody may."""
+        """The store's key of its attempts, computed on first use: a clean call may never need it."""
         if not self._key:
             called = self.came
             digest = self.digest if called.conversation.rung is _ADDRESS else ""
@@ -85,7 +85,7 @@ class PendingFailure:
     answered: tuple[ApprovedCall, UpstreamReply] | None = None
 
 
-def approve(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
+def approve_call(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
     """A checked call with its repairs told apart from what a model changed in it."""
     repairs = context.opening + checked.repairs
     corrections: tuple[Repair, ...] = ()
@@ -104,5 +104,5 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
         name, rule = known
         policy, opening = call_route.tools[name], (Repair(rule, ()),)
         call = call if policy.mode is _REPORT else replace(call, tool=name)
-    report_only = call_route.lets_through(call.tool) if policy is None else policy.mode is _REPORT
+    report_only = call_route.can_forward_unknown(call.tool) if policy is None else policy.mode is _REPORT
     return CallContext(call, policy, call_route, services, record, report_only, call, opening)

@@ -14,10 +14,10 @@ from proxy.call.context import CallContext, PendingFailure
 from proxy.call.record import record_correction
 from proxy.core.model.values import Delivered, Failure, ToolCall
 from proxy.interfaces import Stumble
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
 
-async def correct(
+async def correct_call(
     context: CallContext,
     pending: PendingFailure,
     attempt: Callable[[CallContext], Awaitable[Delivered | PendingFailure]],

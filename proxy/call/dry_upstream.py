@@ -18,11 +18,11 @@ class Nowhere:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         """There is no user query."""
         return ""
 
-    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
+    def can_forward_unknown(self, tool: str) -> bool:  # noqa: ARG002 - nothing is sent, whatever it is
         """Unknown tools are refused."""
         return False
 

@@ -5,9 +5,9 @@ may be read again without its checks (`KnownText`).
 
 Judging, repairing and explaining grow with the arguments: what takes longer than others may wait goes to `offload`.
 Small arguments are judged here; larger ones too where the schema takes them and asking it costs little. A tool whose
-listed schema is dear to compile is judged there for good (`ToolPolicy.listed`).
+listed schema is expensive to compile is judged there for good (`ToolPolicy.listed`).
 
-A call that exceeds its deadline or its memory there is refused: nobody waits for it, and it reaches no tool.
+A call that exceeds its deadline or its memory there is refused at once and reaches no tool.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Final
 from proxy.call.jobs import (
     describe_policy,
     examine_schema,
-    failing_payload,
     find_failing,
-    known_text,
     read_decision,
     read_examined,
     read_failing,
+    read_known_text,
     read_text,
-    text_payload,
     write_call_job,
+    write_failing_job,
+    write_text_job,
 )
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, is_clean
-from proxy.core.explain.failing import find_failing_places, list_failed
+from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Reject, ToolCall, Violation
@@ -96,10 +96,12 @@ class Elsewhere:
         if not is_rich(text):
             return text
         ended = await self._pool.run(
-            _READ, text_payload(text, limits, repairs), seconds=CALL_SECONDS, patience=PATIENCE
+            _READ, write_text_job(text, limits, repairs), seconds=CALL_SECONDS, patience=PATIENCE
         )
         return (
-            _given_up(ended).failure if isinstance(ended, GaveUp) else known_text(ended.result, text, limits, repairs)
+            _given_up(ended).failure
+            if isinstance(ended, GaveUp)
+            else read_known_text(ended.result, text, limits, repairs)
         )
 
     async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
@@ -122,13 +124,13 @@ class Elsewhere:
             return find_failing_places(call, policy, failure)
         if len(document.text) <= LIGHT or not list_failed(failure):
             return find_failing_places(call, policy, failure)
-        payload = failing_payload(self._describe(policy), document.text, document.value, failure.violations)
+        payload = write_failing_job(self._describe(policy), document.text, document.value, failure.violations)
         ended = await self._pool.run(_FAILING, payload, seconds=CALL_SECONDS, patience=PATIENCE)
         return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
 
     async def examine(self, tools: LearnedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled here; once for all that ask at a time."""
-        schema = tools.unexamined(name)
+        schema = tools.find_unexamined(name)
         if schema is None:
             return
         key = (id(tools), name)
@@ -148,8 +150,8 @@ class Elsewhere:
                 tools.settle(name, bad=f"compiling it takes more than {tools.wait:g} s of CPU time, or too much memory")
             return
         bad, seconds, size, pattern = read_examined(ended.result)
-        dear = seconds > MOST_SECONDS or size > MOST_BYTES or pattern > MOST_PATTERN_SECONDS
-        tools.settle(name, bad=bad, dear=dear)
+        expensive = seconds > MOST_SECONDS or size > MOST_BYTES or pattern > MOST_PATTERN_SECONDS
+        tools.settle(name, bad=bad, expensive=expensive)
 
     async def close(self) -> None:
         """Ends the child processes."""
@@ -166,7 +168,7 @@ class Elsewhere:
 
 
 class Here:
-    """The same without child processes, for what serves nobody else meanwhile."""
+    """The same without child processes, for programs that serve one call at a time."""
 
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above
         """The same bytes."""
@@ -182,7 +184,7 @@ class Here:
 
     async def examine(self, tools: LearnedTools, name: str) -> None:
         """Treats every schema as cheap to compile."""
-        if tools.unexamined(name) is not None:
+        if tools.find_unexamined(name) is not None:
             tools.settle(name)
 
 

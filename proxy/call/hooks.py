@@ -15,10 +15,10 @@ from proxy.call.outcome import check_answer
 from proxy.call.record import record_delivery
 from proxy.core.model.values import CheckedCall, Decision, Delivered, Failure, Outcome, Reject, ToolCall, UpstreamReply
 from proxy.interfaces import Hooks
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
 
-async def admit(hooks: Hooks, context: CallContext) -> CallContext | Delivered | PendingFailure:
+async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delivered | PendingFailure:
     """The call as it is to be judged, or what hooks make of it before that."""
     match await hooks.before_decision(context.call, context.call_route, context.record):
         case ToolCall() as call:

@@ -3,7 +3,7 @@
     read_text       reads a text strictly, and says how it may be read again without its checks
     decide_call     judges one call by a tool's schema, and says what a model is to be told where it is refused
     find_failing    says which places of refused arguments a correction may change
-    examine_schema  compiles a schema that somebody else wrote, and measures what that costs
+    examine_schema  compiles a schema from outside, and measures what that costs
 
 A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
 stand behind. What a violation shows of the arguments is named by its place where it is large. Of many repairs the first
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from mmap import PAGESIZE
@@ -26,11 +26,10 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
 from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
-from proxy.core.explain.failing import list_failing_places
+from proxy.core.explain.explain import list_failing_places
 from proxy.core.explain.misplaced import find_value
 from proxy.core.guidance.advice import add_advice
-from proxy.core.json.frames import TRUSTED, join_frame, split_frame
-from proxy.core.json.jsontext import TextLimits, dumps, make_decimal, parse
+from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
 from proxy.core.json.known_text import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text
 from proxy.core.model.codes import VIOLATION_CODES, Severity
@@ -57,6 +56,8 @@ from proxy.core.schema.matching import make_matcher
 _KEPT_TOOLS: Final = 8
 # What a value may take in a violation before it is named by its place, in bytes.
 _SHORT: Final = 1024
+# Members of a list or an object that is sent along with a violation, keys counted.
+_FEW: Final = 16
 # What repairs may make of arguments: so many times their length, and so many bytes more.
 _GROWTH: Final = 4
 _SPARE: Final = 64 * 1024
@@ -68,42 +69,42 @@ _NOWHERE: Final = Conversation("", Rung.ADDRESS)
 
 # --- one text ---------------------------------------------------------------------------------------------------------
 def read_text(payload: bytes) -> bytes:
-    """Reads the text in `payload` (see `text_payload`); gives what was found for `known_text`."""
+    """Reads the text in `payload` (see `write_text_job`); gives what was found for `read_known_text`."""
     head, text = split_frame(payload)
     known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
     mended, names = (b"", ()) if known.mended is None else known.mended
     told: JsonValue = {
-        "found": _found(known),
-        "mended": [_found(mended), list(names)] if isinstance(mended, KnownText) else None,
+        "found": _describe_found(known),
+        "mended": [_describe_found(mended), list(names)] if isinstance(mended, KnownText) else None,
         "outline": len(known.outline),
     }
     return join_frame(told, known.outline + mended)
 
 
-def text_payload(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
+def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
     """What `read_text` takes: a text, its limits, and the text repairs that its route allows."""
     return join_frame({"depth": limits.depth, "nodes": limits.nodes, "repairs": sorted(repairs)}, text)
 
 
-def known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
+def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> KnownText:
     """The text with what `read_text` found in it."""
     head, rest = split_frame(result)
-    known = KnownText.of(text, limits, _as_found(head["found"]))
+    known = KnownText.of(text, limits, _read_found(head["found"]))
     known.repairs, known.outline = repairs, rest[: head["outline"]]
     if head["mended"] is not None:
         found, names = head["mended"]
-        known.mended = KnownText.of(rest[head["outline"] :], limits, _as_found(found)), tuple(names)
+        known.mended = KnownText.of(rest[head["outline"] :], limits, _read_found(found)), tuple(names)
     return known
 
 
-def _found(known: KnownText) -> JsonValue:
+def _describe_found(known: KnownText) -> JsonValue:
     found = known.found
     if isinstance(found, JsonProblem):
         return [found.reason, found.line, found.column, found.truncated]
     return found.value
 
 
-def _as_found(told: Any) -> PlainReader | JsonProblem:
+def _read_found(told: Any) -> PlainReader | JsonProblem:
     return PlainReader(told) if isinstance(told, str) else JsonProblem(*told)
 
 
@@ -203,7 +204,7 @@ def write_call_job(policy: bytes, text: bytes) -> bytes:
 def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision:
     """The decision that a child came to about a call. Only `decide` makes what may be sent: see `decide.restored`."""
     head, arguments = split_frame(result)
-    told = tuple(_from_json(entry, document.value) for entry in head["told"])
+    told = tuple(_from_json(entry, lambda: document.value) for entry in head["told"])
     if head["forward"]:
         repairs = tuple(Repair(rule, _path(path)) for rule, path in head["repairs"])
         for rule, number in head["more"].items():
@@ -221,23 +222,33 @@ def _as_json(violation: Violation, sent: JsonValue) -> JsonValue:
     """A violation; its value by place where that says the same, itself where it is short."""
     shown: JsonValue = []
     value = violation.value
-    if value is not ABSENT:
-        if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > _SHORT):
-            shown = ["at"] if find_value(sent, violation.path) is value else []
-        else:
-            shown = ["is", value]
+    if value is not ABSENT and _is_short(value):
+        shown = ["is", value]
+    elif value is not ABSENT and find_value(sent, violation.path) is value:
+        shown = ["at"]
     return [
         violation.code.name, list(violation.path), violation.message, violation.expected, violation.hint,
         violation.severity.value, violation.sensitive, shown, violation.keyword, violation.limit,
     ]  # fmt: skip
 
 
-def _from_json(entry: Any, sent: JsonValue) -> Violation:
+def _is_short(value: JsonValue) -> bool:
+    """Whether a value is sent along: reading all arguments once more to find it would take many times its memory."""
+    if isinstance(value, str):
+        return len(value) <= _SHORT
+    if isinstance(value, dict | list):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        return len(parts) <= _FEW and not any(isinstance(part, dict | list) or not _is_short(part) for part in parts)
+    return True
+
+
+def _from_json(entry: Any, sent: Callable[[], JsonValue]) -> Violation:
+    """A violation of the arguments that `sent` gives, which are read only where a violation shows a part of them."""
     code, steps, message, expected, hint, severity, sensitive, shown, keyword, limit = entry
     path = _path(steps)
     value: JsonValue = ABSENT
     if shown:
-        value = find_value(sent, path) if shown[0] == "at" else shown[1]
+        value = find_value(sent(), path) if shown[0] == "at" else shown[1]
     return Violation(
         VIOLATION_CODES[code], path, message, expected, hint, Severity(severity), value, sensitive, keyword, limit
     )
@@ -245,18 +256,18 @@ def _from_json(entry: Any, sent: JsonValue) -> Violation:
 
 # --- what a correction may change -------------------------------------------------------------------------------------
 def find_failing(payload: bytes) -> bytes:
-    """The places that fail in the arguments in `payload` (see `failing_payload`), as JSON."""
+    """The places that fail in the arguments in `payload` (see `write_failing_job`), as JSON."""
     head, rest = split_frame(payload)
     policy, text = _policy(rest[: head["policy"]]), rest[head["policy"] :]
     value = parse(text, TRUSTED)
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
-    violations = [_from_json(entry, value) for entry in head["told"]]
+    violations = [_from_json(entry, lambda: value) for entry in head["told"]]
     with share_work():
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 
-def failing_payload(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
+def write_failing_job(policy: bytes, text: bytes, value: JsonValue, violations: Sequence[Violation]) -> bytes:
     """What `find_failing` takes: a described policy, the arguments, and what was found wrong with them before."""
     told: JsonValue = {"policy": len(policy), "told": [_as_json(violation, value) for violation in violations]}
     return join_frame(told, policy + text)
@@ -268,7 +279,7 @@ def read_failing(result: bytes) -> list[tuple[str, ...]]:
     return [tuple(place) for place in told]
 
 
-# --- a schema that somebody else wrote --------------------------------------------------------------------------------
+# --- a schema from outside --------------------------------------------------------------------------------------------
 def examine_schema(payload: bytes) -> bytes:
     """Compiles a listed schema. Gives `{bad: reason}`, or `{seconds, bytes, patterns}`: what compiling cost this
     process in CPU time and memory, and the dearest pattern's share of the seconds."""
@@ -286,7 +297,8 @@ def examine_schema(payload: bytes) -> bytes:
 
 
 def read_examined(result: bytes) -> tuple[str, float, float, float]:
-    """What `examine_schema` says: why the schema is of no use ('': it is), seconds, bytes, seconds of one pattern."""
+    """The result of `examine_schema`: why the schema cannot be used ('' if it can), seconds, bytes, and the
+    slowest pattern's seconds."""
     told: Any = parse(result)
     if "bad" in told:
         return told["bad"], 0.0, 0.0, 0.0
@@ -295,7 +307,7 @@ def read_examined(result: bytes) -> tuple[str, float, float, float]:
 
 
 def _pattern_seconds(schema: JsonValue) -> Iterator[float]:
-    """The CPU time of each pattern; one that is none is told when the schema is compiled."""
+    """The CPU time of each pattern. An invalid pattern is skipped: compiling the schema reports it."""
     for pattern in _patterns(schema):
         started = time.process_time()
         try:
@@ -320,7 +332,7 @@ def _patterns(schema: JsonValue) -> Iterator[str]:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds; 0 where nobody says."""
+    """Bytes of memory that this process holds; 0 where the system does not say."""
     if not _STATM.exists():  # only Linux says: elsewhere the seconds alone count
         return 0
     return int(_STATM.read_text(encoding="ascii").split()[1]) * PAGESIZE

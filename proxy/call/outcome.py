@@ -52,7 +52,7 @@ async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
     """The answer in place of a call whose tool has refused or failed too often. Only where this process has counted an
     error of the tool is there anything to ask the store."""
     store, policy, errors = context.services.store, context.counted_by, contract.make_tool_errors_key(context.key)
-    if await store.taken(errors, enough=0) == 0:
+    if await store.count_taken(errors, enough=0) == 0:
         return None
     same = await store.look(contract.make_same_call_key(context.key, context.digest))
     known = contract.refuse_repeated_call(context.call, same, policy)
@@ -81,7 +81,7 @@ async def count_tool_error(context: CallContext, failure: Failure) -> None:
         await store.fail(errors, error, budget.window)
 
 
-async def refuse(context: CallContext, pending: PendingFailure) -> ToolResult:
+async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResult:
     """Counts the attempt where the failure is one, and lets the retry contract make the answer of it."""
     failure, recorded = pending.failure, None
     if pending.outcome == "tool_error":
@@ -127,7 +127,7 @@ def check_answer(
     context: CallContext, promised: AnswerPolicy, reply: UpstreamReply, *, own: bool = True
 ) -> Failure | None:
     """Why a successful answer is not handed on, by what the tool has `promised`; None where it is. The model is not to
-    blame, so it costs no attempt. An answer that is not the tool's `own`, but a hook's in its place, is never handed on
+    blame, so it costs no attempt. An answer that is a hook's, not the tool's `own`, is never handed on
     broken, whatever the operator says of the tool's."""
     broken = find_broken_answer(reply, promised)
     if broken and (not own or (promised.enforce and not context.report_only)):
@@ -137,13 +137,13 @@ def check_answer(
     return None
 
 
-def hand_on(context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
+def hand_on_error(context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
     """The tool's own error, untouched: it neither raises the attempts nor ends them, and takes no slot of a cap."""
     record_tool_error(context.record, failure)
     return Delivered(reply, approved.repairs, approved.checked.warnings, failed=True, limits=_limits_of(context.policy))
 
 
-async def deliver(
+async def deliver_answer(
     context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered:
     """The tool answered: the attempts of this call are over, and a container that was called is expanded. `tool` is the

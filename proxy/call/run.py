@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from proxy.call.context import ApprovedCall, CallContext, PendingFailure, approve, open_context
-from proxy.call.correction import correct
-from proxy.call.hooks import admit, replace_answer, tell_decision, tell_outcome
-from proxy.call.judging import judge_call
+from proxy.call.context import ApprovedCall, CallContext, PendingFailure, approve_call, open_context
+from proxy.call.correction import correct_call
+from proxy.call.hooks import admit_call, replace_answer, tell_decision, tell_outcome
+from proxy.call.judging import Judged, judge_call
 from proxy.call.outcome import (
     check_answer,
     count_tool_error,
-    deliver,
-    hand_on,
+    deliver_answer,
+    hand_on_error,
     recall_failures,
-    refuse,
+    refuse_call,
 )
 from proxy.call.record import record_approval, record_call, record_refusal
 from proxy.core.contract import caps, container
@@ -36,8 +36,8 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import CallRecord, CallRoute, Hooks, Services, UpstreamRequest
+from proxy.upstream.faults import close_body
 from proxy.upstream.resending import send_with_backoff
-from proxy.upstream.stream import close_body
 
 _JSON = (("Content-Type", "application/json"),)
 
@@ -61,35 +61,38 @@ async def _run(context: CallContext) -> Outcome:
         if isinstance(recalled, ToolResult):
             return recalled
         context = recalled
-    result = context if services.hooks is None else await admit(services.hooks, context)
+    result = context if services.hooks is None else await admit_call(services.hooks, context)
     if isinstance(result, CallContext):
         context = result
         result = await _judge_and_send(context)
         if isinstance(result, PendingFailure):
-            result = await correct(context, result, _run_corrected)
+            result = await correct_call(context, result, _run_corrected)
         if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-            result = await _deliver_answer(context, *result.answered)
-    return await refuse(context, result) if isinstance(result, PendingFailure) else result
+            tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
+            result = await _check_and_deliver(context, *result.answered, tool)
+    return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
 
 
 async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
     """A corrected call passes the same stages as a new one."""
     hooks = context.services.hooks
-    result = context if hooks is None else await admit(hooks, context)
+    result = context if hooks is None else await admit_call(hooks, context)
     return await _judge_and_send(result) if isinstance(result, CallContext) else result
 
 
 async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
     services, policy = context.services, context.policy
     started = services.clock.now()
-    judged = await judge_call(context)
+    judged = judge_call(context)
+    if not isinstance(judged, Judged):
+        judged = await judged
     seconds, decision = services.clock.now() - started, judged.decision
     if services.hooks is not None:
         decision = await tell_decision(services.hooks, context, decision)
     if isinstance(decision, Reject):
         record_refusal(context, judged.container_event, seconds)
         return PendingFailure(decision.failure, "refused", context.opening)
-    approved = approve(context, decision.checked, judged.container_event)
+    approved = approve_call(context, decision.checked, judged.container_event)
     record_approval(context.record, approved, seconds)
     judge = services.second_judge
     if judge is not None and policy is not None:
@@ -125,7 +128,7 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
     checked, tool = approved.checked, context.call_route.tools.get(approved.checked.call.tool)
     request = _request(context, approved)
     if isinstance(request, UpstreamReply):
-        return await deliver(context, approved, request, tool)
+        return await deliver_answer(context, approved, request, tool)
     hooks = context.services.hooks
     if hooks is not None:
         adjusted = await hooks.before_forward(checked, request, context.call_route, context.record)
@@ -137,35 +140,35 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
         complaint = context.call_route.find_complaint(checked, answer) if _may_correct(context) else None
         if complaint is not None:
             return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
-        return await _deliver_answer(context, approved, answer)
+        return await _check_and_deliver(context, approved, answer, tool)
     if answer.reply is None:
         return PendingFailure(answer.failure, "upstream_error", approved.repairs)
     if context.report_only:  # answers stay unchanged as well
-        return await deliver(context, approved, answer.reply, tool)
-    if tool is not None and tool.upstream_errors.hands_on(answer.reply.status):
+        return await deliver_answer(context, approved, answer.reply, tool)
+    if tool is not None and tool.upstream_errors.is_handed_on(answer.reply.status):
         await count_tool_error(context, answer.failure)
-        return hand_on(context, approved, answer.reply, answer.failure)
+        return hand_on_error(context, approved, answer.reply, answer.failure)
     await close_body(answer.reply)
     return PendingFailure(answer.failure, "tool_error", approved.repairs)
 
 
 def _may_correct(context: CallContext) -> bool:
-    """Whether somebody may be asked for a better call."""
+    """Whether a corrector may be asked for a better call."""
     policy = context.policy
     is_on = context.services.corrector is not None and policy is not None and policy.correction.on
     return is_on and not context.report_only
 
 
-async def _deliver_answer(
-    context: CallContext, approved: ApprovedCall, answer: UpstreamReply
+async def _check_and_deliver(
+    context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Hands on an answer that means success, where it is what the tool promises."""
-    hooks, tool = context.services.hooks, context.call_route.tools.get(approved.checked.call.tool)
+    hooks = context.services.hooks
     if hooks is not None:
         return await _hand_over(hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
         return PendingFailure(unfit, "tool_error", approved.repairs)
-    return await deliver(context, approved, answer, tool)
+    return await deliver_answer(context, approved, answer, tool)
 
 
 async def _hand_over(
@@ -179,7 +182,7 @@ async def _hand_over(
     unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
     if unfit is not None:
         return PendingFailure(unfit, "tool_error", approved.repairs)
-    return await deliver(context, approved, shown, tool)
+    return await deliver_answer(context, approved, shown, tool)
 
 
 def _request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:

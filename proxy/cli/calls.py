@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from proxy.cli.helptext import HelpText
-from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments
+from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
+from proxy.cli.options import HelpText
 from proxy.telemetry.console_log import format_call
 
 EXIT_UNREACHABLE: Final = 1
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         status, found = port.ask("GET", f"/-/calls?{urlencode({**query, 'limit': args.limit}, doseq=True)}")
         if status != 200 or "calls" not in found:
-            print(f"calls: {found.get('error', 'no operator port answers there')}", file=sys.stderr)
+            print(f"calls: {write_refusal(status, found)}", file=sys.stderr)
             return EXIT_USAGE if status == 400 else EXIT_UNREACHABLE
         for entry in reversed(found["calls"]):
             _show(entry, as_json=args.json)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 EXIT_NO_LIBRARY: Final = 2
 SHELLS: Final = ("bash", "zsh", "fish")

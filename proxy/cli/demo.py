@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.console_link import make_link, open_console
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 from proxy.cli.recorded_input import RecordedLines, load_tools, open_input
 
 if TYPE_CHECKING:

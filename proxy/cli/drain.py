@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any, Final
 
-from proxy.cli.helptext import HelpText
-from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments
+from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
+from proxy.cli.options import HelpText
 
 EXIT_NOT_DRAINED: Final = 1
 EXIT_USAGE: Final = 2
@@ -85,5 +85,4 @@ def _ask(port: OperatorPort, method: str, body: dict[str, float | bool] | None =
     status, state = port.ask(method, "/-/drain", body)
     if status == 200 and "drained" in state:
         return state
-    why = state.get("error")
-    raise ValueError(why if isinstance(why, str) else "no operator's port  (it is where `admin.listen` says)")
+    raise ValueError(write_refusal(status, state))

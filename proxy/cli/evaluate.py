@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.samples.evaluation import EvaluatedCall, EvaluationTools

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

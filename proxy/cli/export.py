@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 EPILOG: Final = """\
 examples:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 # Seconds between two looks at the config's files.
 _EVERY: Final = 1.0

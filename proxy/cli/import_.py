@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.core.model.values import Headers
@@ -61,6 +61,10 @@ def register(subparsers: Any) -> None:
         help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
     )
     openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
+    openapi.add_argument(
+        "--as", dest="doors", choices=("http", "mcp"), default="http",
+        help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",
+    )  # fmt: skip
     _common(openapi)
     mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
     mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
@@ -89,22 +93,7 @@ def _mcpservers(kinds: Any) -> None:
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=read_header,
-        action="append",
-        default=[],
-        help="send this header with the question; it is written nowhere",
-    )
-
-
-def read_header(text: str) -> tuple[str, str]:
-    """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
-        raise argparse.ArgumentTypeError("a header is 'Name: value'")
-    return name.strip().lower(), value.strip()
+    add_header_option(parser, "send this header with the question; it is written nowhere")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,6 +103,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.kind == "mcpservers":
         return _run_mcpservers(args)
+    if args.kind == "openapi" and args.doors == "mcp" and args.relay:
+        problem = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
+        print(f"import: {problem}", file=sys.stderr)
+        return EXIT_PROBLEM
     try:
         harvest = asyncio.run(_harvest(args, tuple(args.header)))
         if not harvest.tools:
@@ -174,7 +167,7 @@ async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
     if args.kind == "mcp":
         return await read_mcp(args.source, headers)
     with showing_operations() as advance:
-        choice = Choice(tuple(args.only), args.relay, args.upstream)
+        choice = Choice(tuple(args.only), args.relay, args.upstream, args.doors == "mcp")
         return await read_openapi(args.source, choice, headers, advance=advance)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy import __version__
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http
 import http.client
 import json
 import os
@@ -65,6 +66,17 @@ class OperatorPort:
             return _UnixConnection(self.address.removeprefix("unix:"), timeout)
         host, _, port = self.address.rpartition(":")
         return http.client.HTTPConnection(host.strip("[]") or "127.0.0.1", int(port), timeout=timeout)
+
+
+def write_refusal(status: int, found: dict[str, Any]) -> str:
+    """What the port said in place of an answer, and what to do about it."""
+    said = str(found.get("error", "no operator's port  (it is where `admin.listen` says)"))
+    if status != http.HTTPStatus.UNAUTHORIZED:
+        return said
+    return (
+        f"{said}: name its file with --token-file, or put it into {TOKEN_VARIABLE} (after `demo` or `make run` it "
+        "stands behind `#k=` in the console's link)"
+    )
 
 
 def _mapping(text: bytes) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def replay_recorded(config: str, name: str) -> int:
 
 def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonValue], str, str]:
     """What becomes of a recorded call: what the output says of it, its fate in words, and its first place."""
-    from proxy.core.envelope.sentence import write_sentence
+    from proxy.core.envelope.feedback import write_feedback
     from proxy.core.fates import reduce_decision
     from proxy.core.model.values import Reject
     from proxy.recording.judging import decide_sent, explain_refusal
@@ -61,7 +61,7 @@ def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonVa
     shown |= show_fate(fate)
     shown["content"] = None
     if isinstance(decision, Reject):
-        shown["content"] = write_sentence(explain_refusal(decision.failure, known[1]))
+        shown["content"] = write_feedback(explain_refusal(decision.failure, known[1]))
     what = "refused" if not fate.forwarded else "repaired" if fate.repairs else "forwarded"
     place = next((f"{path or 'arguments'} {code}" for code, path in fate.errors or fate.repairs), "")
     if differs(line.fate, fate):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 from proxy.cli.recorded_input import ReplayInput, open_input
 
 if TYPE_CHECKING:

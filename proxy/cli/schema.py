@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText
 
 EPILOG: Final = """\
 examples:

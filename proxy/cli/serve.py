@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.console_link import close_console, make_link, open_console
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +51,7 @@ examples:
   toolcall-proxy serve --mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081
   toolcall-proxy serve --mcp -- npx -y @modelcontextprotocol/server-filesystem /data
   toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json
+  toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json --as mcp
 
 SIGTERM drains and ends it, Ctrl-C ends it sooner, SIGHUP looks at the config at once (docs/operations.md).
 
@@ -79,11 +80,12 @@ def register(subparsers: Any) -> None:
         const="",
         help="no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts",
     )
-    parser.add_argument(
-        "--header", metavar="NAME: VALUE", type=_header, action="append", default=[],
-        help="with --mcp URL: send this header with every request, may be repeated",
-    )  # fmt: skip
+    add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
+    parser.add_argument(
+        "--as", dest="doors", choices=("http", "mcp"), default="http",
+        help="with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server",
+    )  # fmt: skip
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=_admin_address,
@@ -97,12 +99,6 @@ def register(subparsers: Any) -> None:
 
 def _admin_address(text: str) -> Address | str:
     return "off" if text == "off" else read_listen_address(text)
-
-
-def _header(text: str) -> tuple[str, str]:
-    from proxy.cli.import_ import read_header
-
-    return read_header(text)
 
 
 def read_listen_address(text: str) -> Address:
@@ -177,6 +173,10 @@ def _unfit(args: argparse.Namespace) -> str:
         return "--header goes with --mcp URL alone"
     if args.relay and args.openapi is None:
         return "--relay goes with --openapi alone"
+    if args.doors != "http" and args.openapi is None:
+        return "--as goes with --openapi alone"
+    if args.doors != "http" and args.relay:
+        return "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
     return "--upstream goes with --openapi alone" if args.upstream is not None and args.openapi is None else ""
 
 
@@ -193,7 +193,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
             )
         else:
             path = make_config_file(args, kept)
-        guarded = (args.mcp, tuple(args.header)) if args.mcp is not None else None
+        guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.doors == "mcp" else None
         written: dict[str, object] = {
             "guarded": guarded,
             "header": [],
@@ -202,6 +202,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
             "command": None,
             "upstream": None,
             "relay": False,
+            "doors": "http",
             "path": path,
             "unwritten": True,
         }
@@ -293,7 +294,7 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     worker_pool = await start_workers(loaded, listen)
     _announce(worker_pool)
     _settle_memory()
-    ended = asyncio.create_task(worker_pool.ended())
+    ended = asyncio.create_task(worker_pool.wait_ended())
     while not ended.done():
         number = asyncio.create_task(told.get())
         await asyncio.wait({number, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -46,8 +46,6 @@ exit codes: 0 the client closed its end, 2 the config has mistakes
 
 def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
-    from proxy.cli.import_ import read_header
-
     parser = subparsers.add_parser(
         "stdio",
         help="the same for clients that start commands: MCP over stdin and stdout",
@@ -59,14 +57,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help="a config with a route that says `protocol: mcp`")
     parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
     parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=read_header,
-        action="append",
-        default=[],
-        help="send this with every request",
-    )
+    add_header_option(parser, "send this with every request")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.helptext import HelpText
+from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import Verdict
@@ -46,24 +46,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument(
         "-X", "--method", metavar="METHOD", default="", help="the request's method, where a path has several"
     )
-    verb.add_argument(
-        "-H",
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=_header,
-        action="append",
-        default=[],
-        help="a header of the request, for operations with header parameters; may be repeated",
-    )
+    add_header_option(verb, "a header of the request, for operations with header parameters; may be repeated", "-H")
     verb.add_argument(
         "body", metavar="BODY", nargs="?", default="", help="the body of the request; - reads it from standard input"
     )
-
-
-def _header(text: str) -> tuple[str, str]:
-    from proxy.cli.import_ import read_header
-
-    return read_header(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,7 +113,7 @@ def _show(route: Route, verdict: Verdict) -> int:
     """Prints the result of the call and gives the exit code."""
     from proxy.adapters import ADAPTERS
     from proxy.cli.dryrun import ForwardedCall, list_repairs
-    from proxy.core.envelope.sentence import write_sentence
+    from proxy.core.envelope.feedback import write_feedback
 
     if isinstance(verdict, ForwardedCall):
         print(f"decision: forward to {route.upstream or 'nobody: the arguments are the answer'}")
@@ -139,7 +125,7 @@ def _show(route: Route, verdict: Verdict) -> int:
         return 0
     reply = ADAPTERS[route.adapter].encode(verdict, route.envelope, route.error_status, detail=route.detail)
     print(f"decision: reject, {verdict.failure.code}")
-    print(f"the model reads:\n\n{indent(write_sentence(verdict), '  ', lambda line: bool(line.strip()))}\n")
+    print(f"the model reads:\n\n{indent(write_feedback(verdict), '  ', lambda line: bool(line.strip()))}\n")
     print(f"answer: HTTP {reply.status}")
     print(json.dumps(json.loads(reply.body), indent=2, ensure_ascii=False))
     return 1

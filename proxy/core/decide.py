@@ -21,11 +21,10 @@ from proxy.core.explain.channels import judge_channels
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup, may_hold_markup
 from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
-from proxy.core.explain.notices import list_notices
+from proxy.core.explain.own_words import list_notices
 from proxy.core.explain.unwritable import find_unwritable
 from proxy.core.json.embedded import find_embedded
-from proxy.core.json.frames import TRUSTED
-from proxy.core.json.jsontext import TextLimits, are_equal, dumps_known, parse
+from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.known_text import UnreadDocument
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -46,7 +45,7 @@ from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
 from proxy.core.repair.respell import RESPELT, respell_integers, respell_text
 from proxy.core.repair.strict import respell_keys
-from proxy.core.rules.intent import acts_by_argument
+from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
 
 # The hint of an answer where the repair engine gave up (`work.REPAIRING`).
@@ -124,9 +123,11 @@ def restore_decision(
 ) -> Decision:
     """The decision that `decide` made in a child process. `arguments` None: the call was refused for what was `found`;
     b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
+    is_unread = type(document) is UnreadDocument
+    if arguments is None and is_unread:
+        return Reject(_UnreadFailure.of(document, found, hint, advice))
     if arguments is None:
         return Reject(replace(_failure(call, found, hint), advice=advice))
-    is_unread = type(document) is UnreadDocument
     if not arguments:
         if is_unread:
             return Forward(_UnreadCall.of(call, document.text, document.repairs, found))
@@ -161,6 +162,30 @@ class _UnreadCall(CheckedCall):
         is_as_sent = isinstance(document, Document) and document.text is self.arguments
         value = document.value if isinstance(document, Document) and is_as_sent else parse(self.arguments, TRUSTED)
         object.__setattr__(self, "value", value)
+        return value
+
+
+class _UnreadFailure(Failure):
+    """A failure of arguments that are read when somebody asks what was `sent`: few answers show it."""
+
+    __slots__ = ("_document",)
+
+    @classmethod
+    def of(
+        cls, document: Document, found: tuple[Violation, ...], hint: str, advice: tuple[str, str, bool] | None
+    ) -> _UnreadFailure:
+        """The failure of a call that was judged where its arguments were read."""
+        made = cls(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
+        object.__setattr__(made, "_document", document)
+        object.__delattr__(made, "sent")
+        return made
+
+    def __getattr__(self, name: str) -> JsonValue:
+        # Python asks here for a slot that is empty, as `sent` is until now.
+        if name != "sent":
+            raise AttributeError(name)
+        value: JsonValue = self._document.value
+        object.__setattr__(self, "sent", value)
         return value
 
 
@@ -244,11 +269,15 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     """Validates first, repairs only what was refused, and validates again (repair.md section 2)."""
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
-    repaired = _repaired(document, policy, check)
-    found = tuple(_findings(check, repaired, policy, leaks=_may_leak(document, policy)))
+    repaired = _repair_document(document, policy, check)
+    leaks = policy.leaked_markup is not _NOT_GUARDED and may_hold_markup(document.text)
+    if repaired.accepted and not leaks and _has_nothing_to_say(policy, check):
+        found: tuple[Violation, ...] = ()
+    else:
+        found = tuple(_findings(check, repaired, policy, leaks=leaks))
     if found and any(violation.severity is _ERROR for violation in found):
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
-    text = _written(document, repaired)
+    text = _write_text(document, repaired)
     if repaired.repairs and len(text) > policy.max_body:
         return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
@@ -259,7 +288,7 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
     return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 
-def _written(document: Document, repaired: Repaired) -> bytes:
+def _write_text(document: Document, repaired: Repaired) -> bytes:
     """The text to send: as it came except for numbers respelt as integers, or written anew."""
     if not repaired.repairs:
         return document.text
@@ -268,7 +297,7 @@ def _written(document: Document, repaired: Repaired) -> bytes:
     return dumps_known(repaired.value)
 
 
-def _repaired(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
+def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
     value, rules = document.value, policy.repair
     if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):
@@ -284,8 +313,9 @@ def _repaired(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 
-def _may_leak(document: Document, policy: ToolPolicy) -> bool:
-    return policy.leaked_markup is not _NOT_GUARDED and may_hold_markup(document.text)
+def _has_nothing_to_say(policy: ToolPolicy, check: Check) -> bool:
+    """Whether there is nothing to say of a value that the schema accepts: no key is unknown or deprecated."""
+    return policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
 
 
 def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> Iterator[Violation]:

@@ -69,7 +69,7 @@ class Budgets:
 
     async def _tokens(self) -> int:
         hour, rest = self._rest
-        thousands = await self._services.store.taken(self._tokens_key())
+        thousands = await self._services.store.count_taken(self._tokens_key())
         return thousands * _THOUSAND + (rest if hour == self._hour() else 0)
 
     def _tokens_key(self) -> str:

@@ -1,6 +1,6 @@
 """`ModelCorrector`: the story of one correction, from a failure to what came of it.
 
-    correct       while there is somebody to ask: propose a call, let the story try it, mark what came of it
+    correct       while there is somebody to ask: propose a call, let the call run with it, mark what came of it
       _propose      layer 3, and where that has nothing, layer 4
         _ask          budgets, the prompt, the endpoint, the verdict
         _meant        the call that a verdict means, if it may be made
@@ -18,7 +18,7 @@ from typing import Final
 from proxy.core.contract.correction import Asked, BudgetKind, CorrectionSettings, Layer, Scope
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.explain.failing import find_failing_places
+from proxy.core.explain.explain import find_failing_places
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import (
     CheckedCall,
@@ -115,7 +115,9 @@ class ModelCorrector:
         def remember(body: bytes) -> None:
             try:
                 whole = replace(reply, body=body)
-                self._trajectories.add(checked, whole, call_route.wish(), self._settings.trajectory, policy.feedback)
+                self._trajectories.add(
+                    checked, whole, call_route.find_user_query(), self._settings.trajectory, policy.feedback
+                )
             except Exception as error:  # noqa: BLE001 - as it says
                 self._report("", error)
 
@@ -152,7 +154,7 @@ class ModelCorrector:
     def _begin(self, stumble: Stumble) -> _Run:
         policy, now = stumble.policy.correction, self._services.clock.now
         known = self._trajectories.of(stumble.call.conversation) if policy.trajectory else Trajectory()
-        query = stumble.call_route.wish() if policy.trajectory else ""
+        query = stumble.call_route.find_user_query() if policy.trajectory else ""
         marks = Marks(stumble.record, now)
         due = now() + self._settings.deadline
         return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, marks)

@@ -15,7 +15,7 @@ from proxy.core.contract.correction import Layer, make_messages
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.expectation import write_signature
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
@@ -43,7 +43,7 @@ def write_messages(
         "tool": call.tool,
         "description": cut(policy.description, _LONGEST_TEXT) or "unknown",
         "schema": _schema(policy),
-        "error": write_sentence(result) + note,
+        "error": write_feedback(result) + note,
         "status": str(find_status(failure)),
         "code": failure.code.name,
         "category": failure.code.category.value,

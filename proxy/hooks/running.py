@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.contentcoding import decode, is_coded
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
@@ -80,7 +81,7 @@ class HookChain:
         """The call to decide, or an answer that replaces it."""
         for hook in self._at["before_decision"]:
             said = await self._ask(hook, "before_decision", record, _shown(call, call_route, record))
-            made = said if said is None or said is FAILED else _meant(call, said)
+            made = said if said is None or said is FAILED else _meant(call, said, call_route.tools.get(call.tool))
             if isinstance(made, str):
                 made = self._fail(hook, "before_decision", made, record)
             if made is FAILED and hook.strict:
@@ -221,12 +222,14 @@ def _ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Endi
 
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
-def _meant(call: ToolCall, said: object) -> ToolCall | UpstreamReply | Failure | str:
-    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable."""
+def _meant(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall | UpstreamReply | Failure | str:
+    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. A hook hands on
+    no more than a client may send."""
     try:
         match said:
             case Change(value):
-                return _changed(call, dumps(value))
+                text = dumps(value)
+                return "wrong_answer" if policy is not None and len(text) > policy.max_body else _changed(call, text)
             case Answer(value, status) if 200 <= status <= 599:
                 return UpstreamReply(status, _NO_REPLY, dumps(value))
             case Refuse(message, hint, status, retryable, details) if 400 <= status <= 599:

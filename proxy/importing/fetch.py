@@ -15,7 +15,7 @@ from proxy.core.model.values import Headers, UpstreamFault
 from proxy.importing.harvest import ImportProblem
 from proxy.interfaces import UpstreamRequest
 from proxy.outgoing import OutgoingClient
-from proxy.outgoing.problems import TOO_LARGE
+from proxy.outgoing.session import TOO_LARGE
 from proxy.upstream import UpstreamSettings
 
 _NAME: Final = "source"  # in the requests to it, nowhere else

@@ -13,6 +13,7 @@ lies idle may be closed by the server just when a POST goes out on it, which aio
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from dataclasses import field
 from typing import Final
@@ -20,11 +21,21 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
+from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import UpstreamFault, UpstreamReply
+from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing.problems import ERRORS, TOO_LARGE, find_fault_row
-from proxy.upstream.faults import CONNECTION_LIMIT
+from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
+from proxy.upstream.http1.faults import (
+    CONNECT_TIMEOUT,
+    INCOMPLETE,
+    NOT_HTTP,
+    TLS_ALERT,
+    TLS_UNTRUSTED,
+    UNANSWERED,
+    UNSENDABLE,
+    connect_fault,
+)
 from proxy.upstream.http1.origin import Origin, read_origin
 from proxy.upstream.settings import UpstreamSettings
 
@@ -36,6 +47,17 @@ _AUTOMATIC: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 # The content type of an answer and what has come of its body -> whether nothing more is wanted.
 Enough = Callable[[str, bytearray], bool]
+TOO_LARGE: Final = FaultKind(
+    UPSTREAM_BAD_ANSWER, "http_response_body_size", Executed.UNKNOWN, "its answer is too large"
+)  # fmt: skip
+
+TOO_MUCH: Final = FaultKind(
+    BAD_REQUEST, "http_request_error", Executed.NO, "what was to be sent to it is too large"
+)  # fmt: skip
+
+# Everything that an exchange may raise, ClientError and TimeoutError first among it: a header with a line break is a
+# ValueError, a host name IDNA cannot encode a UnicodeError, a socket that breaks while it is written to an OSError.
+ERRORS: Final = (aiohttp.ClientError, OSError, ValueError)
 
 
 @value_class
@@ -153,3 +175,25 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:  # a character for each byte
         return value.decode("latin-1")
+
+
+def find_fault_row(error: Exception, *, begun: bool, tls: bool) -> FaultKind:
+    """The row for an exception of one exchange. `begun`: the head of the answer had come. The words of the exceptions
+    stay out: they may name addresses, and quote what a server sent."""
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return CONNECT_TIMEOUT
+        case aiohttp.ClientConnectorCertificateError():
+            return TLS_UNTRUSTED
+        case aiohttp.ClientConnectorError():
+            return connect_fault(error.os_error, tls)
+        case TimeoutError():
+            return RESPONSE_TIMEOUT
+        case aiohttp.ClientResponseError():
+            return NOT_HTTP
+        case ValueError() | aiohttp.InvalidURL():
+            return UNSENDABLE
+        case _ if begun:
+            return INCOMPLETE
+        case _:  # TLS 1.3 lets a server refuse our certificate only after our side has finished its handshake
+            return TLS_ALERT if isinstance(error.__cause__, ssl.SSLError) else UNANSWERED

@@ -8,8 +8,7 @@ from typing import Final
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Headers, JsonValue, UpstreamFault
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing.problems import TOO_MUCH
-from proxy.outgoing.session import OutgoingClient, WholeReply
+from proxy.outgoing.session import TOO_MUCH, OutgoingClient, WholeReply
 from proxy.upstream.faults import RESPONSE_TIMEOUT
 
 # In bytes.

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from proxy.adapters.base import CallShape
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.fates import CHANGES, Change, Fate, compare_fates
-from proxy.core.improvement.schema_places import nodes_at
+from proxy.core.improvement.tool_mistakes import nodes_at
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.recording.judging import judge_sent

@@ -1,4 +1,4 @@
-"""The route and the request that somebody means who asks for a dry run: by a route's name, its path, or a request's
+"""Finds the route and the request of a dry run: by a route's name, its path, or a request's
 method and target, whose query and path parameters are then judged too."""
 
 from __future__ import annotations

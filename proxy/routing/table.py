@@ -199,7 +199,7 @@ class RouteTable:
         if name := find_leaving(match.params, route.matrix, judged=route.kind != "passthrough"):
             return Unclear.parameter(name)
         if route.kind == "passthrough" and route.lookalikes == "refuse" and self._judged:
-            meant = self._judged.reached(method, segments, route.upstream, route.target(match.params))
+            meant = self._judged.find_reached(method, segments, route.upstream, route.target(match.params))
             if meant:
                 return Unclear.lookalike(meant)
         return match

@@ -11,7 +11,7 @@ reload.py                           takes over a changed config
 """
 
 from proxy.server.lifecycle import Serving
-from proxy.server.setup.hooks import check_hooks
+from proxy.server.setup.services import check_hooks
 from proxy.server.start import start_serving
 
 __all__ = ["Serving", "check_hooks", "start_serving"]

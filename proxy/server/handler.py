@@ -73,8 +73,8 @@ from proxy.server.http.websocket import NOT_AGREED, UPGRADE, asks_for_websocket,
 from proxy.server.http.websocket import run as run_tunnel
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import McpRequest
-from proxy.upstream.stream import close_body
-from proxy.upstream.traced import trace_sends
+from proxy.upstream.faults import close_body
+from proxy.upstream.resending import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
@@ -178,7 +178,7 @@ class Handler:
         self._finish(record)
         return response
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits for the requests that are under way now; later ones are not waited for."""
         if self._tasks:
             await asyncio.wait(frozenset(self._tasks))
@@ -256,7 +256,7 @@ class Handler:
         client, admitted = caller.client(fields), self._admit(fields, binding, query)
         if isinstance(admitted, AccessDenied):
             raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
-            return _denied(binding, raw, admitted, record)
+            return _answer_denied(binding, raw, admitted, record)
         if admitted.token:
             record.notes = {"client.token": admitted.token}
         own = (*caller.own_fields(fields, binding.judges), ("x-request-id", record.request_id))
@@ -266,7 +266,7 @@ class Handler:
             call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._relay(request, fields, call_route, snapshot.services, record)
         else:
-            data = None if binding.route.form else take_body(request, fields, binding.route.max_body)
+            data = None if binding.form else take_body(request, fields, binding.route.max_body)
             raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
             call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._call(request, fields, call_route, data is not None, snapshot.services, record)
@@ -285,7 +285,7 @@ class Handler:
         if match is None and request.method == "GET" and path == snapshot.guidance.serve and not self.closing:
             client = self._callers.find(request).client(fields)
             return _guide(RawRequest("GET", path, query, fields, b"", {}, client), fields, snapshot, record)
-        return _unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
+        return _refuse_unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
 
     def _admit(self, fields: Fields, binding: RouteBinding, query: str) -> Admitted | AccessDenied:
         """Whether a request may use its route now."""
@@ -357,7 +357,7 @@ class Handler:
             else:
                 body = stream_body(request, binding.route.timeout)
         try:
-            reply = await self._send(call_route.passthrough(), body, services.upstreams[record.upstream], record)
+            reply = await self._send(call_route.make_passthrough(), body, services.upstreams[record.upstream], record)
         except BodyBrokenError as broken:
             return _unread(binding, raw, broken.why, record)
         record.upstream_seconds = self._clock.now() - started
@@ -395,7 +395,7 @@ def _pathless(snapshot: Snapshot, method: str, path: str) -> str:
     return ""
 
 
-def _unrouted(
+def _refuse_unrouted(
     match: MethodNotAllowed | Unclear | LeftOutOperation | None,
     snapshot: Snapshot,
     method: str,
@@ -425,7 +425,7 @@ async def _guide(raw: RawRequest, fields: Fields, snapshot: Snapshot, record: Ca
     return make_response(reply, record)
 
 
-def _denied(binding: RouteBinding, raw: RawRequest, why: AccessDenied, record: CallRecord) -> Response:
+def _answer_denied(binding: RouteBinding, raw: RawRequest, why: AccessDenied, record: CallRecord) -> Response:
     """The response to a request that may not use its route, or not now."""
     if why is _LOOP:
         record.upstream_error = "proxy_loop_detected"

@@ -26,16 +26,12 @@ from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
-from proxy.server.ports import Port
+from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.corrections import Corrections
-from proxy.server.setup.escalations import Escalations
-from proxy.server.setup.notes import warn_of_addresses
 from proxy.server.setup.pools import MakeUpstream, Pools
 from proxy.server.setup.recorders import Recorder
-from proxy.server.setup.second_judge import SecondJudges
+from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.tracing import begin_tracing
-from proxy.server.tls import renew
 from proxy.server.upstream_ready import await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.address_watch import AddressWatch
@@ -88,7 +84,7 @@ class Serving:
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
-            _snapshot(compiled, self._served(compiled, self._pools.of(compiled.loaded.config)[0])),
+            _snapshot(compiled, self._make_services(compiled, self._pools.of(compiled.loaded.config)[0])),
             self._observers(),
             Hop(make_pseudonym(NAME), trusted.networks, trusted.unix),
             make_id,
@@ -97,7 +93,7 @@ class Serving:
             self._tracing.begin,
             self._mcp,
         )
-        self.reloader = Reloader(compiled, environ, self._adopt, self._reloaded, log.defect)
+        self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
         self.library_log = LibraryLog(log)
         self.ports, self.operator_ports = list[Port](), list[Port]()  # no ports where an application listens
@@ -108,7 +104,7 @@ class Serving:
         self._tell_metrics(compiled)
 
     def _observers(self) -> tuple[Observer, ...]:
-        """What finished requests are told to. What is off is not among them, so that it costs no call anything."""
+        """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = list_observers(self.console)
         return (self.metrics, self.log, self._addresses, *self._recorder.observers, *self._tracing.observers, *kept)
 
@@ -170,7 +166,7 @@ class Serving:
 
     async def find_upstream_trouble(self, name: str) -> str | None:
         """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
-        entry, upstream = self.config.upstreams.get(name), self._pools.unguarded(name)
+        entry, upstream = self.config.upstreams.get(name), self._pools.find_unguarded(name)
         return None if entry is None or upstream is None else await find_trouble(entry, upstream)
 
     async def _drain(self, seconds: float, with_tools: bool) -> None:
@@ -182,7 +178,7 @@ class Serving:
         self.handler.closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.finish):
-                await self.handler.settled()
+                await self.handler.wait_settled()
         await self._tracing.flush()
         self.drained = True
         self.log.event("drained", inflight=self.handler.inflight)
@@ -209,7 +205,7 @@ class Serving:
         for port in (*self.ports, *self.operator_ports):
             await port.close()
             await port.listener.shutdown(_CLOSING)
-        await self._escalations.settled(_NOTICES)
+        await self._escalations.wait_settled(_NOTICES)
         await self._mcp.close()
         await self._second_judge.close()
         await self._pools.close()
@@ -237,7 +233,7 @@ class Serving:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""
         before, after = self.config.telemetry.log_level, compiled.loaded.config.telemetry.log_level
         upstreams, gone = self._pools.of(compiled.loaded.config)
-        last = self.handler.exchange(_snapshot(compiled, self._served(compiled, upstreams)))
+        last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
@@ -251,13 +247,13 @@ class Serving:
         self.handler.observers = self._observers()
         self.metrics.loaded(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
 
-    def _served(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
+    def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""
         services = replace(
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
         )
-        services = self._escalations.added(compiled.loaded.config.on_escalation, services)
-        return self._corrections.added(compiled.loaded.config, services)
+        services = self._escalations.extend(compiled.loaded.config.on_escalation, services)
+        return self._corrections.extend(compiled.loaded.config, services)
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""
@@ -291,11 +287,11 @@ class Serving:
         else:
             self.log.event("Tool server answers again", upstream=upstream, server=server)
 
-    def servers_down(self, upstream: str) -> dict[str, str]:
+    def list_servers_down(self, upstream: str) -> dict[str, str]:
         """Of an upstream that is several servers: those that are out of reach, and why."""
-        return self._pools.servers_down(upstream)
+        return self._pools.list_servers_down(upstream)
 
-    def _reloaded(self, reloaded: Reloaded) -> None:
+    def _note_reload(self, reloaded: Reloaded) -> None:
         self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))
         if self.console is not None and reloaded.result != "unchanged":
             self.console.changes.reloaded(reloaded.result, reloaded.digest, reloaded.mistakes, reloaded.changed)

@@ -114,7 +114,7 @@ class Reloader:
         while True:
             interval = self.served.loaded.config.reload.interval
             await asyncio.sleep(interval or IDLE)
-            if interval is not None and await self._changed():
+            if interval is not None and await self._has_changed():
                 await self.reload()
 
     async def reload(self) -> Reloaded:
@@ -124,16 +124,18 @@ class Reloader:
         self._tell(reloaded)
         return reloaded
 
-    async def _changed(self) -> bool:
+    async def _has_changed(self) -> bool:
         return await asyncio.to_thread(hash_files, tuple(self._seen)) != self._seen
 
     async def _reload(self) -> Reloaded:
         served = self.served
-        if not await self._changed():  # the same bytes mean the same config, and the same mistakes
+        if not await self._has_changed():  # the same bytes mean the same config, and the same mistakes
             result: Literal["failure", "unchanged"] = "failure" if self.mistakes else "unchanged"
             return Reloaded(result, served.loaded.digest, self.mistakes, served.restart_needed)
         try:
-            compiled = await asyncio.to_thread(_compiled, self._path, self._environ, self._started, tuple(self._seen))
+            compiled = await asyncio.to_thread(
+                _compile_config, self._path, self._environ, self._started, tuple(self._seen)
+            )
         except ConfigError as error:
             self._seen = {self._path: "", **error.seen}
             self.mistakes = tuple(map(str, error.mistakes))
@@ -171,7 +173,7 @@ def find_changes(before: Config, after: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _compiled(path: Path, environ: Mapping[str, str], started: Config, known: tuple[Path, ...]) -> Compiled:
+def _compile_config(path: Path, environ: Mapping[str, str], started: Config, known: tuple[Path, ...]) -> Compiled:
     """The config as it can be served by this process. Raises ConfigError."""
     loaded = load_settled(path, environ, known)
     needed = list_restart_sections(started, loaded.config)

@@ -7,26 +7,21 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from proxy.call.elsewhere import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.model import Address
 from proxy.config.model import AdminConfig as AdminEntry
-from proxy.formatters import Formatters
-from proxy.interfaces import Clock, Services
+from proxy.interfaces import Clock
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
-from proxy.server.identity import SystemClock, SystemPacing
+from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Made, Serving
 from proxy.server.listener import Listener, make_timeouts
-from proxy.server.ports import open_port
+from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
-from proxy.server.setup.hooks import make_hook_chain
-from proxy.server.setup.notes import tell_notes
 from proxy.server.setup.pools import MakeUpstream
-from proxy.server.setup.stores import SharedStore
+from proxy.server.setup.services import SharedStore, make_services, tell_notes
 from proxy.server.setup.upstreams import make_upstream
-from proxy.server.tls import make_server_context
-from proxy.telemetry.logs import Log, make_log
+from proxy.telemetry.logs import make_log
 
 
 async def start_serving(
@@ -50,7 +45,7 @@ async def start_serving(
     config, clock = loaded.config, clock or SystemClock()
     log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     shared = SharedStore(log)
-    base = _make_services(loaded, shared, log, clock)
+    base = make_services(loaded, shared, log, clock)
     environ, admin = os.environ if environ is None else environ, worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, Made(mounted or make_upstream, admin))
     serving.metrics.watch_state(lambda: shared.up)
@@ -69,14 +64,6 @@ async def start_serving(
         tell_notes(log, loaded, watched=watch)
     serving.begin(watch=watch)
     return serving
-
-
-def _make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
-    """Makes the services that calls use, except for the upstreams."""
-    store, formatters = shared.make(loaded.config.state, clock), Formatters.installed(log.formatter_failed)
-    hooks = make_hook_chain(loaded, log, clock)
-    elsewhere = Elsewhere.with_pools()
-    return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
 
 
 async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None:

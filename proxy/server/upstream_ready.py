@@ -19,7 +19,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.model import UpstreamConfig
 from proxy.core.model.values import UpstreamReply
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
 # Kubelet gives a probe 1 s where nothing else is written.
 _ANSWERS_WITHIN: Final = 0.9

@@ -199,12 +199,12 @@ class FallbackStore:
             ahead.add_done_callback(looked)
         return ending
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         """The episodes of all processes; while the store is away, those that this process knows."""
         if self._up:
             with suppress(Unreachable):  # the watch task decides whether the store is away
-                return await self._remote.episodes(self._max_keys)
-        return await self._local.episodes()
+                return await self._remote.list_episodes(self._max_keys)
+        return await self._local.list_episodes()
 
     # --- counts -------------------------------------------------------------------------------------------------------
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
@@ -240,11 +240,11 @@ class FallbackStore:
         else:
             self._local.learn_used(key, left, 0)
 
-    async def taken(self, key: str, enough: int | None = None) -> int:
-        known = await self._local.taken(key)
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
+        known = await self._local.count_taken(key)
         if enough is not None and known >= enough:
             return known
-        count = await self._ask(key, lambda: self._remote.taken(key))
+        count = await self._ask(key, lambda: self._remote.count_taken(key))
         if isinstance(count, Unreachable):
             return known
         self._local.learn_used(key, count.used, count.ttl)

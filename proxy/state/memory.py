@@ -108,11 +108,11 @@ class MemoryStore:
             elif used is not None:
                 self._used.pop(key)
 
-    async def taken(self, key: str, enough: int | None = None) -> int:  # noqa: ARG002 - this process knows all
+    async def count_taken(self, key: str, enough: int | None = None) -> int:  # noqa: ARG002 - this process knows all
         with self._lock:
             return self._used.get(key) or 0
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         with self._lock:
             return self._episodes.items()
 

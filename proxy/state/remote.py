@@ -1,6 +1,6 @@
 """`Remote`: the interface of a store outside this process, from which `FallbackStore` makes a `StateStore`.
 
-Every method except `close` and `episodes` only queues an operation and gives a future. Operations take effect in the
+Every method except `close` and `list_episodes` only queues an operation and gives a future. They take effect in the
 order of the calls; a future fails only with `Unreachable`.
 """
 
@@ -68,7 +68,7 @@ class Remote(Protocol):
     def release(self, key: str) -> Future[int]:
         """Gives a slot back; gives how many are still used."""
 
-    def taken(self, key: str) -> Future[SlotCount]:
+    def count_taken(self, key: str) -> Future[SlotCount]:
         """Reads how many slots are used."""
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
@@ -80,7 +80,7 @@ class Remote(Protocol):
     def probe(self, key: str) -> Future[None]:
         """Writes a throwaway key where `key` would be written, to find out whether the store works."""
 
-    async def episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
         """Reads running episodes, at most so many. Raises Unreachable."""
 
     async def close(self) -> None:

@@ -1,13 +1,13 @@
-"""Sends checked calls, and relays what is no call, to the upstreams.
+"""Sends checked calls, and relays requests that are not calls.
 
 `settings.py` describes an upstream and `http1/` connects to it; `stdio/` talks to an MCP server in a child process.
-`guarded.py` stands in front of each upstream with its circuit breaker, concurrency limit (`concurrency_limit.py`) and
-resend budget. `resending.py` sends a call again where that is allowed. `faults.py` lists what can fail, and
-`stream.py` holds what all streamed answers share. Every `Upstream` passes tests/contract/test_upstream.py.
+`guarded.py` stands in front of each upstream with its circuit breaker, concurrency limit and resend budget.
+`resending.py` sends a call again where that is allowed. `faults.py` lists what can fail, streamed answers included.
+Every `Upstream` passes tests/contract/test_upstream.py.
 """
 
+from proxy.upstream.faults import ReplyBroken
 from proxy.upstream.guarded import UpstreamGuard
 from proxy.upstream.settings import UpstreamSettings
-from proxy.upstream.stream import ReplyBroken
 
 __all__ = ["ReplyBroken", "UpstreamGuard", "UpstreamSettings"]

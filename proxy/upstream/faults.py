@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.model.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, ErrorCode
-from proxy.core.model.values import Executed, UpstreamFault
+from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +37,19 @@ RESPONSE_TIMEOUT: Final = FaultKind(
 UNASKED_UPGRADE: Final = FaultKind(
     UPSTREAM_BAD_ANSWER, "http_protocol_error", Executed.UNKNOWN, "switched protocols without being asked"
 )  # fmt: skip
+
+
+# --- streamed answers -------------------------------------------------------------------------------------------------
+class ReplyBroken(Exception):  # noqa: N818 - it names an event
+    """A streamed answer broke off after its head was passed on. `fault` says why."""
+
+    def __init__(self, fault: UpstreamFault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+async def close_body(reply: UpstreamReply) -> None:
+    """Closes an answer whose body will not be read to its end."""
+    close = getattr(reply.body, "aclose", None)
+    if close is not None:
+        await close()

@@ -6,6 +6,8 @@ pure and stand in `core/tool_errors/circuit_breaker.py` and `backoff.py`; this f
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Final
@@ -25,13 +27,58 @@ from proxy.core.tool_errors.circuit_breaker import (
     settle,
 )
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.upstream.concurrency_limit import ConcurrencyLimiter
 
 Answer = UpstreamReply | UpstreamFault
 Send = Callable[[UpstreamRequest], Awaitable[Answer]]
 
 # Retry hint in seconds: when a slot is likely to be free again.
 _SOON: Final = 1
+
+
+class ConcurrencyLimiter:
+    """Allows `limit` holders at a time, with at most `queue` more waiting. Belongs to one event loop."""
+
+    def __init__(self, limit: int, queue: int) -> None:
+        self._free = limit
+        self._queue = queue
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_acquire(self) -> bool:
+        """Takes a free slot without waiting; False where all are taken or others wait already."""
+        if self._free <= 0 or self._waiting:
+            return False
+        self._free -= 1
+        return True
+
+    async def acquire(self, within: float) -> bool:
+        """Takes a slot, waiting at most `within` seconds; False where none became free. Release what you took."""
+        if self.try_acquire():
+            return True
+        if len(self._waiting) >= self._queue or within <= 0:
+            return False
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(within):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():  # the slot arrived just as the wait ended
+                self.release()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            if isinstance(error, TimeoutError):
+                return False
+            raise
+        return True
+
+    def release(self) -> None:
+        """Frees a slot: the longest waiting caller gets it."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 class UpstreamGuard:
@@ -73,7 +120,7 @@ class UpstreamGuard:
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the budget; False where there is none left."""
-        drawn = self._budget.drawn(self._now())
+        drawn = self._budget.draw(self._now())
         if drawn is None:
             return False
         self._budget = drawn
@@ -105,7 +152,7 @@ class UpstreamGuard:
         return await self.guard(request, lambda entered: self._inner.relay(entered, body))
 
     async def guard(self, request: UpstreamRequest, send: Send) -> Answer:
-        """Lets somebody else send what is not a call, unless the guard refuses it."""
+        """Lets `send` send what is not a call, unless the guard refuses it."""
         entered = await self._enter(request)
         if isinstance(entered, UpstreamFault):
             return entered

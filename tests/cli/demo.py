@@ -42,11 +42,11 @@ class Demo:
 
 
 @contextmanager
-def demo(*arguments: str, cwd: Path = ROOT, path: Path = ROOT) -> Iterator[Demo]:
-    """A demo that runs while the block does. `path` is where the package is imported from."""
+def demo(*arguments: str, cwd: Path = ROOT, path: Path = ROOT, python: str | Path = sys.executable) -> Iterator[Demo]:
+    """A demo that runs while the block does. `path` is where the interpreter `python` imports the package from."""
     environ = {**os.environ, "PYTHONPATH": str(path), "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "proxy", "demo", *arguments],
+        [python, "-m", "proxy", "demo", *arguments],
         cwd=cwd,
         env=environ,
         stdout=subprocess.PIPE,

@@ -54,7 +54,7 @@ def test_a_clean_call_is_shown_byte_for_byte(config: str, capsys: pytest.Capture
     assert 'decision: forward to tools\nrepairs: none\narguments: { "lat" : 1.0 }\n' == capsys.readouterr().out
 
 
-def test_a_refused_call_shows_the_sentence_and_the_answer_in_the_routes_format(
+def test_a_refused_call_shows_the_feedback_and_the_answer_in_the_routes_format(
     config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert validate(config, "forecast", '{"lat": "north"}') == 1

@@ -85,6 +85,21 @@ def test_every_key_is_documented_with_its_default(key: str) -> None:
     assert (shown(schema["default"]) if "default" in schema else "–") == ROWS[key]
 
 
+# Keys of which the page says more, or less where another row says the rest.
+OTHERWISE = {"formats", "routes[].response_schema", "routes[].parameters[].in"}
+
+
+def plain(text: str) -> str:
+    """A description without links to pages."""
+    return re.sub(r" \((\[[^\]]*\]\([^)]*\)|docs/[a-z]+\.md|`/-/guidance`)\)", "", text)
+
+
+@pytest.mark.parametrize("key", sorted(all_keys().keys() - OTHERWISE))
+def test_the_page_says_of_a_key_what_the_schema_says(key: str) -> None:
+    (meaning,) = re.findall(rf"^\| `{re.escape(key)}` \| (?:–|`[^`]*`|''|`''`) \| (.*) \|$", DOCS, re.MULTILINE)
+    assert plain(all_keys()[key]["description"]) == plain(meaning)
+
+
 def test_the_docs_name_no_key_that_is_not_there() -> None:
     assert set() == set(ROWS) - set(all_keys())
 

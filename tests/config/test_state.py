@@ -14,7 +14,7 @@ from proxy.config.mistakes import ConfigError
 from proxy.config.model import Config, SharedState, StateConfig, Topology
 from proxy.config.sections.stateurl import UrlError, mask_url, parse_url
 from proxy.core.json.jsontext import dumps
-from proxy.server.setup.stores import make_redis_settings
+from proxy.server.setup.services import make_redis_settings
 from proxy.state import RedisSettings, Tls
 
 SECRET = "planted-7b2f9c"

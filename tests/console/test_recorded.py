@@ -9,6 +9,7 @@ import json
 import stat
 from collections import defaultdict
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ from proxy.recording.line import differs, read_line, write_line
 from proxy.recording.writer_thread import RecordFile
 from proxy.server import start_serving
 from proxy.server.setup.recorders import Recorder
+from tests.corpora.calls import check_of, rows
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 PLANTED = "planted plain value"
+COLLECTED = Path(__file__).parents[1] / "data"
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -94,6 +97,25 @@ def test_acceptance_17_each_recorded_line_replays_to_its_fate(arguments: dict[st
     assert not isinstance(found, str)
     if found.sent is not None:
         assert not differs(found.fate, judge_sent(found.sent, SHAPE, policy()))
+
+
+@pytest.mark.parametrize(
+    "name", ["real-failures/cases.jsonl", "model_calls/invalid_calls.jsonl.gz", "bfcl/calls.jsonl.gz"]
+)
+def test_acceptance_17_each_recorded_line_of_the_collected_calls_replays_to_its_fate(name: str) -> None:
+    recorded = 0
+    for row in islice(rows(COLLECTED / name), 120):
+        raw = row.get("sent", row.get("raw_arguments", row.get("arguments")))
+        sent = raw.encode() if isinstance(raw, str) else dumps(raw)
+        collected = ToolPolicy("order", check_of(row.get("schema", row.get("json_schema"))), "f")
+        found = read_line(
+            write_line({"route": "/a", "tool": "order"}, sent, SHAPE, collected, whole=False, longest=9999)
+        )
+        assert not isinstance(found, str)
+        if found.sent is not None:
+            recorded += 1
+            assert not differs(found.fate, judge_sent(found.sent, SHAPE, collected)), sent
+    assert recorded >= 30
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

@@ -14,15 +14,15 @@ from proxy.call.elsewhere import LIGHT, MODEST, Elsewhere, is_light
 from proxy.call.jobs import (
     decide_call,
     describe_policy,
-    failing_payload,
     find_failing,
     read_decision,
     read_failing,
     write_call_job,
+    write_failing_job,
 )
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
-from proxy.core.explain.failing import find_failing_places, list_failed
+from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
 from proxy.core.json.known_text import KnownText, UnreadDocument
@@ -232,7 +232,7 @@ def test_the_places_that_a_correction_may_change_are_found_there_as_here(text: s
     judged, sent = POLICIES["off"], call(text)
     refused = decide(sent, judged)
     if isinstance(refused, Reject) and isinstance(sent.arguments, Document):
-        payload = failing_payload(
+        payload = write_failing_job(
             describe_policy(judged), sent.arguments.text, sent.arguments.value, refused.failure.violations
         )
         assert find_failing_places(sent, judged, refused.failure) == read_failing(find_failing(payload))

@@ -179,7 +179,7 @@ async def test_an_episode_ends_a_time_to_live_after_its_last_failure(store: Stat
     clock.advance(59)
     assert await store.look("k") is not None
     clock.advance(1)
-    assert (None, []) == (await store.look("k"), list(await store.episodes()))
+    assert (None, []) == (await store.look("k"), list(await store.list_episodes()))
     assert (await store.fail("k", attempt("c"), 60)).episode.count == 1
 
 
@@ -188,7 +188,7 @@ async def test_the_operator_sees_all_running_episodes(store: StateStore, clock: 
     clock.advance(10)
     await store.fail("k", attempt("a"), 60)
     await store.fail("l", attempt("b"), 60)
-    assert [("k", first("a")), ("l", first("b"))] == sorted(await store.episodes())
+    assert [("k", first("a")), ("l", first("b"))] == sorted(await store.list_episodes())
 
 
 async def test_no_more_keys_are_kept_in_memory_than_allowed_and_the_least_used_leaves(clock: FakeClock) -> None:
@@ -197,7 +197,7 @@ async def test_no_more_keys_are_kept_in_memory_than_allowed_and_the_least_used_l
         await store.fail(key, attempt(key), 60)
     await store.look("a")
     await store.fail("d", attempt("d"), 60)
-    assert ["a", "c", "d"] == sorted(key for key, _ in await store.episodes())
+    assert ["a", "c", "d"] == sorted(key for key, _ in await store.list_episodes())
 
 
 async def test_a_history_takes_less_than_ten_kilobytes_whatever_is_sent(store: StateStore) -> None:
@@ -249,7 +249,18 @@ async def test_a_store_in_this_process_is_idle_until_something_is_remembered(clo
 
 def test_the_interface_has_ten_methods() -> None:
     methods = {name for name in vars(StateStore) if not name.startswith("_")}
-    assert {"open", "is_idle", "look", "fail", "clear", "episodes", "reserve", "release", "taken", "close"} == methods
+    assert {
+        "open",
+        "is_idle",
+        "look",
+        "fail",
+        "clear",
+        "list_episodes",
+        "reserve",
+        "release",
+        "count_taken",
+        "close",
+    } == methods
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
@@ -286,11 +297,11 @@ async def test_slots_are_given_until_there_are_none(store: StateStore) -> None:
 
 
 async def test_looking_at_the_slots_takes_none(store: StateStore) -> None:
-    assert 0 == await store.taken("cap")
+    assert 0 == await store.count_taken("cap")
     for number in (1, 2):
-        assert (number, number) == (await store.reserve("cap", 2, 60), await store.taken("cap"))
+        assert (number, number) == (await store.reserve("cap", 2, 60), await store.count_taken("cap"))
     await store.release("cap")
-    assert 1 == await store.taken("cap")
+    assert 1 == await store.count_taken("cap")
 
 
 async def test_a_slot_given_back_can_be_taken_again(store: StateStore) -> None:
@@ -319,12 +330,12 @@ async def test_episodes_and_counts_of_the_same_key_do_not_mix(store: StateStore)
 async def test_a_count_known_to_be_high_enough_is_given_until_its_time_is_over(
     store: StateStore, clock: FakeClock
 ) -> None:
-    assert 0 == await store.taken("expanded", enough=1)
+    assert 0 == await store.count_taken("expanded", enough=1)
     await store.reserve("expanded", 10**9, 60)
     clock.advance(59)
-    assert 1 == await store.taken("expanded", enough=1)
+    assert 1 == await store.count_taken("expanded", enough=1)
     clock.advance(1)
-    assert 0 == await store.taken("expanded", enough=1)
+    assert 0 == await store.count_taken("expanded", enough=1)
 
 
 async def test_a_process_knows_of_the_failures_it_counted_until_they_are_over(store: StateStore) -> None:

@@ -14,7 +14,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.envelope import FORMATS, render_failure
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import FailureView
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps
@@ -97,9 +97,9 @@ def answer(refused: Refused, failures: int = 1) -> ToolResult:
 CALLS = refused_calls()
 
 
-def beside(body: bytes, sentence: str) -> int:
-    """The bytes of a body without the sentence in it."""
-    return len(body) - len(json.dumps(sentence, ensure_ascii=False).encode()) + 2 if sentence else len(body)
+def beside(body: bytes, feedback: str) -> int:
+    """The bytes of a body without the feedback in it."""
+    return len(body) - len(json.dumps(feedback, ensure_ascii=False).encode()) + 2 if feedback else len(body)
 
 
 def test_the_trial_has_sixty_calls_with_one_error_and_with_more() -> None:
@@ -108,13 +108,13 @@ def test_the_trial_has_sixty_calls_with_one_error_and_with_more() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_one_error_takes_at_most_700_bytes_beside_the_sentence(name: str) -> None:
+def test_one_error_takes_at_most_700_bytes_beside_the_feedback(name: str) -> None:
     large = {}
     for refused in CALLS:
         if len(refused.failure.violations) == 1:
             result = answer(refused)
             size = beside(
-                render_failure(result, name, "category").body, write_sentence(result) if name != "hpd" else ""
+                render_failure(result, name, "category").body, write_feedback(result) if name != "hpd" else ""
             )
             if size > ONE_ERROR:
                 large[refused.call.tool] = size
@@ -128,12 +128,12 @@ def test_an_escalation_takes_at_most_4_kb(name: str) -> None:
 
 
 def test_the_text_has_at_most_600_characters_in_the_median() -> None:
-    assert median(len(write_sentence(answer(refused))) for refused in CALLS) <= 600
+    assert median(len(write_feedback(answer(refused))) for refused in CALLS) <= 600
 
 
 @pytest.mark.parametrize("refused", CALLS, ids=lambda refused: refused.call.tool)
 def test_every_text_says_where_what_was_expected_what_was_sent_and_what_to_do(refused: Refused) -> None:
-    lines = write_sentence(answer(refused)).split("\n")
+    lines = write_feedback(answer(refused)).split("\n")
     assert lines[0].startswith(f"Validation failed for tool '{refused.call.tool}' (attempt 1/3):")
     assert lines[-1] == "Please correct these errors and call the tool again."
     told = FailureView(answer(refused)).shown

@@ -292,7 +292,7 @@ def test_a_key_is_the_clients_own_or_minted_where_the_route_says_so(
 def drawn(budget: Budget, now: float) -> tuple[Budget, int]:
     """The budget after as many resends as it gives at once, and how many these are."""
     given_out = 0
-    while (left := budget.drawn(now)) is not None:
+    while (left := budget.draw(now)) is not None:
         budget, given_out = left, given_out + 1
     return budget, given_out
 
@@ -318,7 +318,7 @@ def test_a_budget_of_nothing_gives_nothing() -> None:
     for second in range(1000):
         budget = budget.paid_in(second)
 
-    assert budget.drawn(1e9) is None
+    assert budget.draw(1e9) is None
 
 
 def test_a_full_budget_costs_a_request_nothing() -> None:
@@ -332,7 +332,7 @@ def test_resends_never_exceed_what_requests_and_time_pay_in(steps: list[tuple[fl
     budget, now, requests, resends = Budget.of(BudgetPolicy(), 0.0), 0.0, 0, 0
     for passed, again in steps:
         now += passed
-        if again and (left := budget.drawn(now)) is not None:
+        if again and (left := budget.draw(now)) is not None:
             budget, resends = left, resends + 1
         elif not again:
             budget, requests = budget.paid_in(now), requests + 1

@@ -191,7 +191,7 @@ def test_verdicts_and_reports_are_those_of_the_others(drawn: tuple[dict[str, Any
     ours = parse(json.dumps(value).encode())
     accepted = check.accepts(ours)
     assert (accepted, accepted) == (oracle(schema).is_valid(value), rust(schema).is_valid(value))
-    assert reported_by_oracle(list(oracle(schema).iter_errors(value))) == reported(check.broken(ours))
+    assert reported_by_oracle(list(oracle(schema).iter_errors(value))) == reported(check.list_broken(ours))
     assert accepted is check.accepts_at(check.root, ours)
 
 
@@ -224,14 +224,14 @@ def test_objects_of_very_many_properties_are_judged_alike(
     for sent in (value, more):
         ours = parse(json.dumps(sent).encode())
         assert DRAFTS[draft][0](schema).is_valid(sent) is check.accepts(ours)
-        assert reported_by_oracle(list(DRAFTS[draft][0](schema).iter_errors(sent))) == reported(check.broken(ours))
+        assert reported_by_oracle(list(DRAFTS[draft][0](schema).iter_errors(sent))) == reported(check.list_broken(ours))
 
 
 def test_very_many_properties_are_reported_in_the_order_of_the_schema() -> None:
     properties = {**FILLERS, "z": False, "a": {"type": "string"}}
     many = {"properties": properties, "required": [f"r{number}" for number in range(WIDE + 1)]}
     check = compile_check({**many, "additionalProperties": False})
-    found = check.broken({"a": 1, "f1": "x", "z": 2, **{f"r{number}": 1 for number in range(WIDE - 1)}})
+    found = check.list_broken({"a": 1, "f1": "x", "z": 2, **{f"r{number}": 1 for number in range(WIDE - 1)}})
     told = [("required", (), f"r{WIDE - 1}"), ("required", (), f"r{WIDE}"), ("type", ("f1",), None)]
     told += [("false", ("z",), None), ("type", ("a",), None)]
     assert sorted(told, key=str) == sorted(
@@ -250,7 +250,7 @@ def test_the_key_that_names_a_branch_is_not_all_that_counts(keyword: str, beside
     check, oracle = compile_check(schema), jsonschema.Draft202012Validator(schema)
     for kind in ("a", "b", "c", "", 1, None):
         for value in ({"kind": kind}, {"kind": kind, "b": 1}):
-            assert oracle.is_valid(value) is check.accepts(value) is (check.broken(value) == [])
+            assert oracle.is_valid(value) is check.accepts(value) is (check.list_broken(value) == [])
 
 
 @SETTINGS
@@ -262,7 +262,7 @@ def test_unevaluated_keywords_give_the_verdict_of_jsonschema_rs(drawn: tuple[dic
     check = _compiled(schema)
     ours = parse(json.dumps(value).encode())
     assert DRAFTS[draft][1](schema).is_valid(value) is check.accepts(ours)
-    assert check.accepts(ours) is (check.broken(ours) == [])
+    assert check.accepts(ours) is (check.list_broken(ours) == [])
 
 
 @SETTINGS

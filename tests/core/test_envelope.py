@@ -210,7 +210,7 @@ def test_beyond_the_limit_the_details_count_what_is_left_out() -> None:
     assert (10, "2") == (len(error["errors"]), error["details"]["more_errors"])
 
 
-def test_by_default_the_part_for_machines_repeats_no_word_of_the_sentence() -> None:
+def test_by_default_the_part_for_machines_repeats_no_word_of_the_feedback() -> None:
     content = checked(refused(LATITUDE), "tool_result")["content"]
     error = {
         "error_type": "validation_error",
@@ -315,7 +315,7 @@ def test_gominds_error_is_its_tool_response_with_flat_details() -> None:
     assert feedback.startswith("Tool 'get_weather' failed (LOCATION_NOT_FOUND): Location 'Flower Mound, TX' not found")
 
 
-def test_acode_openai_and_anthropic_carry_the_sentence_alone() -> None:
+def test_acode_openai_and_anthropic_carry_the_feedback_alone() -> None:
     content = checked(refused(LATITUDE), "tool_result")["content"]
     assert {"role": "tool", "tool_call_id": "call_abc123", "content": content, "is_error": True} == checked(
         refused(LATITUDE), "acode"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.adapters.mcpmessage import guess_message
-from proxy.call.jobs import known_text, read_text, text_payload
+from proxy.call.jobs import read_known_text, read_text, write_text_job
 from proxy.core.json import fast_json
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.json.known_text import KnownText, PlainReader, outline
@@ -40,7 +40,7 @@ TEXTS = [
 
 def known(text: bytes, limits: TextLimits = LIMITS, repairs: frozenset[str] = REPAIRS) -> KnownText:
     """The text as a child process gives it back."""
-    return known_text(read_text(text_payload(text, limits, repairs)), text, limits, repairs)
+    return read_known_text(read_text(write_text_job(text, limits, repairs)), text, limits, repairs)
 
 
 def exactly(read: Document | JsonProblem) -> object:

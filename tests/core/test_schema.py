@@ -70,7 +70,7 @@ def test_a_document_is_only_read_when_a_reference_leads_to_it() -> None:
         ("#/$defs/none", "leads nowhere"),
         ("#none", "names an anchor that is not there"),
         ("https://example.org/none", "nothing is ever fetched"),
-        ("#/$defs/x/title", "leads to what is no schema"),
+        ("#/$defs/x/title", "leads to something that is not a schema"),
     ],
 )
 def test_a_reference_that_leads_nowhere_says_where_it_stands(reference: str, message: str) -> None:

@@ -13,7 +13,6 @@ from proxy.core.json.jsontext import LosslessFloat, parse
 from proxy.core.schema.drafts import Draft
 from proxy.core.schema.formats import STRICT
 from proxy.core.second_judge.compiled import CompiledJudge
-from proxy.core.second_judge.exact import make_exact
 from proxy.core.second_judge.judge import (
     Opinion,
     Question,
@@ -24,7 +23,7 @@ from proxy.core.second_judge.judge import (
     run_job,
     unpack_opinion,
 )
-from proxy.core.second_judge.reference import CannotTellError
+from proxy.core.second_judge.reference import CannotTellError, make_exact
 from tests.core.test_suite import DIALECTS, MISSED, cases
 
 D7 = {"$schema": DIALECTS["draft7"]}

@@ -16,7 +16,7 @@ JUDGED = JudgedPaths(
 
 
 def reached(path: str, target: str, method: str = "POST", upstream: str = "u") -> str:
-    return JUDGED.reached(method, tuple(path.split("/")[1:]), upstream, target)
+    return JUDGED.find_reached(method, tuple(path.split("/")[1:]), upstream, target)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.json.case_duplicates import find_case_duplicate
-from proxy.core.json.jsontext import parse
+from proxy.core.json.jsontext import find_case_duplicate, parse
 from proxy.core.model.values import JsonProblem, Pointer
 
 LONG_S = "argument\u017f"  # Go's encoding/json folds it to `arguments`

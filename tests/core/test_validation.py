@@ -20,7 +20,7 @@ PERSON: dict[str, Any] = {
 
 
 def told(check: Check, value: Any) -> list[tuple[str, tuple[str | int, ...], Any]]:
-    return [(entry.keyword, entry.path, entry.detail) for entry in check.broken(value)]
+    return [(entry.keyword, entry.path, entry.detail) for entry in check.list_broken(value)]
 
 
 def test_a_report_names_every_broken_keyword_in_the_order_of_the_schema() -> None:
@@ -41,13 +41,13 @@ def test_each_missing_property_is_one_broken_keyword() -> None:
 
 def test_the_node_of_a_broken_keyword_is_the_one_that_holds_it() -> None:
     check = compile_check({"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "null"}}})
-    (broken,) = check.broken({"a": 1})
+    (broken,) = check.list_broken({"a": 1})
     assert broken == BrokenKeyword("type", ("a",), check.root.properties["a"].reference or check.root)
 
 
 def test_a_union_tells_what_each_branch_misses() -> None:
     check = compile_check({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]})
-    (broken,) = check.broken(3)
+    (broken,) = check.list_broken(3)
     assert [["type"], ["minimum"]] == [[entry.keyword for entry in branch] for branch in broken.branches]
 
 
@@ -60,7 +60,7 @@ def test_a_union_with_a_discriminator_tells_the_named_branch_and_the_key_of_the_
         }
 
     check = compile_check({"oneOf": [branch("string"), branch("integer"), branch("null")]})
-    (broken,) = check.broken({"kind": "integer", "n": "x"})
+    (broken,) = check.list_broken({"kind": "integer", "n": "x"})
     expected = [[("const", ("kind",))], [("type", ("n",))], [("const", ("kind",))]]
     assert expected == [[(entry.keyword, entry.path) for entry in branch] for branch in broken.branches]
     assert [True, False, False] == [
@@ -86,7 +86,7 @@ def test_items_too_many_are_told_by_their_indexes() -> None:
 @pytest.mark.parametrize("value", [parse(b"3"), parse(b"3.0"), parse(b"30e-1"), 3.0, Decimal("3.00")])
 def test_a_number_counts_by_its_value_in_every_spelling(value: Any) -> None:
     schema = {"type": "integer", "const": 3, "multipleOf": 1.5, "minimum": 3, "maximum": 3}
-    assert [] == compile_check(schema).broken(value)
+    assert [] == compile_check(schema).list_broken(value)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_generated_variable_never_hides_a_generated_function() -> None:
     for schema in ({"anyOf": [{"type": "object", **closed}, {"type": "null"}]}, {"type": "object", **closed}):
         check = compile_check(schema)
         assert (True, False, True) == (check.accepts({"a": 1}), check.accepts({"a": "x"}), check.accepts({}))
-        assert [] == check.broken({"a": 1})
+        assert [] == check.list_broken({"a": 1})
     inner = {"prefixItems": [{"items": {"type": "integer"}}], "unevaluatedItems": False}
     lists = compile_check({"anyOf": [{"type": "array", **inner}, {"type": "null"}]})
     assert (True, False, False) == (lists.accepts([[1]]), lists.accepts([["x"]]), lists.accepts([[1], 2]))

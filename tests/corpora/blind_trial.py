@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.json.textrepair import read_document
@@ -79,7 +79,7 @@ def _told(name: str, tool: str, schema: JsonValue, sent: Any) -> Iterator[TrialC
     if isinstance(decision, Reject):
         attempt = contract.make_failed_attempt(decision.failure, "")
         result = contract.grant_attempt(call, decision.failure, contract.add(None, attempt), policy)
-        text = write_sentence(add_advice(result, policy))
+        text = write_feedback(add_advice(result, policy))
         if "takes no value at all" not in text:  # a schema that contradicts itself
             yield TrialCall(name, tool, schema, written, text)
 

@@ -68,7 +68,7 @@ def _compare(written: JsonValue, values: list[JsonValue], counts: Counter[str]) 
             counts["wrong"] += 1
             print("WRONG verdict", json.dumps(schema)[:300], json.dumps(value)[:300])
         expected = {(tuple(error.absolute_path), error.validator) for error in oracle.iter_errors(value)}
-        told = {(entry.path, entry.keyword) for entry in plain.broken(ours)}
+        told = {(entry.path, entry.keyword) for entry in plain.list_broken(ours)}
         if expected != told:
             counts["wrong"] += 1
             print("WRONG report", json.dumps(schema)[:300], json.dumps(value)[:300], expected ^ told)

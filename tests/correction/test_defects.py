@@ -38,10 +38,10 @@ class BrokenLane:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         raise RuntimeError("secret words")
 
-    def lets_through(self, tool: str) -> bool:  # noqa: ARG002 - the protocol's signature
+    def can_forward_unknown(self, tool: str) -> bool:  # noqa: ARG002 - the protocol's signature
         return False
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:  # noqa: ARG002 - as above

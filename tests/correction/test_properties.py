@@ -71,7 +71,7 @@ class Lane(BrokenLane):
 
     headers: Headers = ()
 
-    def wish(self) -> str:
+    def find_user_query(self) -> str:
         return ""
 
 

@@ -1,6 +1,6 @@
-"""Makes helm/values.schema.json and the table of values in docs/kubernetes.md out of helm/values.yaml and its comments.
+"""Makes helm/values.schema.json out of helm/values.yaml and its comments.
 
-python -m tests.docs.chart_values    writes both (`make docs`)
+python -m tests.docs.chart_values    writes it (`make docs`)
 
 The comment above a key describes it. A line `# @schema {...}` in it is laid over what follows from the default:
 text, number, switch and list have its type, a mapping is closed and has the keys that stand there. `$free: true` leaves
@@ -21,11 +21,8 @@ import yaml
 ROOT: Final = Path(__file__).parents[2]
 VALUES: Final = ROOT / "helm" / "values.yaml"
 SCHEMA: Final = ROOT / "helm" / "values.schema.json"
-PAGE: Final = ROOT / "docs" / "kubernetes.md"
 CONFIG_SCHEMA: Final = ROOT / "schemas" / "config.schema.json"
 
-BEGIN: Final = "<!-- values: made by `make docs` -->\n"
-END: Final = "<!-- end of values -->\n"
 _SCHEMA_LINE: Final = "@schema "
 _REFERENCE: Final = "[$][{]"
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
@@ -152,24 +149,5 @@ def schema_text() -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def table() -> str:
-    """The table of values, a row for each key."""
-    rows = [f"| `{value.key}` | {_shown(value)} | {value.text.replace('|', '&#124;')} |" for value in flat(values())]
-    return "\n".join(["| value | default | meaning |", "|---|---|---|", *rows]) + "\n"
-
-
-def _shown(value: Value) -> str:
-    return "" if value.inner else f"`{json.dumps(value.default)}`"
-
-
-def page() -> str:
-    """docs/kubernetes.md with the table as it has to be."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
 if __name__ == "__main__":
     SCHEMA.write_text(schema_text(), encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")

@@ -181,6 +181,8 @@ def _examples(rule: str) -> tuple[str, str]:
     if rule in NAMES or rule in OUTPUTS:
         sent, made, left = (NAMES | OUTPUTS)[rule]
         return f"{_code(sent)} -> {_code(made)}", _code(left)
+    if rule not in APPLIES or rule not in LEAVES:
+        raise SystemExit(f"The rule {rule!r} has no case in APPLIES and LEAVES of tests/core/test_rules.py yet.")
     _, sent, made = APPLIES[rule][0]
     return f"{_code(sent)} -> {_code(made)}", _code(LEAVES[rule][0][1])
 

@@ -15,7 +15,7 @@ from proxy.core.contract.container import EVENTS, FUNCTION_KEYS
 from proxy.core.contract.policy import AttemptsPolicy, CallCap, ToolPolicy
 from proxy.core.display import suggestions as names
 from proxy.core.envelope import FORMATS, Detail, render_failure
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.model import codes
 from proxy.core.model.values import (
     Attempt,
@@ -112,7 +112,7 @@ CUT = {"sent again": "Errors:", "escalation": "Errors:"}
 
 def text(name: str) -> str:
     """A sentence as the page shows it."""
-    lines = write_sentence(SENTENCES[name]).split("\n")
+    lines = write_feedback(SENTENCES[name]).split("\n")
     if name not in CUT:
         return "\n".join(lines)
     return "\n".join([*lines[: lines.index(CUT[name])], "…", lines[-1]])
@@ -126,7 +126,7 @@ def shown(name: str, detail: Detail = "compact") -> str:
 
 
 def shorten(value: JsonValue) -> JsonValue:
-    """The same value with `<the sentence>` for the sentence, and the second error named only."""
+    """The same value with `<the feedback>` for the sentence, and the second error named only."""
     match value:
         case dict():
             return {
@@ -138,11 +138,11 @@ def shorten(value: JsonValue) -> JsonValue:
         case list():
             return [shorten(inner) for inner in value]
         case _:
-            return "<the sentence>" if value == write_sentence(SHORT) else value
+            return "<the feedback>" if value == write_feedback(SHORT) else value
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_a_sentence_stands_on_the_page_as_it_is_made(name: str) -> None:
+def test_a_feedback_stands_on_the_page_as_it_is_made(name: str) -> None:
     assert f"```text\n{text(name)}\n```" in PAGE
 
 

@@ -14,7 +14,7 @@ from proxy.config.load import load
 from proxy.core.contract.listed_schema import MAX_NODES
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.envelope.vendors import MCP_FEEDBACK
+from proxy.core.envelope.formats import MCP_FEEDBACK
 from proxy.server.mcp.lists.asking import CREDENTIALS
 from proxy.server.mcp.lists.learner import NEW
 from proxy.telemetry.metric_table import METRICS

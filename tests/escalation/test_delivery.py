@@ -9,8 +9,7 @@ from base64 import b64decode, b64encode
 import pytest
 
 from proxy.core.model.values import Headers, JsonValue
-from proxy.escalation.delivery import MOST_WAITING, PAUSES, Delivery
-from proxy.escalation.signing import read_key, sign_headers
+from proxy.escalation import MOST_WAITING, PAUSES, Delivery, read_key, sign_headers
 
 
 class Receiver:
@@ -51,7 +50,7 @@ class Receiver:
 async def test_a_notice_is_posted_signed_over_its_id_its_time_and_its_bytes() -> None:
     receiver = Receiver()
     receiver.delivery.put({"type": "t"})
-    await receiver.delivery.settled(5)
+    await receiver.delivery.wait_settled(5)
     ((notice, headers),) = receiver.got
     expected = b64encode(hmac.digest(b"s3cret", b'msg_1.1800000000.{"type":"t"}', "sha256")).decode()
     assert ({"type": "t"}, [("delivered", 204)]) == (notice, receiver.told)
@@ -65,7 +64,7 @@ async def test_a_notice_is_posted_signed_over_its_id_its_time_and_its_bytes() ->
 async def test_what_is_not_taken_is_tried_again_under_the_same_id_ever_more_rarely() -> None:
     receiver = Receiver(503, 0, 429)
     receiver.delivery.put({})
-    await receiver.delivery.settled(5)
+    await receiver.delivery.wait_settled(5)
     assert (list(PAUSES[:3]), {"msg_1"}) == (receiver.slept, {headers["webhook-id"] for _, headers in receiver.got})
     assert [("delivered", 204)] == receiver.told
 
@@ -74,7 +73,7 @@ async def test_after_the_last_pause_it_is_given_up_and_the_next_has_its_turn() -
     receiver = Receiver(500, 500, 500, 500, 500)
     receiver.delivery.put({})
     receiver.delivery.put({})
-    await receiver.delivery.settled(5)
+    await receiver.delivery.wait_settled(5)
     assert [("given_up", 500), ("delivered", 204)] == receiver.told
 
 
@@ -82,7 +81,7 @@ async def test_after_the_last_pause_it_is_given_up_and_the_next_has_its_turn() -
 async def test_what_the_receiver_does_not_want_is_not_sent_twice(status: int) -> None:
     receiver = Receiver(status)
     receiver.delivery.put({})
-    await receiver.delivery.settled(5)
+    await receiver.delivery.wait_settled(5)
     assert ([("refused", status)], 1) == (receiver.told, len(receiver.got))
 
 
@@ -91,7 +90,7 @@ async def test_nobody_waits_for_a_full_queue_and_what_is_lost_is_told() -> None:
     for _ in range(MOST_WAITING + 2):
         receiver.delivery.put({})
     assert [("queue_full", 0)] * 2 == receiver.told
-    await receiver.delivery.settled(5)
+    await receiver.delivery.wait_settled(5)
     assert MOST_WAITING == len(receiver.got)
 
 
@@ -100,7 +99,7 @@ async def test_a_notice_that_comes_later_is_posted_too() -> None:
     for _ in range(2):
         receiver.delivery.put({})
         await asyncio.sleep(0.01)
-    await receiver.delivery.settled(5)
+    await receiver.delivery.wait_settled(5)
     assert 2 == len(receiver.got)
 
 

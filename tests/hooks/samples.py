@@ -156,6 +156,11 @@ async def _changes_later(_call: Call) -> Any:
     return Change(arguments)
 
 
+async def _grows(_call: Call) -> Any:
+    """Hands on more than a client may send."""
+    return Change({"lat": 1, "note": "x" * 2_000_000})
+
+
 async def _answers_what_is_no_json(_call: Call) -> Any:
     return Answer({1, 2})
 
@@ -164,7 +169,7 @@ WAYS: Final[dict[str, Callable[[Call], Awaitable[Any]]]] = {
     way.__name__.lstrip("_"): way
     for way in (
         _sleeps, _holds_on, _raises, _exits, _cancels, _says_nonsense, _hands_over_a_checked_call,
-        _changes_what_it_is_shown, _rewrites_the_headers, _shifts, _changes_later, _answers_what_is_no_json,
+        _changes_what_it_is_shown, _rewrites_the_headers, _shifts, _changes_later, _grows, _answers_what_is_no_json,
     )
 }  # fmt: skip
 

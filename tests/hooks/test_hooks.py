@@ -183,7 +183,7 @@ async def test_whatever_a_hook_does_an_invalid_call_never_reaches_the_tool(
     [
         ("sleeps", "timeout"), ("holds_on", "timeout"), ("raises", "exception"), ("exits", "exception"),
         ("cancels", "cancelled"), ("says_nonsense", "wrong_answer"), ("answers_what_is_no_json", "wrong_answer"),
-        ("hands_over_a_checked_call", "wrong_answer"), ("rewrites_the_headers", "exception"),
+        ("hands_over_a_checked_call", "wrong_answer"), ("grows", "wrong_answer"), ("rewrites_the_headers", "exception"),
     ],
 )  # fmt: skip
 async def test_a_hook_that_fails_is_counted_and_costs_what_its_policy_says(way: str, reason: str) -> None:

@@ -119,10 +119,6 @@ def test_the_schema_of_the_values_is_up_to_date() -> None:
     assert chart_values.schema_text() == chart_values.SCHEMA.read_text(), "run `make docs`"
 
 
-def test_the_table_of_the_values_is_up_to_date() -> None:
-    assert chart_values.page() == chart_values.PAGE.read_text(), "run `make docs`"
-
-
 def test_every_value_is_described() -> None:
     assert [] == [value.key for value in chart_values.flat(chart_values.values()) if not value.text]
 

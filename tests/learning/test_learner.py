@@ -67,12 +67,12 @@ def test_a_list_is_used_for_as_long_as_the_route_says_or_its_server_says_longer(
     learner.keep(vouched, [page(ttl=600.0)], 1)
     found = []
     for _ in range(3):
-        found.append((learner.known(silent, 300) is not None, learner.known(vouched, 300) is not None))
+        found.append((learner.find_known(silent, 300) is not None, learner.find_known(vouched, 300) is not None))
         time.at += 299.0 if len(found) == 1 else 2.0
     time.at += 400
 
     assert [(True, True), (True, True), (False, True)] == found
-    assert learner.known(vouched, 300) is None
+    assert learner.find_known(vouched, 300) is None
     assert learner.last(silent) is not None
 
 
@@ -96,12 +96,12 @@ def test_of_several_pages_the_shortest_promise_counts(time: Time, learner: Learn
 
 def test_an_outdated_list_is_asked_for_again_but_still_better_than_none(learner: Learner) -> None:
     learner.keep(key(), [page(ttl=1e9)], 1)
-    learner.outdated(key(), surely=False)
-    seems = learner.known(key(), 300)
-    learner.outdated(key())
+    learner.mark_outdated(key(), surely=False)
+    seems = learner.find_known(key(), 300)
+    learner.mark_outdated(key())
 
     assert seems is not None  # it was new
-    assert learner.known(key(), 300) is None
+    assert learner.find_known(key(), 300) is None
     assert learner.last(key()) is not None
 
 
@@ -111,13 +111,13 @@ def test_a_list_that_changed_for_one_credential_is_doubted_for_those_that_share_
     learner.keep(key("c"), [page("other")], 1)
     learner.keep(key("a"), [page("new")], 1)
 
-    assert [True, False, True] == [learner.known(key(name), 300) is not None for name in "abc"]
+    assert [True, False, True] == [learner.find_known(key(name), 300) is not None for name in "abc"]
 
 
 def test_equal_lists_are_kept_once_and_the_least_recently_used_go_first(learner: Learner) -> None:
     for number in range(MAX_KEYS + 10):
         learner.keep(key(str(number)), [page()], 100)
-        learner.known(key("0"), 300)
+        learner.find_known(key("0"), 300)
     kept = [known for number in range(MAX_KEYS + 10) if (known := learner.last(key(str(number)))) is not None]
 
     assert (MAX_KEYS, 1) == (len(kept), len({id(known.listing) for known in kept}))

@@ -167,7 +167,7 @@ async def _when_the_client_leaves(request: Callable[[], bytes], *, before_the_he
             await asyncio.sleep(0.05)
             exchange = proxy.serving._mcp._exchange
             assert exchange is not None
-            assert {} == exchange._afterlife._tasks
+            assert {} == exchange._detached._tasks
             assert not stage.left.is_set()
         return left, calls
 

@@ -52,3 +52,31 @@ def test_mistakes_are_judged_by_the_schema_of_their_own_server(client: str, endp
         assert {mistake.name: "" for mistake in OBJECTS} == {
             mistake.name: verdict(mistake, answer) for mistake, answer in zip(OBJECTS, told["calls"], strict=True)
         }, server
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same server twice at one URL, so that all its prompts have two namesakes and its resources one URI each."""
+    needs("py1", "node")
+    command = json.dumps(COMMANDS["everything"])
+    config = tmp_path_factory.mktemp("twins") / "config.yaml"
+    config.write_text(
+        f"version: 1\n{ADMIN}upstreams: {{one: {{command: {command}}}, two: {{command: {command}}}}}\n"
+        "routes:\n  - {path: /mcp, protocol: mcp, servers: {one: one, two: two}, mcp: {wait: 30s}}\n"
+    )
+    with proxy(config) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+def test_prompts_and_resources_of_joined_servers_reach_a_client_as_without_a_proxy(twins: str) -> None:
+    nothing: dict[str, list[Any]] = {"direct": [], "joined": []}
+    told = asked(CLIENTS["mcp1"], {"direct": COMMANDS["everything"], "joined": twins}, nothing)
+    direct, joined = told["direct"]["beside"], told["joined"]["beside"]
+    assert len(direct["prompts"]) > 1
+    assert sorted(f"{server}_{name}" for server in ("one", "two") for name in direct["prompts"]) == sorted(
+        joined["prompts"]
+    )
+    assert 2 * list(direct["said"].values()) == list(joined["said"].values())
+    assert {"one_simple-prompt", "two_simple-prompt"} == set(joined["said"])
+    assert (direct["resources"], direct["first"]) == (joined["resources"], joined["first"])
+    assert direct["templates"] == joined["templates"]

@@ -240,6 +240,37 @@ async def test_memory_grows_by_at_most_eight_times_the_largest_allowed_body(tmp_
     assert max(grown) < 8 * MIB, grown
 
 
+REFUSED = (
+    *(ATTACKS[name] for name in ("integers with exponents", "texts where integers are asked", "many unknown keys")),
+    ("ints", '{"xs":' + fill("{}") + "}"),
+)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux says how much a process has held")
+async def test_memory_of_a_refused_call_grows_by_at_most_eight_times_the_largest_allowed_body(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "version: 1\nlisten: 127.0.0.1:0\nadmin: off\nroutes:\n"
+        + "".join(
+            f"  - {{path: /{name}, upstream: none, tool: {name}, schema: {json.dumps({'type': 'object', **schema})}}}\n"
+            for name, schema in TOOLS.items()
+        )
+    )
+    async with process(config) as proxy:
+        memory = Path(f"/proc/{proxy.popen.pid}")
+        await exchange(proxy.port, post("/ints", ('{"xs":' + fill('"x"', 90_000) + "}").encode()))  # all code is loaded
+        statuses, grown = list[int](), list[int]()
+        for name, body in REFUSED:
+            (memory / "clear_refs").write_text("5")
+            before = held(memory, "VmRSS")
+            call = post(f"/{name}", body.encode(), f"X-Conversation-Id: {len(grown)}")
+            statuses.append((await exchange(proxy.port, call)).status)
+            grown.append(held(memory, "VmHWM") - before)
+
+    assert [400] * 4 == statuses
+    assert max(grown) < 8 * MIB, grown
+
+
 def held(memory: Path, name: str) -> int:
     """A figure of a process, in bytes."""
     (line,) = (line for line in (memory / "status").read_text().splitlines() if line.startswith(name))

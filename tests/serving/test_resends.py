@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pytest
 from proxy.samples.server import SampleServer, run_server
 from tests.ports import hold_port
 from tests.serving.proxied import WEATHER, code, proxied, told
-from tests.serving.wire import JSON_TYPE, Script, Seen, answer, replies, tool
+from tests.serving.wire import JSON_TYPE, Script, Seen, answer, post, read_message, replies, tool
 
 OK = answer("200 OK", b'{"t": 20.50}', JSON_TYPE)
 BOOM = answer("500 Internal Server Error", b"boom")
@@ -372,3 +373,56 @@ async def test_a_success_is_wrapped_without_touching_its_bytes() -> None:
 
     assert b'{"success": true, "data": {"t": 20.50}}' == seen.body
     assert str(len(seen.body)) == seen.header("content-length")
+
+
+# --- killed in the middle of an answer --------------------------------------------------------------------------------
+# Answers the first request in full, begins to answer the second, and says so.
+_HALF_AN_ANSWER = """
+import socket
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+peer, _ = listening.accept()
+for length, body in ((2, b"{}"), (900_000, b"half")):
+    request = b""
+    while not request.endswith(b"{}"):
+        request += peer.recv(65536)
+    peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n" % length + body)
+print("half", flush=True)
+peer.recv(1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["judged", "relayed"])
+async def test_an_upstream_that_is_killed_in_mid_answer_mixes_up_no_pipelined_call(kind: str) -> None:
+    relay = "  - {path: /call, methods: [POST], upstream: tools, passthrough: true}\n"
+    upstream = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _HALF_AN_ANSWER, stdout=asyncio.subprocess.PIPE
+    )
+    assert upstream.stdout is not None
+    port = int(await upstream.stdout.readline())
+    routes = relay if kind == "relayed" else route("resend: {max: 0}")
+    async with proxied(routes, f"http://127.0.0.1:{port}") as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(post("/call", b"{}") * 4)
+        first = await read_message(reader)
+        await upstream.stdout.readline()
+        upstream.kill()
+        await upstream.wait()
+        seen, rest = list[Seen](), b""
+        if kind == "judged":
+            seen = [await read_message(reader) for _ in range(3)]
+        else:
+            rest = await reader.readuntil(b"half")
+            with contextlib.suppress(ConnectionError):
+                rest += await reader.read()
+        writer.close()
+        later = await proxy.post("/call", b"{}")
+
+    assert (200, b"{}") == (first.status, first.body)
+    assert (502, "UPSTREAM_UNAVAILABLE") == code(later)
+    if kind == "relayed":  # half an answer cannot be taken back: the connection ends with it
+        assert (1, b"half") == (rest.count(b"HTTP/1.1 "), rest[-4:])
+    else:
+        bad, unavailable = (502, "UPSTREAM_BAD_ANSWER"), (502, "UPSTREAM_UNAVAILABLE")
+        assert [bad, unavailable, unavailable] == [code(one) for one in seen]
+        assert ["unknown", "no", "no"] == [told(one)["error"]["details"]["executed"] for one in seen]

@@ -109,7 +109,7 @@ async def test_one_call_in_a_hundred_is_sampled_and_none_waits() -> None:
         for _ in range(MAX_SAMPLED + 3):
             asked.sample("r", checked("{}"), under)
         assert [] == told
-        await asked.settled()
+        await asked.wait_settled()
         assert [("r", AGREED, "")] * MAX_SAMPLED == told
     finally:
         await asked.close()
@@ -126,7 +126,7 @@ async def test_always_judges_a_call_before_it_goes_and_counts_it() -> None:
 
 
 async def test_always_refuses_what_is_not_confirmed_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.server.setup.second_judge.MEMORY", 1)  # no child can start within a byte
+    monkeypatch.setattr("proxy.server.setup.services.MEMORY", 1)  # no child can start within a byte
     async with tool(replies(OK)) as upstream, proxied(WEATHER, upstream.url, second_judge="always") as proxy:
         seen = await proxy.post("/weather", b'{"lat": 48.85}')
         events = [json.loads(line) for line in proxy.log.getvalue().splitlines()]

@@ -20,8 +20,8 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ServerTls
 from proxy.server import start_serving
+from proxy.server.ports import make_server_context, renew
 from proxy.server.setup.upstreams import make_settings
-from proxy.server.tls import make_server_context, renew
 from proxy.upstream.http1 import Http1Upstream
 from tests.contract.test_upstream import CHECKED, request
 from tests.serving.keys import authority, certificate, openssl

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.serving.kernel import PROXYS_SHARE, bytes_read, needs_tcp_info, received, send_buffer
-from tests.serving.proxied import Proxied, code, proxied
+from tests.serving.proxied import FREE, Proxied, code, proxied
+from tests.serving.test_bounds import MOST, watched
 from tests.serving.wire import Script, Seen, Tool, answer, exchange, read_message, replies, tool
 
 ROUTE = "  - {path: /socket, methods: [GET, POST], upstream: tools, passthrough: true}\n"
@@ -234,3 +235,30 @@ async def test_a_stopping_proxy_ends_its_sockets() -> None:
         async with asyncio.timeout(300):
             await proxy.serving.stop(grace=0.05)
             await server.gone.wait()
+
+
+async def test_a_flood_of_small_frames_on_many_sockets_keeps_no_call_waiting() -> None:
+    frame, each, sockets = b"\x81\x81\x00\x00\x00\x00x", 2_000, 40
+
+    async def flood(port: int) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(handshake())
+        await reader.readuntil(b"hello ")
+        for _ in range(each):
+            writer.write(frame)
+        back = await reader.readexactly(each * len(frame))
+        writer.close()
+        return back.count(frame)
+
+    async with tool(echo) as server, tool(replies(answer("200 OK", b"{}"))) as other:
+        upstreams = f'{{tools: {{url: "{server.url}"}}, other: {{url: "{other.url}"}}}}'
+        routes = ROUTE + FREE.replace("upstream: tools", "upstream: other")
+        async with proxied(routes, upstreams=upstreams) as proxy, watched() as holds:
+            flooding = asyncio.gather(*[flood(proxy.port) for _ in range(sockets)])
+            statuses = {200}
+            while not flooding.done():
+                statuses |= {(await proxy.post("/free", b"{}")).status, (await proxy.ask_admin("/livez")).status}
+            echoed = await flooding
+
+    assert holds.longest < MOST
+    assert ([each] * sockets, {200}) == (echoed, statuses)

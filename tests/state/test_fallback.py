@@ -90,8 +90,8 @@ class Played:
 
         return self._answer("release", work)
 
-    def taken(self, key: str) -> Future[SlotCount]:
-        return self._answer("taken", lambda: SlotCount(at_once(self.store.taken(key)), 60.0))
+    def count_taken(self, key: str) -> Future[SlotCount]:
+        return self._answer("taken", lambda: SlotCount(at_once(self.store.count_taken(key)), 60.0))
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
         def work() -> None:
@@ -108,10 +108,10 @@ class Played:
     def probe(self, key: str) -> Future[None]:  # noqa: ARG002
         return self._answer("probe", lambda: None)
 
-    async def episodes(self, most: int) -> Sequence[tuple[str, Episode]]:  # noqa: ARG002
+    async def list_episodes(self, most: int) -> Sequence[tuple[str, Episode]]:  # noqa: ARG002
         if self.gone:
             raise Unreachable(self.gone, sent=False)
-        return await self.store.episodes()
+        return await self.store.list_episodes()
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -230,7 +230,7 @@ async def test_a_count_stays_known_and_a_new_one_is_remembered(case: Case) -> No
     await case.store.reserve("old", 9, 60)
     case.remote.gone = "ConnectionError"
     await case.store.reserve("new", 9, 60)
-    assert [1, 1, 0] == [await case.store.taken(key) for key in ("old", "new", "never")]
+    assert [1, 1, 0] == [await case.store.count_taken(key) for key in ("old", "new", "never")]
 
 
 async def test_a_store_that_is_away_is_not_asked_again_by_calls(case: Case) -> None:
@@ -287,7 +287,7 @@ async def test_a_store_that_keeps_going_away_is_tried_ever_more_rarely(case: Cas
 async def test_the_operator_sees_what_this_process_knows(case: Case) -> None:
     await case.store.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
-    assert [("k", episode("a"))] == await case.store.episodes()
+    assert [("k", episode("a"))] == await case.store.list_episodes()
 
 
 # --- back again -------------------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ async def test_thousands_of_entries_are_merged_before_the_store_is_used_again(ca
     for number in range(900):
         await case.store.fail(f"k{number}", attempt("a"), 60)
     await case.comes_back()
-    assert 900 == case.changes[-1].merged == len(await case.remote.store.episodes())
+    assert 900 == case.changes[-1].merged == len(await case.remote.store.list_episodes())
 
 
 async def test_a_store_that_goes_away_while_it_is_merged_into_loses_nothing(case: Case) -> None:
@@ -363,8 +363,8 @@ async def test_a_store_that_goes_away_while_it_is_merged_into_loses_nothing(case
     await until(lambda: case.remote.gone != "")
     case.remote.merge = merge  # type: ignore[method-assign]
     await case.comes_back()
-    assert 300 == len(await case.remote.store.episodes())
-    assert {1} == {one.count for _, one in await case.remote.store.episodes()}
+    assert 300 == len(await case.remote.store.list_episodes())
+    assert {1} == {one.count for _, one in await case.remote.store.list_episodes()}
 
 
 # --- what costs a call nothing ----------------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ async def test_ending_what_was_not_known_is_done_later_when_the_store_is_gone(ca
 async def test_a_count_known_to_be_high_enough_is_not_asked_for_again(case: Case) -> None:
     other = case.another()
     await other.reserve("expanded", 9, 60)
-    assert [1, 1, 1] == [await case.store.taken("expanded", enough=1) for _ in range(3)]
+    assert [1, 1, 1] == [await case.store.count_taken("expanded", enough=1) for _ in range(3)]
     assert 1 == case.remote.asked.count("taken")
 
 

@@ -124,7 +124,7 @@ async def use_everything(store: StateStore) -> None:
     await store.clear("c/k", forget=True)
     await store.reserve("c/cap", 9, 60)
     await store.release("c/cap")
-    assert 0 == await store.taken("c/never", enough=1)
+    assert 0 == await store.count_taken("c/never", enough=1)
 
 
 async def test_a_server_that_has_forgotten_the_scripts_is_given_them_again(plain: Server) -> None:
@@ -233,7 +233,7 @@ async def test_the_documented_permissions_are_enough_for_everything(tmp_path: Pa
         async with opened(settings) as (store, told):
             await use_everything(store)
             await store.fail("c/k", attempt("a"), 60)
-            assert [("c/k", episode("a"))] == await store.episodes()
+            assert [("c/k", episode("a"))] == await store.list_episodes()
         remote = Connections(settings)
         try:
             merged = await remote.run([operations.merge_used(KEYS.count("c/cap"), 2, 60)])
@@ -319,7 +319,7 @@ async def test_a_cluster_keeps_each_conversation_in_one_place_and_all_of_them(tm
         async with opened(settings) as (store, told):
             keys = [f"conversation {number}/tool" for number in range(60)]
             await asyncio.gather(*(store.fail(key, attempt("a"), 60) for key in keys))
-            assert set(keys) == {key for key, _ in await store.episodes()}
+            assert set(keys) == {key for key, _ in await store.list_episodes()}
             await use_everything(store)
         sizes = [node_size(node) for node in nodes]
     assert [] == told

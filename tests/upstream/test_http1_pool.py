@@ -24,8 +24,8 @@ from proxy.core.model.values import (
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import AnswerLimits, Http1Upstream
-from proxy.upstream.http1.alarm import Alarm
 from proxy.upstream.http1.answer import AnswerReader
+from proxy.upstream.http1.connection import Alarm
 from proxy.upstream.http1.dial import Dialer
 from proxy.upstream.http1.origin import read_origin
 from proxy.upstream.http1.pool import Pool

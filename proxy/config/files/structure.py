@@ -137,7 +137,7 @@ def _broken(value: JsonValue) -> list[BrokenKeyword]:
     plain = reveal_all(value)
     if fast_structure.ENABLED and fast_structure.accepts(load_published_schema(), plain):
         return []
-    return [inner for entry in _check().broken(plain) for inner in _nearest(entry)]
+    return [inner for entry in _check().list_broken(plain) for inner in _nearest(entry)]
 
 
 def _nearest(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:

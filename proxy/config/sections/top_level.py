@@ -1,4 +1,5 @@
-"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, reload, guidance, hooks, workers."""
+"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, recording, reload, guidance, hooks,
+workers."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from proxy.config.model import (
     HeaderChanges,
     HookEntry,
     OnEscalation,
+    RecordConfig,
     Reload,
     SecondJudging,
     Telemetry,
@@ -33,8 +35,8 @@ from proxy.config.sections.network import check_address, read_upstream_tls, spli
 from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
 from proxy.core.contract.correction import find_placeholders
-from proxy.core.guidance.template import NEEDED, PLACEHOLDERS
-from proxy.core.model.framing import OF_THE_SENDER
+from proxy.core.guidance.prompt import NEEDED, PLACEHOLDERS
+from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
 
 # The value of a route's `upstream` that means none.
@@ -48,6 +50,8 @@ _SHORTEST_LOOK: Final = 0.05
 # RFC 9110 section 5.5: field values contain no line breaks and no NUL.
 _BAD_HEADER_VALUE: Final = re.compile(r"[\r\n\0]")
 _TEMPLATE: Final = ("guidance", "template")
+_SIZES: Final = ("longest", "max_size")
+_OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
 
 
 def read_admin(context: Context) -> AdminConfig | None:
@@ -362,3 +366,15 @@ def read_workers(context: Context) -> int:
 
 def _plain(values: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def read_record(context: Context) -> RecordConfig | None:
+    """What calls are recorded; None where nothing is."""
+    written = context.structure.entry("record")
+    if not isinstance(written, dict) or not isinstance(written.get("file"), str):
+        return None
+    found: dict[str, Any] = {name: written[name] for name in ("file", "values", "keep") if name in written}
+    found |= {name: read_size(written[name]) for name in _SIZES if name in written}
+    sample = written.get("sample", {})
+    found |= {name: float(sample[name]) for name in _OUTCOMES if name in sample}
+    return RecordConfig(**found)

@@ -15,9 +15,8 @@ from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
 from proxy.core.check.program import Program
 from proxy.core.model.values import JsonValue
-from proxy.core.schema.drafts import Draft
+from proxy.core.schema.drafts import META_SCHEMA, Draft
 from proxy.core.schema.formats import NONE
-from proxy.core.schema.metaschemas import META_SCHEMA
 from proxy.core.schema.nodes import Schemas
 
 ENABLED = True

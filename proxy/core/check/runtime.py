@@ -108,7 +108,7 @@ class Others(dict[Pointer, tuple[tuple[BrokenKeyword, ...], ...]]):
         return made
 
 
-def chosen(
+def choose_branch(
     value: JsonValue, path: Pointer, state: State, judge: Judge, report: Reporter, number: int, others: Others
 ) -> tuple[tuple[BrokenKeyword, ...], ...] | None:
     """The branches of a union whose discriminator names branch `number`; None where that branch accepts the value."""
@@ -180,7 +180,7 @@ SPACE: Final[dict[str, Any]] = {
     "State": State,
     "Refused": SearchGivenUp,
     "branches": branches,
-    "chosen": chosen,
+    "choose_branch": choose_branch,
     "deeper": deeper,
     "refusal": refusal,
     "bounded": search_for_report,

@@ -48,7 +48,7 @@ def type_condition(program: Program, node: Node, named: JsonValue, v: str, t: st
     return " or ".join(tests[name].format(t=t, v=v) for name in names)
 
 
-def _fixed(program: Program, node: Node, values: list[JsonValue], v: str, t: str) -> str:
+def _write_listed(program: Program, node: Node, values: list[JsonValue], v: str, t: str) -> str:
     """`enum` and `const`: strings by set, everything else by its equality key."""
     del node
     strings = frozenset(item for item in values if type(item) is str)
@@ -73,12 +73,12 @@ def _fixed(program: Program, node: Node, values: list[JsonValue], v: str, t: str
 
 def enum_condition(program: Program, node: Node, listed: JsonValue, v: str, t: str) -> str:
     """`enum`."""
-    return _fixed(program, node, listed, v, t)
+    return _write_listed(program, node, listed, v, t)
 
 
 def const_condition(program: Program, node: Node, value: JsonValue, v: str, t: str) -> str:
     """`const`."""
-    return _fixed(program, node, [value], v, t)
+    return _write_listed(program, node, [value], v, t)
 
 
 def _length(comparison: str) -> Condition:

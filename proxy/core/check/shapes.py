@@ -52,7 +52,7 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
             start = len(writer.lines)
             _property(writer, inner, spot, key)
             if not writer.misses or len(writer.lines) == start:
-                writer.lines[start:start] = writer.written(f"if {key!r} not in {v}:", "    return False")
+                writer.lines[start:start] = writer.indent_lines(f"if {key!r} not in {v}:", "    return False")
         else:
             with writer.block(f"if {key!r} in {v}:"):
                 if count:
@@ -103,7 +103,7 @@ def _property(writer: Writer, inner: Node, spot: Spot, key: str) -> None:
         del writer.lines[start:]
 
 
-def _required(writer: Writer, node: Node, spot: Spot) -> None:
+def _report_required(writer: Writer, node: Node, spot: Spot) -> None:
     if len(node.required) > WIDE:
         key, wanted = writer.name("k"), writer.program.constant("wanted", tuple(dict.fromkeys(node.required)))
         with writer.block(f"for {key} in {wanted}:"), writer.block(f"if {key} not in {spot.v}:"):
@@ -136,7 +136,7 @@ def _other_keys(writer: Writer, node: Node, spot: Spot) -> None:
         part = spot.part(x, key)
         _by_pattern(writer, node, key, part)
         if additional is not None:
-            with writer.block(f"if {_unnamed(writer, node, key)}:"):
+            with writer.block(f"if {_write_unnamed(writer, node, key)}:"):
                 writer.node(additional, part)
 
 
@@ -149,7 +149,7 @@ def _by_pattern(writer: Writer, node: Node, key: str, part: Spot) -> None:
                 writer.node(inner, part)
 
 
-def _unnamed(writer: Writer, node: Node, key: str) -> str:
+def _write_unnamed(writer: Writer, node: Node, key: str) -> str:
     """The expression that is true for a key named neither by `properties` nor by `patternProperties`."""
     program, patterns = writer.program, node.pattern_properties
     joined = program.any_pattern(patterns)
@@ -161,7 +161,7 @@ def _unnamed(writer: Writer, node: Node, key: str) -> str:
 
 def _no_other_keys(writer: Writer, node: Node, spot: Spot) -> None:
     key, extra = writer.name("k"), writer.name("e")
-    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_unnamed(writer, node, key)}]")
+    writer.line(f"{extra} = [{key} for {key} in {spot.v} if {_write_unnamed(writer, node, key)}]")
     with writer.block(f"if {extra}:"):
         writer.fail(node, "additionalProperties", spot, extra)
 
@@ -272,7 +272,7 @@ def _condition(writer: Writer, node: Node, spot: Spot) -> None:
     if node.condition is None:
         return
     test, then, otherwise = node.condition
-    writer.gate(
+    writer.write_condition(
         writer.truth(test, spot.v),
         lambda: writer.node(then, spot) if then is not None else None,
         lambda: writer.node(otherwise, spot) if otherwise is not None else None,
@@ -361,13 +361,13 @@ def _named_branch(writer: Writer, node: Node, spot: Spot, keyword: str, number: 
     place, program, told = writer.path(spot), writer.program, writer.name("b")
     functions = f"{program.call('a', branch)}, {program.call('r', branch)}"
     kept = program.constant("others", others, (node, place))
-    writer.line(f"{told} = chosen({spot.v}, {place}, m, {functions}, {number}, {kept})")
+    writer.line(f"{told} = choose_branch({spot.v}, {place}, m, {functions}, {number}, {kept})")
     with writer.block(f"if {told} is not None:"):
         writer.fail(node, keyword, spot, branches=told)
 
 
 SHAPES: Final[dict[str, ShapeRow]] = {
-    "required": ShapeRow("object", 3, _object, _required),
+    "required": ShapeRow("object", 3, _object, _report_required),
     "properties": ShapeRow("object", 3, _object, _properties),
     "patternProperties": ShapeRow("object", 3, _object, _other_keys),
     "additionalProperties": ShapeRow("object", 3, _object, _other_keys),

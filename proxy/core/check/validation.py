@@ -106,7 +106,7 @@ class Check:
                 judge = self._at[node] = self._judge(node)
             return judge
 
-    def broken(self, value: JsonValue) -> list[BrokenKeyword]:
+    def list_broken(self, value: JsonValue) -> list[BrokenKeyword]:
         """Every keyword that the value breaks, in the order of the schema; empty exactly where `accepts` is true."""
         report = self._report
         if report is None:
@@ -181,7 +181,7 @@ def compile_check(
     never ends, or is beyond a bound.
     """
     schemas = Schemas(schema, documents, base)
-    check_schema(_undialected(schema) if schemas.own_dialect else schema, schemas.draft)
+    check_schema(_drop_dialect(schema) if schemas.own_dialect else schema, schemas.draft)
     schemas.check_references()
     _check_targets(schemas)
     linear = _check_patterns(schemas, is_trusted=is_trusted)
@@ -201,7 +201,7 @@ def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
         raise SchemaError(fault.message, (*path, *fault.path))
 
 
-def _undialected(schema: JsonValue) -> JsonValue:
+def _drop_dialect(schema: JsonValue) -> JsonValue:
     """A schema without the meta-schema of its own that it names; it is checked against its draft's meta-schema."""
     return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
 

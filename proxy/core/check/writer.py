@@ -96,7 +96,7 @@ class Writer:
         """Adds one line at the present indentation."""
         self.lines.append("    " * self._level + text)
 
-    def written(self, *texts: str) -> list[str]:
+    def indent_lines(self, *texts: str) -> list[str]:
         """The lines that `line` would add."""
         return ["    " * self._level + text for text in texts]
 
@@ -219,7 +219,7 @@ class Writer:
             spot = replace(spot, t=self.name("t"))
             self.line(f"{spot.t} = type({spot.v})")
         test = condition(self.program, node, "type", spot.v, spot.type)
-        with self.block(f"if {_negated(test)}:"):
+        with self.block(f"if {_negate(test)}:"):
             self.line("return False")
         return replace(spot, known=group) if group is not None else spot
 
@@ -229,7 +229,7 @@ class Writer:
             return
         test = condition(self.program, node, task.keyword, spot.v, spot.type, report=self.report)
         if test:
-            with self.block(f"if {_negated(test)}:"):
+            with self.block(f"if {_negate(test)}:"):
                 self.fail(node, task.keyword, spot)
 
     def _tasks(self, node: Node) -> list[_Task]:
@@ -267,7 +267,7 @@ class Writer:
             tests.append(test)
         return " and ".join(f"({test})" for test in tests if test) or "True"
 
-    def gate(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    def write_condition(self, test: str, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """An `if` with both sides, either of which may be empty."""
         start = len(self.lines)
         with self.block(f"if {test}:"):
@@ -297,5 +297,5 @@ def _literal(*texts: str) -> bool:
     return all(text == "None" or text[0] in "'\"" or text.isdecimal() for text in texts)
 
 
-def _negated(test: str) -> str:
+def _negate(test: str) -> str:
     return f"not ({test})" if not test.endswith(" is str") or " " in test[:-7] else f"{test[:-7]} is not str"

@@ -98,7 +98,7 @@ def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
 
 def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
     """HPD's `container_invocation_error` for a container called with `sent`."""
-    function, arguments = _meant(container, sent)
+    function, arguments = _find_meant(container, sent)
     found = ContainerMisuse(container, sent, function, arguments)
     message = (
         f"'{container.name}' is a container function that groups related functions. "
@@ -130,7 +130,7 @@ def write_guidance(container: Container) -> str:
     return f"{text} Available functions: {', '.join(names)}"
 
 
-def _meant(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
+def _find_meant(container: Container, sent: JsonValue) -> tuple[str, JsonValue]:
     """Which function parameters name ('' for none) and what they hold for it."""
     if not isinstance(sent, dict):
         return "", {}
@@ -265,11 +265,11 @@ def explain_dotted_name(tool: str, containers: Mapping[str, Container]) -> Failu
                 and rest.startswith(separator)
                 and len(rest) > len(separator)
             ):
-                return _dotted(container, tool, rest[len(separator) :])
+                return _refuse_dotted(container, tool, rest[len(separator) :])
     return None
 
 
-def _dotted(container: Container, tool: str, tail: str) -> Failure:
+def _refuse_dotted(container: Container, tool: str, tail: str) -> Failure:
     known = [function.name for function in container.functions]
     function = _function(container.name, tail, known)
     hint = f"Call '{function}' by its own name." if function else ""

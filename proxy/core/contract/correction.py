@@ -181,14 +181,14 @@ def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
 
 def make_messages(prompt: str, values: Mapping[str, str]) -> list[dict[str, str]]:
     """The chat messages of a prompt. What is filled in is text: nothing in it is looked through for placeholders."""
-    system, divider, user = _divided(prompt)
+    system, divider, user = _divide_prompt(prompt)
     told = fill_placeholders(user, values).strip()
     first = fill_placeholders(system, values).strip()
     said = [{"role": "system", "content": first}] if divider and first else []
     return [*said, {"role": "user", "content": told}]
 
 
-def _divided(prompt: str) -> tuple[str, bool, str]:
+def _divide_prompt(prompt: str) -> tuple[str, bool, str]:
     parts = _DIVIDER.split(prompt, maxsplit=1)
     return (parts[0], True, parts[1]) if len(parts) == 2 else ("", False, prompt)
 

@@ -65,9 +65,11 @@ class HttpOperation:
 
     @property
     def argument_names(self) -> dict[tuple[str, str], str]:
-        """Place and name of each parameter outside of the body -> the argument that it is."""
-        outside = self.in_place("path", "query", "header", "cookie")
-        return {(each.declared.place, each.declared.name): each.name for each in outside}
+        """Place and name of each parameter outside of the body -> the argument that it is. A service may know a
+        parameter of its path by the argument's name, which a route cannot spell (`trip-id`)."""
+        outside = list(self.in_place("path", "query", "header", "cookie"))
+        found: dict[tuple[str, str], str] = {(each.declared.place, each.name): each.name for each in outside}
+        return found | {(each.declared.place, each.declared.name): each.name for each in outside}
 
 
 def bind_operation(
@@ -75,12 +77,12 @@ def bind_operation(
 ) -> HttpOperation:
     """Looks up every argument of a template in the schema of its tool."""
     parts = [] if check is None else list(applies_always(check.root))
-    arguments = tuple(_bound(each, parts) for each in template.parameters)
+    arguments = tuple(_bind_argument(each, parts) for each in template.parameters)
     closed = any(part.additional is not None and part.additional.never for part in parts)
     return HttpOperation(template, check, arguments, closed, by_name, query)
 
 
-def _bound(declared: Parameter, parts: list[Node]) -> HttpArgument:
+def _bind_argument(declared: Parameter, parts: list[Node]) -> HttpArgument:
     name = declared.argument or declared.name
     nodes = tuple(part.properties[name] for part in parts if name in part.properties)
     if not nodes:

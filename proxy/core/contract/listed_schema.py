@@ -1,7 +1,7 @@
 """A schema that a server lists: bounded, read, brought to the drafts of today, and compiled. Pure.
 
 What a server lists is not trusted. A schema leads nowhere outside of itself, holds so many values and no more, and one
-that could cost much to compile is told apart (`may_be_dear`) before anything is compiled.
+that could cost much to compile is told apart (`may_be_expensive`) before anything is compiled.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
-from proxy.core.json.frames import TRUSTED
-from proxy.core.json.jsontext import LosslessFloat, format_pointer, parse, walk
+from proxy.core.json.jsontext import TRUSTED, LosslessFloat, format_pointer, parse, walk
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.formats import Formats
@@ -32,7 +31,7 @@ _DATA: Final = frozenset({"enum", "const", "default", "examples"})
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A schema of a long list: its JSON text, read when its tool is called. `reason`: why it is of no use."""
+    """A schema of a long list: its JSON text, read when its tool is called. `reason`: why it cannot be used."""
 
     text: bytes = field(repr=False)
     reason: str = ""
@@ -51,7 +50,7 @@ def parse_schema(schema: JsonValue) -> JsonValue:
     return parse(schema.text, TRUSTED)
 
 
-def may_be_dear(schema: JsonValue) -> bool:
+def may_be_expensive(schema: JsonValue) -> bool:
     """Whether a schema has many values, patterns that could be of any cost, or references that generated code cannot
     follow."""
     values = list(islice(walk(schema), _FEW + 1))

@@ -20,7 +20,7 @@ from proxy.core.contract.listed_schema import (
     apply_merge_patch,
     check_size,
     compile_listed,
-    may_be_dear,
+    may_be_expensive,
     parse_schema,
 )
 from proxy.core.contract.policy import CallCap, ListedSchema, ToolPolicy
@@ -32,7 +32,7 @@ from proxy.core.schema.formats import USUAL, Formats
 
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000
-DEAR: Final = "dear"
+EXPENSIVE: Final = "expensive"
 Unjudged = Literal["refuse", "forward"]
 
 
@@ -93,7 +93,7 @@ class LearnPolicy:
     """How a route treats the tools it learns of. `template` is the policy of a tool without an overlay.
 
     `unknown_schema`: what becomes of calls while nothing is known of the tools, `on_bad_schema`: of calls of a tool
-    whose schema is of no use. `trust_annotations`: the server's word that a tool is idempotent counts. `collapse`: one
+    whose schema cannot be used. `trust_annotations`: the server's word that a tool is idempotent counts. `collapse`: a
     container that stands for all tools in the list that clients get; its functions are filled in. Times in seconds:
     a list is asked for anew after `ttl`, and waited for at most `wait`. `allow` and `deny` are patterns of names.
     `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
@@ -138,7 +138,7 @@ class LearnPolicy:
         return self.by_token.get(token, self)
 
     def whole(self) -> dict[str, ToolPolicy]:
-        """The policies of the tools of which the config alone says what they take."""
+        """The policies of the tools whose schemas stand in the config."""
         own = {name: overlay.policy for name, overlay in self.overlays.items()}
         return {
             name: policy for name, policy in own.items() if policy.check is not None or policy.container is not None
@@ -151,11 +151,11 @@ class Policies:
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, str], ToolPolicy] = OrderedDict()
-        # What examining a schema has shown: '' for cheap, `DEAR`, else why it is of no use.
+        # What examining a schema has shown: '' for cheap, `EXPENSIVE`, else why it cannot be used.
         self._shown: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def shown(self, key: tuple[str, str]) -> str | None:
-        """What examining a tool's schema has shown; None where nobody did."""
+    def get_examined(self, key: tuple[str, str]) -> str | None:
+        """What examining a tool's schema has shown; None for one that was not examined."""
         return self._shown.get(key)
 
     def settle(self, key: tuple[str, str], shown: str) -> None:
@@ -189,8 +189,8 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     """The policies of listed tools by name, each made when it is first asked for. A tool with a bad schema is not in it
     (unless the operator lets such tools through); `bad` tells why.
 
-    `careful`: a schema is compiled here only once it was examined (`unexamined`, `settle`) and is not dear; until then,
-    and if it is, calls of its tool are judged in a child process.
+    `careful`: a schema is compiled here only once it was examined (`find_unexamined`, `settle`) and is not expensive.
+    All other calls are judged in a child process.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return sum(1 for _ in self)
 
     def is_made(self, name: str, is_ready: Callable[[ToolPolicy], bool]) -> bool:
-        """Whether a tool's policy and code cost no more than looking them up; also of names that nobody knows.
+        """Whether a tool's policy and code exist already. An unknown name counts as ready.
 
         `is_ready` and `prepare` are those of `core/decide.py`, which stands above this file.
         """
@@ -258,13 +258,13 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         overlay = self._rules.overlays.get(name)
         return (overlay.policy if overlay is not None else self._rules.template).repair.rules
 
-    def unexamined(self, name: str) -> ListedSchema | None:
-        """The schema of a tool of which nobody knows yet what it costs; None where there is none."""
+    def find_unexamined(self, name: str) -> ListedSchema | None:
+        """The schema of a tool that has not been examined yet; None where no examination is needed."""
         listed = self.listing.tools.get(name)
         if not self._careful or listed is None or name in self.bad:
             return None
-        if (shown := self._policies.shown(self._key(name))) is not None:
-            if shown not in ("", DEAR):
+        if (shown := self._policies.get_examined(self._key(name))) is not None:
+            if shown not in ("", EXPENSIVE):
                 self.bad[name] = shown
             return None
         try:
@@ -272,14 +272,14 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         except BadSchemaError as bad:
             self.bad[name] = str(bad)
             return None
-        if found is None or not may_be_dear(found.schema):
+        if found is None or not may_be_expensive(found.schema):
             self.settle(name)
             return None
         return found
 
-    def settle(self, name: str, *, bad: str = "", dear: bool = False) -> None:
-        """Says what examining a schema has shown: it is of no use, too dear to be compiled here, or neither."""
-        self._policies.settle(self._key(name), bad or (DEAR if dear else ""))
+    def settle(self, name: str, *, bad: str = "", expensive: bool = False) -> None:
+        """Records what examining a schema showed: it cannot be used, is too expensive to compile here, or neither."""
+        self._policies.settle(self._key(name), bad or (EXPENSIVE if expensive else ""))
         if bad:
             self.bad[name] = bad
 
@@ -294,7 +294,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return self._outputs[name]
 
     def _output(self, schema: JsonValue) -> Check:
-        if self._careful and may_be_dear(schema):
+        if self._careful and may_be_expensive(schema):
             raise BadSchemaError("it may cost too much to be compiled here")
         return compile_listed(schema, USUAL)
 
@@ -308,7 +308,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         try:
             if name in self.bad:
                 raise BadSchemaError(self.bad[name])
-            far = self._careful and self._policies.shown(self._key(name)) != ""
+            far = self._careful and self._policies.get_examined(self._key(name)) != ""
             return replace(_policy(listed, self._rules, far=far), member_of=self._member_of)
         except BadSchemaError as bad:
             self.bad[name] = str(bad)
@@ -318,7 +318,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
 
 
 def make_unjudged_policy(name: str, rules: LearnPolicy) -> ToolPolicy:
-    """The policy of a tool of which nothing is known: its calls go on as they are."""
+    """The policy of a tool without a usable schema: its calls are forwarded unchanged."""
     overlay = rules.overlays.get(name)
     return overlay.policy if overlay is not None else replace(rules.template, tool=name)
 
@@ -327,12 +327,12 @@ def _container(listing: Listing, rules: LearnPolicy) -> Container | None:
     if rules.collapse is None:
         return None
     functions = tuple(
-        ContainerFunction(tool.name, tool.description, _shown(tool.schema)) for tool in listing.tools.values()
+        ContainerFunction(tool.name, tool.description, _show_schema(tool.schema)) for tool in listing.tools.values()
     )
     return replace(rules.collapse, functions=functions)
 
 
-def _shown(schema: JsonValue) -> dict[str, JsonValue] | None:
+def _show_schema(schema: JsonValue) -> dict[str, JsonValue] | None:
     try:
         value = parse_schema(schema)
     except BadSchemaError:
@@ -342,7 +342,7 @@ def _shown(schema: JsonValue) -> dict[str, JsonValue] | None:
 
 def _schema_of(listed: ListedTool, rules: LearnPolicy) -> ListedSchema | None:
     """The schema that a listed tool's calls are held against; None where the operator has his own, or wants none.
-    Raises BadSchemaError for one that is of no use to anybody."""
+    Raises BadSchemaError for one that cannot be used."""
     overlay = rules.overlays.get(listed.name)
     base = overlay.policy if overlay is not None else rules.template
     if base.check is not None or base.container is not None or (overlay is not None and not overlay.judged):

@@ -17,7 +17,7 @@ from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
-from proxy.core.rules.intent import changes_something
+from proxy.core.rules.names import changes_something
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
 from proxy.core.schema.formats import Formats
 
@@ -142,7 +142,7 @@ class UpstreamErrors(StrEnum):
     PASSTHROUGH = "passthrough"
     OUTAGES = "outages"
 
-    def hands_on(self, status: int) -> bool:
+    def is_handed_on(self, status: int) -> bool:
         """Whether an error of this HTTP status goes to the client as it is."""
         return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
 
@@ -177,7 +177,7 @@ class AnswerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ListedSchema:
-    """A schema that somebody else wrote and that costs too much to be compiled here: child processes judge by it."""
+    """A schema from outside that is too expensive to be compiled here: child processes judge by it."""
 
     schema: JsonValue = field(repr=False)
     formats: Formats

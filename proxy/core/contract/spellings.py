@@ -2,7 +2,7 @@
 
 Servlet containers cut a segment at `;`, Windows drops dots and blanks at its end, many frameworks match without case or
 ignore empty segments, and some decode a path twice. `read_strictly` folds all of that away: two paths that are the
-same then may be one path for somebody.
+same may then be one path to a server.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def find_leaving(params: Mapping[str, str], exempt: Collection[str], *, judged: 
 
 def read_strictly(segments: Iterable[str]) -> tuple[str, ...]:
     """Decoded segments as the most lenient server reads them; parameters (`{name}`) stay as they are."""
-    folded = (_folded(part) for segment in segments for part in _parts(segment))
+    folded = (_fold_segment(part) for segment in segments for part in _parts(segment))
     return tuple(segment for segment in folded if segment)
 
 
@@ -77,7 +77,7 @@ def _parts(segment: str) -> list[str]:
     return [segment] if is_parameter(segment) else decode_escapes(segment).replace("\\", "/").split("/")
 
 
-def _folded(segment: str) -> str:
+def _fold_segment(segment: str) -> str:
     if is_parameter(segment):
         return segment
     return segment.partition(";")[0].strip(_BLANKS).rstrip("." + _BLANKS).casefold()
@@ -142,7 +142,7 @@ class JudgedPaths:
     def __bool__(self) -> bool:
         return bool(self._known)
 
-    def reached(self, method: str, segments: tuple[str, ...], upstream: str, target: str) -> str:
+    def find_reached(self, method: str, segments: tuple[str, ...], upstream: str, target: str) -> str:
         """The judged path that another spelling of it (decoded `segments`, sent to `target`) may lead to; '' for none.
         A method that is judged at no such path leads to none."""
         asked = read_strictly(segments)

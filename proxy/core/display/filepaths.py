@@ -26,11 +26,11 @@ def shorten_paths(text: str, roots: tuple[str, ...]) -> str:
     if "/" not in text and "\\" not in text:
         return text
     if len(text) <= _LONGEST_WHOLE and _WHOLE.fullmatch(text):
-        return _shown(text, roots)
-    return _INSIDE.sub(lambda found: _shown(found[0], roots), text)
+        return _show_path(text, roots)
+    return _INSIDE.sub(lambda found: _show_path(found[0], roots), text)
 
 
-def _shown(path: str, roots: tuple[str, ...]) -> str:
+def _show_path(path: str, roots: tuple[str, ...]) -> str:
     steps = _steps(path)
     for root in roots:
         inside = _below(steps, _steps(root))

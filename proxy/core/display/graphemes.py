@@ -42,12 +42,12 @@ def cut(text: str, limit: int, mark: str = ELLIPSIS) -> str:
 
 def find_boundary(text: str, index: int) -> int:
     """The greatest place at or before `index` where `text` may be cut."""
-    while 0 < index < len(text) and _joined(text, index):
+    while 0 < index < len(text) and _is_joined(text, index):
         index -= 1
     return index
 
 
-def _joined(text: str, index: int) -> bool:
+def _is_joined(text: str, index: int) -> bool:
     """Whether the characters before and at `index` belong to one grapheme cluster."""
     before, after = text[index - 1], text[index]
     if before.isascii() and after.isascii():
@@ -111,10 +111,10 @@ def escape(text: str, *, quotes: bool = False) -> str:
     """`text` on one line, without anything invisible; with `quotes`, as the inside of a JSON string."""
     if text.isascii() and text.isprintable() and not (quotes and ('"' in text or "\\" in text)):
         return text
-    return (_UNSAFE_OR_QUOTE if quotes else _UNSAFE).sub(_escaped, text)
+    return (_UNSAFE_OR_QUOTE if quotes else _UNSAFE).sub(_escape_match, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     character = found[0]
     if found["flag"]:
         return character

@@ -123,7 +123,7 @@ def _show_object(value: dict[str, JsonValue], depth: int, entries: int, width: i
     parts = []
     for key, item in _first(value, entries):
         shown = f'"{MASK}"' if item is not None and _secret(key, limits) else None
-        parts.append(_quoted(key, width, limits) + ": " + (shown or _show(item, depth - 1, entries, width, limits)))
+        parts.append(_quote_text(key, width, limits) + ": " + (shown or _show(item, depth - 1, entries, width, limits)))
     if len(value) > entries:
         parts.append(f"... (+{len(value) - entries} more)")
     return "{" + ", ".join(parts) + "}"
@@ -165,7 +165,7 @@ def _scalar(value: JsonValue, width: int, limits: FeedbackLimits) -> str:
     if isinstance(value, bool):
         return cut("true" if value else "false", width)
     if isinstance(value, str):
-        return _quoted(value, width, limits)
+        return _quote_text(value, width, limits)
     return cut(_number(value), width)
 
 
@@ -184,7 +184,7 @@ def _number(value: JsonValue) -> str:
     return f"({type(value).__name__})"
 
 
-def _quoted(text: str, width: int, limits: FeedbackLimits) -> str:
+def _quote_text(text: str, width: int, limits: FeedbackLimits) -> str:
     """A JSON string of at most `width` code points, including quotes. Escapes count, and are never split."""
     room = width - 2
     if room < 4:
@@ -223,10 +223,10 @@ def sanitise_value(
         return MASK
     shapes = (shape for shape in _MACHINE_SHAPES if _fits(value, *shape, 0, _MACHINE_SIZE))
     depth, entries = next(shapes, _MACHINE_LAST)
-    return _sanitised(value, depth, entries, limits)
+    return _sanitise_members(value, depth, entries, limits)
 
 
-def _sanitised(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
+def _sanitise_members(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) -> JsonValue:
     if value is None or isinstance(value, bool | Absent):
         return None if isinstance(value, Absent) else value
     if isinstance(value, str):
@@ -245,7 +245,7 @@ def _sanitised_object(value: dict[str, JsonValue], depth: int, entries: int, lim
     for key, item in _first(value, entries):
         name = clean_text(key, max(limits.max_preview, 8), limits)
         hidden = item is not None and _secret(key, limits)
-        shown[name] = MASK if hidden else _sanitised(item, depth - 1, entries, limits)
+        shown[name] = MASK if hidden else _sanitise_members(item, depth - 1, entries, limits)
     if len(value) > entries:
         shown["..."] = f"(+{len(value) - entries} more)"
     return shown
@@ -257,10 +257,10 @@ def _sanitised_array(
     if value and depth == 0:
         return "[...]"
     head, left_out, tail = _ends(value, entries)
-    shown = [_sanitised(item, depth - 1, entries, limits) for item in head]
+    shown = [_sanitise_members(item, depth - 1, entries, limits) for item in head]
     if left_out:
         shown.append(f"... (+{left_out} more)")
-    return shown + [_sanitised(item, depth - 1, entries, limits) for item in tail]
+    return shown + [_sanitise_members(item, depth - 1, entries, limits) for item in tail]
 
 
 def _sanitised_number(value: JsonValue) -> JsonValue:

@@ -151,7 +151,7 @@ def mask_credentials(text: str, limit: int | None = None) -> str:
     out, so a credential is never shown in part.
     """
     if limit is None or len(text) <= limit + _LOOKAHEAD:
-        return _SECRET.sub(_masked, text) if may_hold_secret(text) else text
+        return _SECRET.sub(_mask_match, text) if may_hold_secret(text) else text
     window, safe = text[: limit + 2 * _LOOKAHEAD], limit + _LOOKAHEAD
     if not may_hold_secret(window):
         return window[:safe]
@@ -160,13 +160,13 @@ def mask_credentials(text: str, limit: int | None = None) -> str:
     for found in _SECRET.finditer(window):
         if found.start() >= safe:
             break
-        parts += [window[position : found.start()], _masked(found)]
+        parts += [window[position : found.start()], _mask_match(found)]
         position = found.end()
     parts.append(window[position : max(safe, position)])
     return "".join(parts)
 
 
-def _masked(found: re.Match[str]) -> str:
+def _mask_match(found: re.Match[str]) -> str:
     """The mask, with the quotes of the text that it replaces, so that masked JSON is still JSON."""
     key = found["key"] or ""
     if key and found[0][len(key) :].strip("\"'\\<>") in _TYPES:

@@ -46,7 +46,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
             ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
             if ratio > best_ratio:
                 best, best_ratio = candidate, ratio
-    return best or _contained(wanted, known)
+    return best or _find_contained(wanted, known)
 
 
 def _most_alike(left: str, right: str) -> float:
@@ -59,7 +59,7 @@ def _most_alike(left: str, right: str) -> float:
     return 2.0 * shared / length
 
 
-def _contained(wanted: str, known: Iterable[str]) -> str | None:
+def _find_contained(wanted: str, known: Iterable[str]) -> str | None:
     """The only known name that holds `wanted` or is held by it (`weather` for `get_weather`)."""
     if len(wanted) < 4:
         return None

@@ -4,8 +4,7 @@ Each format is a function from `ToolResult` to a JSON value and one line in `FOR
 `schemas/envelopes/<format>.schema.json`, and every answer in the tests is held against it. Formats are versioned
 (Acode NFR-020): a change that an existing client could stumble over raises the number in `Tool-Format`.
 
-Files: `parts.py` what several formats show; `tool_result.py` the default; `seeds.py` gomind, hpd, acode, compozy;
-`vendors.py` openai, anthropic, mcp, problem; `headers.py` the response headers.
+Files: `formats.py` the formats; `parts.py` what several of them show; `headers.py` the response headers.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.envelope import seeds, vendors
+from proxy.core.envelope import formats
+from proxy.core.envelope.formats import VERSION
 from proxy.core.envelope.headers import make_failure_headers, prefers_problem
 from proxy.core.envelope.parts import write_body
-from proxy.core.envelope.tool_result import VERSION, write_tool_result
 from proxy.core.envelope.view import Detail, FailureView
 from proxy.core.model.values import HttpReply, JsonValue, ToolResult
 
@@ -38,15 +37,15 @@ class Format:
 
 
 FORMATS: Final[dict[str, Format]] = {
-    "tool_result": Format(write_tool_result, VERSION),
-    "gomind": Format(seeds.write_gomind, VERSION),
-    "hpd": Format(seeds.write_hpd, VERSION),
-    "acode": Format(seeds.write_acode),
-    "compozy": Format(seeds.write_compozy, VERSION),
-    "openai": Format(vendors.write_openai),
-    "anthropic": Format(vendors.write_anthropic),
-    "mcp": Format(vendors.write_mcp, VERSION),
-    "problem": Format(vendors.write_problem, VERSION, "application/problem+json"),
+    "tool_result": Format(formats.write_tool_result, VERSION),
+    "gomind": Format(formats.write_gomind, VERSION),
+    "hpd": Format(formats.write_hpd, VERSION),
+    "acode": Format(formats.write_acode),
+    "compozy": Format(formats.write_compozy, VERSION),
+    "openai": Format(formats.write_openai),
+    "anthropic": Format(formats.write_anthropic),
+    "mcp": Format(formats.write_mcp, VERSION),
+    "problem": Format(formats.write_problem, VERSION, "application/problem+json"),
 }
 
 # The format name that leaves the choice to the request's Accept header.

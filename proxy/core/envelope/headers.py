@@ -63,7 +63,7 @@ def make_correction_headers(corrections: Sequence[Repair]) -> Headers:
 
 def _changes(name: str, made: Sequence[Repair]) -> Headers:
     entries = (f"{change.rule};path={_path(format_pointer(change.path))}" for change in made)
-    return ((name, _listed(entries, len(made))),) if made else ()
+    return ((name, _write_list(entries, len(made))),) if made else ()
 
 
 def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) -> Headers:
@@ -75,7 +75,9 @@ def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) 
     entries, room = [], _WARNINGS_ROOM
     for each in shown:
         of, path = each.violation, _path(format_pointer(each.violation.path))
-        entry = f"{of.code};path={path};severity={of.severity};message={_quoted(cut(each.message, _LONGEST_MESSAGE))}"
+        entry = (
+            f"{of.code};path={path};severity={of.severity};message={_quote_text(cut(each.message, _LONGEST_MESSAGE))}"
+        )
         room -= len(entry) + 2
         if room < 0:
             break
@@ -85,14 +87,14 @@ def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) 
     return (("Tool-Warnings", ", ".join(entries)),)
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """A text as a String of RFC 9651, or as a Display String where it is not plain ASCII."""
     if text.isascii() and text.isprintable():
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '%"' + quote(text, safe=_SAFE_IN_TEXT, errors="replace") + '"'
 
 
-def _listed(entries: Iterable[str], number: int) -> str:
+def _write_list(entries: Iterable[str], number: int) -> str:
     shown = [entry for _, entry in zip(range(_LISTED), entries, strict=False)]
     return ", ".join(shown + ([f"more={number - _LISTED}"] if number > _LISTED else []))
 

@@ -8,7 +8,7 @@ from typing import Final
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
-from proxy.core.envelope.sentence import summarize_escalation, write_original_call, write_remedy
+from proxy.core.envelope.feedback import summarize_escalation, write_original_call, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_warnings
 from proxy.core.json.jsontext import dumps_known
 from proxy.core.model.codes import ErrorType
@@ -34,8 +34,8 @@ def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
 
 
 def list_errors(view: FailureView) -> list[JsonValue]:
-    """The violations in the order of the sentence, at most `max_errors` of them (Acode FR-002..FR-007). Compact: code,
-    place and severity; the sentence has the words."""
+    """The violations in the order of the feedback, at most `max_errors` of them (Acode FR-002..FR-007). Compact: code,
+    place and severity; the feedback has the words."""
     if view.full:
         return [_error(shown) for shown in view.shown]
     return cut_errors([_brief_error(shown) for shown in view.shown])

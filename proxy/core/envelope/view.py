@@ -1,4 +1,4 @@
-"""What one answer tells, worked out once: the sentence and every wire format take their words from here.
+"""What one answer tells, worked out once: the feedback and every wire format take their words from here.
 
 A violation quotes what the caller sent, so each of its texts is masked, put on one line and cut before it is shown
 (`preview.py`). Most answers hold nothing that has to be hidden, which one look at all their texts together tells.
@@ -26,7 +26,7 @@ _PATH: Final = 120
 _STEPS: Final = 64
 
 
-# What the part for machines holds: the words of the sentence once more (`full`), or codes, places and figures alone.
+# What the part for machines holds: the words of the feedback once more (`full`), or codes, places and figures alone.
 Detail = Literal["compact", "full"]
 
 
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 class FailureView:
     """What the answer to one failed call tells. `shown` are its violations in order, at most `max_errors` of them,
-    `left_out` says how many more there are. `full`: the part for machines repeats what the sentence says."""
+    `left_out` says how many more there are. `full`: the part for machines repeats what the feedback says."""
 
     def __init__(self, result: ToolResult, detail: Detail = "compact") -> None:
         self.result: Final = result
@@ -55,7 +55,7 @@ class FailureView:
         if violations:
             kept, self.left_out = select_violations(violations, limits.max_errors)
             clean = _all_clean(kept)
-            self.shown = tuple([_shown(violation, limits, clean) for violation in kept])
+            self.shown = tuple([_show_violation(violation, limits, clean) for violation in kept])
 
     @cached_property
     def first_hint(self) -> str:
@@ -63,13 +63,13 @@ class FailureView:
         if self.shown:
             return cut(self.shown[0].hint, SHOWN)
         kept, _ = select_violations(self.result.failure.violations, 1)  # `max_errors` may be 0
-        return cut(_shown(kept[0], self.result.limits, clean=False).hint, SHOWN) if kept else ""
+        return cut(_show_violation(kept[0], self.result.limits, clean=False).hint, SHOWN) if kept else ""
 
 
 def show_warnings(warnings: Iterable[Violation], limits: FeedbackLimits) -> tuple[tuple[Shown, ...], int]:
     """Warnings about a delivered call as they may be shown, at most `max_errors` of them, and how many are left out."""
     kept, left_out = select_violations(warnings, limits.max_errors)
-    return tuple([_shown(warning, limits, clean=False) for warning in kept]), left_out
+    return tuple([_show_violation(warning, limits, clean=False) for warning in kept]), left_out
 
 
 def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
@@ -96,7 +96,7 @@ def _all_clean(violations: tuple[Violation, ...]) -> bool:
     return joined.isascii() and joined.isprintable() and not may_hold_secret(joined)
 
 
-def _shown(violation: Violation, limits: FeedbackLimits, clean: bool) -> Shown:
+def _show_violation(violation: Violation, limits: FeedbackLimits, clean: bool) -> Shown:
     """`clean`: the violation's texts need neither mask nor escape of their own."""
     value, path, sensitive = violation.value, violation.path, violation.sensitive
     texts = (violation.message[:_LOOKED_AT], violation.expected[:_LOOKED_AT], violation.hint[:_LOOKED_AT])
@@ -116,4 +116,18 @@ def _hint_at_missing(violation: Violation) -> str:
 
 def show_path(path: Pointer) -> str:
     """A path as RFC 6901 text on one line, cut short; '' for the root."""
-    return cut(escape(mask_credentials(replace_surrogates(format_pointer(path[:_STEPS])), _PATH)), _PATH)
+    return _known_paths.get(path) or _show_path(path)
+
+
+def _show_path(path: Pointer) -> str:
+    text = format_pointer(path[:_STEPS])
+    shown = cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
+    if shown == text:  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
+        if len(_known_paths) >= _MOST_PATHS:
+            _known_paths.clear()
+        _known_paths[path] = shown
+    return shown
+
+
+_known_paths: dict[Pointer, str] = {}
+_MOST_PATHS: Final = 1024

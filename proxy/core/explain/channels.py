@@ -2,7 +2,7 @@
 
 Text has no types, so `3` is the integer 3 where the schema takes an integer and the text "3" where it takes a text. A
 number is read only where every reader takes it for the same: `1e2`, which some parsers read as 1, is no integer here.
-What two frameworks could read differently is refused: a single value sent twice, an escape that is none, a name that
+What two frameworks could read differently is refused: a single value sent twice, an invalid escape, a name that
 becomes a declared one where case or brackets do not count.
 """
 
@@ -41,7 +41,7 @@ def _path(channels: Channels, params: Mapping[str, str]) -> Iterator[Violation]:
         if text is not None:
             readings = read_path(parameter.declared, text)
             yield from (
-                _judged(parameter, readings)
+                _judge_readings(parameter, readings)
                 if readings
                 else [explain_unreadable(parameter.declared, (parameter.declared.place, parameter.declared.name))]
             )
@@ -61,7 +61,7 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
         if mine:
             readings = read_pairs(parameter.declared, mine)
             yield from (
-                _judged(parameter, readings)
+                _judge_readings(parameter, readings)
                 if readings
                 else [explain_unreadable(parameter.declared, (parameter.declared.place, parameter.declared.name))]
             )
@@ -69,15 +69,15 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
             name = parameter.declared.name
             message = f"Required query parameter '{clean_text(name, _SHOWN)}' is missing"
             yield Violation(codes.REQUIRED_MISSING, ("query", name), message, hint=f"Add '?{name}=...' to the URL.")
-    yield from _undeclared(channels, [name for name, _ in pairs if name not in taken])
+    yield from _find_undeclared(channels, [name for name, _ in pairs if name not in taken])
 
 
-def _undeclared(channels: Channels, names: list[str]) -> Iterator[Violation]:
-    declared = {_folded(name): name for name in (*(each.declared.name for each in channels.query), *channels.free)}
+def _find_undeclared(channels: Channels, names: list[str]) -> Iterator[Violation]:
+    declared = {_fold_name(name): name for name in (*(each.declared.name for each in channels.query), *channels.free)}
     known = ", ".join(sorted(declared.values())) or "none"
     for name in list(dict.fromkeys(names))[:100]:
         shown = clean_text(name, _SHOWN)
-        meant = declared.get(_folded(name))
+        meant = declared.get(_fold_name(name))
         if meant is not None:
             message = f"Query parameter '{shown}' is read as '{meant}' by some services, and as unknown by others"
             yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=f"Write it as '{meant}'.")
@@ -88,12 +88,12 @@ def _undeclared(channels: Channels, names: list[str]) -> Iterator[Violation]:
             yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=hint, severity=severity)
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     """A name as the most lenient framework reads it: case, brackets and blanks do not count, `.` is `_` (PHP)."""
     return name.strip(" \t\0").partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
 
 
-def _judged(parameter: JudgedParameter, readings: list[JsonValue]) -> Iterator[Violation]:
+def _judge_readings(parameter: JudgedParameter, readings: list[JsonValue]) -> Iterator[Violation]:
     if any(parameter.check.accepts(reading) for reading in readings):
         return
     declared, check = parameter.declared, parameter.check

@@ -177,8 +177,8 @@ def _signature(node: Node, depth: int, work: Work) -> str:
         item = next((part.items for part in parts if part.items is not None), None)
         inner = _signature(item, depth - 1, work) if item is not None and depth > 0 else "any"
         inner = f"({inner})" if " | " in inner else inner
-        return inner + "[]" + _bracketed(list_limits(node))
-    return describe_types(site).replace(" or ", " | ").replace("any value", "any") + _bracketed(list_limits(node))
+        return inner + "[]" + _write_brackets(list_limits(node))
+    return describe_types(site).replace(" or ", " | ").replace("any value", "any") + _write_brackets(list_limits(node))
 
 
 def _alternatives(shown: list[str], null: bool) -> str:
@@ -189,7 +189,7 @@ def _alternatives(shown: list[str], null: bool) -> str:
     return " | ".join(kept[:_MAX_CHOICES] + more)
 
 
-def _bracketed(limits: list[str]) -> str:
+def _write_brackets(limits: list[str]) -> str:
     return f" ({', '.join(limits)})" if limits else ""
 
 

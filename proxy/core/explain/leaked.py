@@ -71,10 +71,10 @@ def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Itera
         leak = _leak(text, known, absent) if "<" in text else None
         if leak is not None and found < _MOST:
             found += 1
-            yield _told(leak, path, Severity.ERROR if refuse and leak.certain else Severity.WARNING)
+            yield _make_violation(leak, path, Severity.ERROR if refuse and leak.certain else Severity.WARNING)
 
 
-def _told(leak: _Leak, path: Pointer, severity: Severity) -> Violation:
+def _make_violation(leak: _Leak, path: Pointer, severity: Severity) -> Violation:
     name = clean_text(str(path[-1]), 60) if path else ""
     message = f"Field '{name}' holds markup of the tool call itself: {clean_text(leak.markup, 60)}"
     hint = f"Send the text of '{name}' alone, without the tags of the call, and every parameter as one of its own."

@@ -50,21 +50,21 @@ def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> I
 def has_only_undeclared(check: Check, value: JsonValue) -> bool:
     """Whether a refused value would be accepted without the keys that its schemas do not declare and forbid."""
     names: dict[Pointer, frozenset[str]] = {}
-    for broken in islice(check.broken(value), _MAX_UNKNOWN):
+    for broken in islice(check.list_broken(value), _MAX_UNKNOWN):
         detail = broken.detail
         if broken.keyword not in _CLOSED or not isinstance(detail, list):
             return False
         names[broken.path] = names.get(broken.path, frozenset()) | {key for key in detail if isinstance(key, str)}
-    return bool(names) and check.accepts(_pruned(value, (), names))
+    return bool(names) and check.accepts(_drop_keys(value, (), names))
 
 
-def _pruned(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozenset[str]]) -> JsonValue:
+def _drop_keys(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozenset[str]]) -> JsonValue:
     """The value without the named keys of the objects at some paths."""
     if isinstance(value, dict):
         gone = names.get(path, frozenset())
-        return {key: _pruned(item, (*path, key), names) for key, item in value.items() if key not in gone}
+        return {key: _drop_keys(item, (*path, key), names) for key, item in value.items() if key not in gone}
     if isinstance(value, list):
-        return [_pruned(item, (*path, index), names) for index, item in enumerate(value)]
+        return [_drop_keys(item, (*path, index), names) for index, item in enumerate(value)]
     return value
 
 
@@ -82,7 +82,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
     claimed = [path for paths in candidates.values() for path in paths]
     undecided = {path for paths in candidates.values() for path in paths if len(paths) > 1 or claimed.count(path) > 1}
     for violation in missing[:_PAIRED]:
-        hint, source = _meant(violation, places, candidates)
+        hint, source = _find_meant(violation, places, candidates)
         if hint:
             renamed[violation.path] = replace(violation, hint=hint)
             if violation.severity is Severity.ERROR:  # an error must not vanish behind a warning
@@ -102,7 +102,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
         yield renamed.get(violation.path, violation) if violation.code is codes.REQUIRED_MISSING else violation
 
 
-def _meant(
+def _find_meant(
     missing: Violation,
     places: Mapping[str, list[Pointer]],
     candidates: Mapping[Pointer, list[Pointer]],

@@ -38,7 +38,7 @@ def name_last_step(path: Pointer) -> str:
     return clean_text(str(path[-1]), _SHORT) if path else ""
 
 
-def _shown(value: JsonValue, path: Pointer, node: Node) -> str:
+def _show_value(value: JsonValue, path: Pointer, node: Node) -> str:
     """A short, masked form of a value for use inside a message."""
     secret = is_sensitive(node) or is_secret_path(path, FeedbackLimits())
     if isinstance(value, str) and not secret:
@@ -46,7 +46,7 @@ def _shown(value: JsonValue, path: Pointer, node: Node) -> str:
     return write_preview(value, path=path, sensitive=secret)
 
 
-def _required(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+def _word_required(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     names = [broken.detail] if isinstance(broken.detail, str) else list(broken.node.required)
     for name in names:
         if isinstance(value, dict) and name in value:
@@ -152,7 +152,7 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
         hint = _OF_SEVERAL["Send one value, not a list."]
     if takes_nothing(node):
         hint = _IMPOSSIBLE
-    message = f"Invalid enum value {_shown(value, path, node)}"
+    message = f"Invalid enum value {_show_value(value, path, node)}"
     return Violation(codes.ENUM_MISMATCH, path, message, list_choices(choices), hint, value=value)
 
 
@@ -176,7 +176,7 @@ _BOUNDS: Final[dict[str, tuple[ViolationCode, str]]] = {
 }
 
 
-def _bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+def _word_bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     code, template = _BOUNDS[broken.keyword]
     limit = broken.node.get(broken.keyword)
     if isinstance(limit, bool):  # draft 4 spells exclusiveMinimum as a switch beside minimum
@@ -196,7 +196,7 @@ def _bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     )
 
 
-def _repeated(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
+def _word_repeated(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
     message = "Array items are not unique"
     yield Violation(
         codes.ARRAY_LENGTH, broken.path, message, "an array without equal items", "Send each item once.", value=value
@@ -306,13 +306,13 @@ def _bound_hint(keyword: str, limit: JsonValue, value: JsonValue) -> str:
 
 
 WORDS: Final[Mapping[str, Word]] = {
-    "required": _required,
+    "required": _word_required,
     "dependentRequired": _dependent,
     "dependencies": _dependent,
     "type": _type,
     "enum": _choice,
     "const": _choice,
-    "uniqueItems": _repeated,
+    "uniqueItems": _word_repeated,
     "contains": _contains,
     "minContains": _contains,
     "maxContains": _contains,
@@ -323,5 +323,5 @@ WORDS: Final[Mapping[str, Word]] = {
     "unevaluatedItems": _unknown,
     "propertyNames": _names,
     "not": _forbidden,
-    **dict.fromkeys(_BOUNDS, _bound),
+    **dict.fromkeys(_BOUNDS, _word_bound),
 }

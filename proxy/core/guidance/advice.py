@@ -34,7 +34,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     shown = make_example(policy.check, _without(result.failure.sent, refused))
     if shown.value is ABSENT:
         return replace(result, accepts=write_signature(policy.check.root), example="", example_complete=shown.complete)
-    safe = _typed(sanitise_value(shown.value, result.limits), shown.value)
+    safe = _show_types(sanitise_value(shown.value, result.limits), shown.value)
     complete = shown.complete and are_equal(safe, shown.value) and not _holds_placeholder(safe)
     return replace(
         result, accepts=write_signature(policy.check.root), example=dumps(safe).decode(), example_complete=complete
@@ -47,31 +47,31 @@ def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
     for path in places:
         keys = [index for index, step in enumerate(path) if isinstance(step, str)]
         if keys:
-            sent = _dropped(sent, path[: keys[-1] + 1])
+            sent = _drop_member(sent, path[: keys[-1] + 1])
         elif isinstance(find_value(sent, path), str):
             sent = ABSENT
     return sent
 
 
-def _dropped(value: JsonValue, path: Pointer) -> JsonValue:
+def _drop_member(value: JsonValue, path: Pointer) -> JsonValue:
     step, rest = path[0], path[1:]
     if isinstance(value, dict) and step in value:
         if not rest:
             return {key: item for key, item in value.items() if key != step}
-        return {key: _dropped(item, rest) if key == step else item for key, item in value.items()}
+        return {key: _drop_member(item, rest) if key == step else item for key, item in value.items()}
     if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
-        return [_dropped(item, rest) if index == step else item for index, item in enumerate(value)]
+        return [_drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
     return value
 
 
-def _typed(safe: JsonValue, value: JsonValue) -> JsonValue:
+def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:
     """The sanitised value with the type in the place of each value that is hidden: masking hides values, not types."""
     if safe == _HIDDEN and not isinstance(value, Absent):
         return value if _is_placeholder(value) else f"<{name_json_type(value)}>"
     if isinstance(safe, dict) and isinstance(value, dict):
-        return {key: _typed(item, value.get(key, ABSENT)) for key, item in safe.items()}
+        return {key: _show_types(item, value.get(key, ABSENT)) for key, item in safe.items()}
     if isinstance(safe, list) and isinstance(value, list) and len(safe) == len(value):
-        return [_typed(*pair) for pair in zip(safe, value, strict=True)]
+        return [_show_types(*pair) for pair in zip(safe, value, strict=True)]
     return safe
 
 

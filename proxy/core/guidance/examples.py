@@ -96,7 +96,7 @@ class _Maker:
         self.check = check
         self.work = work
 
-    def accepted(self, nodes: tuple[Node, ...], value: JsonValue) -> bool:
+    def is_accepted(self, nodes: tuple[Node, ...], value: JsonValue) -> bool:
         self.work.look(value)
         return all(self.check.accepts_at(node, value) for node in nodes)
 
@@ -105,7 +105,7 @@ class _Maker:
         self.work.spend(1 + len(nodes))
         for value in islice(self.values(nodes, depth), _MAX_TRIED + len(avoid)):
             fresh = not any(are_equal(value, other) for other in avoid)
-            if fresh and self.accepted(nodes, value):
+            if fresh and self.is_accepted(nodes, value):
                 return value
         return ABSENT
 
@@ -243,25 +243,25 @@ class _Sketch:
         self.check = check
         self.work = work
 
-    def accepted(self, node: Node, value: JsonValue) -> bool:
+    def is_accepted(self, node: Node, value: JsonValue) -> bool:
         self.work.look(value)
         return self.check.accepts_at(node, value)
 
     def good(self, schemas: list[Node], value: JsonValue) -> bool:
         """Whether every schema of a member accepts what was sent there."""
         for schema in schemas:  # noqa: SIM110 - all() takes twice as long, and this runs for every member of a call
-            if not self.accepted(schema, value):
+            if not self.is_accepted(schema, value):
                 return False
         return True
 
     def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
         """The sent value where it is good; else the first drawing that is accepted, or else the first of all."""
         self.work.spend(_PLACE)
-        if sent is not ABSENT and self.accepted(node, sent):
+        if sent is not ABSENT and self.is_accepted(node, sent):
             return sent
         first = ABSENT
         for drawing in self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ():
-            if drawing is not ABSENT and self.accepted(node, drawing):
+            if drawing is not ABSENT and self.is_accepted(node, drawing):
                 return drawing
             first = drawing if first is ABSENT else first
         return first
@@ -316,4 +316,6 @@ class _Sketch:
 
 
 def _parts(nodes: tuple[Node, ...]) -> list[Node]:
+    if len(nodes) == 1:
+        return list(applies_always(nodes[0]))
     return list({id(part): part for node in nodes for part in applies_always(node)}.values())

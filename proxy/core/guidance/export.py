@@ -189,19 +189,19 @@ def _members(
         always.append(definitions[name])
     for part in always:
         found, wanted = _members(part, definitions, above)
-        properties, required = _joined(properties, found), required | wanted
+        properties, required = _join_properties(properties, found), required | wanted
     sides = [schema.get(keyword, ()) for keyword in ("anyOf", "oneOf")]
     if "if" in schema:
         sides.append([schema.get("then", {}), schema.get("else", {})])
     for branches in filter(None, sides):
         each = [_members(branch, definitions, above) for branch in branches]
         for found, _ in each:
-            properties = _joined(properties, found)
+            properties = _join_properties(properties, found)
         required |= set.intersection(*(wanted for _, wanted in each))
     return properties, required
 
 
-def _joined(known: dict[str, JsonValue], more: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _join_properties(known: dict[str, JsonValue], more: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The properties of two parts; one that both declare differently may be as either declares it."""
     joined = dict(known)
     for key, schema in more.items():
@@ -226,25 +226,25 @@ def _give_items(schema: JsonValue) -> None:
 
 
 # --- the vendors ------------------------------------------------------------------------------------------------------
-def _described(part: _Part) -> dict[str, JsonValue]:
+def _describe_part(part: _Part) -> dict[str, JsonValue]:
     return {"name": part.name, **({"description": part.description} if part.description else {})}
 
 
 def _openai(part: _Part) -> JsonValue:
-    return {"type": "function", "function": {**_described(part), "parameters": part.schema}}
+    return {"type": "function", "function": {**_describe_part(part), "parameters": part.schema}}
 
 
 def _anthropic(part: _Part) -> JsonValue:
-    return {**_described(part), "input_schema": part.schema}
+    return {**_describe_part(part), "input_schema": part.schema}
 
 
 def _gemini(part: _Part) -> JsonValue:
     """A function without parameters gets no `parameters`: Gemini refuses an object without properties."""
-    return {**_described(part), **({"parameters": part.schema} if part.schema.get("properties") else {})}
+    return {**_describe_part(part), **({"parameters": part.schema} if part.schema.get("properties") else {})}
 
 
 def _mcp(part: _Part) -> JsonValue:
-    made = {**_described(part), "inputSchema": part.schema}
+    made = {**_describe_part(part), "inputSchema": part.schema}
     answer = None if part.policy.answer is None else _object(part.policy.answer.check.schemas)
     if answer is not None:
         made["outputSchema"] = answer
@@ -254,7 +254,7 @@ def _mcp(part: _Part) -> JsonValue:
 
 
 def _openai_output(part: _Part) -> JsonValue:
-    told = {**_described(part), "schema": part.schema, "strict": part.strict}
+    told = {**_describe_part(part), "schema": part.schema, "strict": part.strict}
     return {"response_format": {"type": "json_schema", "json_schema": told}}
 
 

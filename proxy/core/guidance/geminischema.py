@@ -67,7 +67,7 @@ class _Adapter:
             self.lose(path, "the schema is too large; it ends here")
             return {}
         schema, above = self.put_in(schema, path, above)
-        schema, above = self.merged(schema, path, above)
+        schema, above = self.merge_parts(schema, path, above)
         made: dict[str, JsonValue] = {}
         branches = schema.get("anyOf", schema.get("oneOf", ()))
         if "oneOf" in schema:
@@ -114,7 +114,7 @@ class _Adapter:
             schema, above = {**target, **rest}, above | {name}
         return schema, above
 
-    def merged(
+    def merge_parts(
         self, schema: dict[str, JsonValue], path: Pointer, above: frozenset[str]
     ) -> tuple[dict[str, JsonValue], frozenset[str]]:
         """`allOf` as one schema; a keyword that two parts declare differently keeps its first value."""
@@ -123,7 +123,7 @@ class _Adapter:
             if not isinstance(written, dict):
                 continue
             part, above = self.put_in(written, path, above)
-            part, above = self.merged(part, path, above)
+            part, above = self.merge_parts(part, path, above)
             for keyword, value in part.items():
                 if keyword in ("properties", "$defs"):
                     whole[keyword] = {**value, **whole.get(keyword, {})}
@@ -190,7 +190,9 @@ class _Adapter:
         if made.get("type") != "INTEGER":
             self.lose(path, "exclusiveMaximum is told as maximum")
 
-    def closed(self, value: JsonValue, _made: dict[str, JsonValue], path: Pointer, _above: frozenset[str]) -> None:
+    def allow_others(
+        self, value: JsonValue, _made: dict[str, JsonValue], path: Pointer, _above: frozenset[str]
+    ) -> None:
         if value is False:
             self.lose(path, "that there are no further fields cannot be said")
         elif value is not True and value != {}:
@@ -205,7 +207,7 @@ _REWRITTEN: Final = {
     "format": _Adapter.format,
     "exclusiveMinimum": _Adapter.above_limit,
     "exclusiveMaximum": _Adapter.below_limit,
-    "additionalProperties": _Adapter.closed,
+    "additionalProperties": _Adapter.allow_others,
 }
 
 

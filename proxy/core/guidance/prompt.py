@@ -3,20 +3,25 @@
 Its parts, in order, as far as they fit: the ReAct header and the type rules, always; the state of one conversation, if
 requested; then a section per tool with its signature and with right and wrong calls. A tool whose section does not fit
 is named, so that it can be requested alone. Deterministic: the same tools give the same text.
+
+The operator may give a template of their own (`guidance: {template: FILE}`): text with `{{name}}` in it. A line that
+holds nothing but a name without a value is left out, with the blank line behind it, so that a conversation without a
+state leaves no gap.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.contract import container
+from proxy.core.contract.correction import fill_placeholders
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.explain.expectation import write_signature
 from proxy.core.guidance.lessons import Decide, make_lesson
-from proxy.core.guidance.template import fill_template
 from proxy.core.json.jsontext import dumps
 
 # Compozy gap 4: the header is always included, and no switch removes it.
@@ -47,6 +52,15 @@ _NAMES: Final = 400
 _USUAL_TEMPLATE: Final = "{{header}}\n\n{{type_rules}}\n\n{{state}}\n\n{{tools}}\n"
 # With less room than this, no section is made: none is shorter.
 _LEAST: Final = 60
+PLACEHOLDERS: Final = {
+    "header": "the ReAct header",
+    "type_rules": "the type rules",
+    "state": "the state of the conversation and its progress hints; nothing where none is known",
+    "tools": "the sections of the tools, and the names of those that find no room",
+}
+# A template needs both: the header is always shown, and the tools are the subject of guidance.
+NEEDED: Final = frozenset({"header", "tools"})
+_ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:[ \t]*\r?\n)?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +182,9 @@ def _state(state: ToolState) -> str:
     elif not left:
         said.append("ask the user before you call it again")
     return f"- {state.tool}: {'; '.join(said)}"
+
+
+def fill_template(template: str, values: Mapping[str, str]) -> str:
+    """The template with its placeholders filled in."""
+    kept = _ALONE.sub(lambda found: found[0] if values[found[1]] else "", template)
+    return fill_placeholders(kept, values).rstrip() + "\n"

@@ -79,7 +79,7 @@ class _Strict:
             raise _NotStrictError(f"{path or 'the top'} takes any value")
         if depth > _DEEPEST:
             raise _NotStrictError(f"{path} is nested deeper than {_DEEPEST} levels")
-        made = self._kept(_one_any_of(schema, path), path)
+        made = self._keep_keywords(_one_any_of(schema, path), path)
         if not (made.keys() & {"type", "anyOf", "$ref", "enum", "const"}):
             raise _NotStrictError(f"{path or 'the top'} takes any value")
         if _is_object(made):
@@ -97,7 +97,7 @@ class _Strict:
             }
         return made
 
-    def _kept(self, schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]:
+    def _keep_keywords(self, schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]:
         """The keywords that strict mode knows; a bound it does not know is a loss, anything else no strict schema."""
         made = dict(schema)
         for keyword in schema:

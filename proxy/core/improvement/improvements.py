@@ -3,7 +3,9 @@
     list_improvements   every rule over what was counted of a tool; the gravest first
 
 A rule names the count that it rests on, and needs at least `least` calls. Where it can, it gives the changed schema;
-`passes` is then how many of the counted calls had nothing else against them, so that at least these would pass.
+`passes` is then how many of the counted calls had nothing else against them, so that at least these would pass. An edit
+takes the schema as it is served and the place (its own pointer in the schema) of a node, and gives another schema; None
+where the node is not a part of that schema.
 """
 
 from __future__ import annotations
@@ -14,9 +16,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.improvement.schema_edits import allow_value, declare_property, drop_keyword, rename_property
-from proxy.core.improvement.schema_places import nodes_at
-from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
+from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes, nodes_at
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.values import JsonValue, Pointer
@@ -73,7 +73,7 @@ def _format_missed(check: Check, seen: ToolMistakes, least: int) -> Iterator[Imp
             "that, drop the format; if not, give an example in the description."
         )
         changed = drop_keyword(check.root.raw, node.path, "format")
-        yield Improvement("format_missed", _shown(each.place), text, each.calls, each.alone, changed)
+        yield Improvement("format_missed", _show_place(each.place), text, each.calls, each.alone, changed)
 
 
 def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -88,7 +88,7 @@ def _key_invented(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
         )
         passes, node = key.instead[name], _object_with(check, key.parent, name)
         changed = None if node is None else rename_property(check.root.raw, node.path, name, key.name)
-        place = _shown((*key.parent, name))
+        place = _show_place((*key.parent, name))
         yield Improvement("key_invented", place, text, times, passes if changed is not None else 0, changed)
 
 
@@ -102,7 +102,7 @@ def _key_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impro
         )
         node = next((part for part in nodes_at(check, key.parent) if part.properties), None)
         changed = None if node is None else declare_property(check.root.raw, node.path, key.name)
-        yield Improvement("key_refused", _shown(key.parent), text, key.calls, key.refused, changed)
+        yield Improvement("key_refused", _show_place(key.parent), text, key.calls, key.refused, changed)
 
 
 def _is_renamed(key: InventedKey, least: int) -> bool:
@@ -118,14 +118,14 @@ def _value_tried(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impro
                 f"{_name(each.place)} was none of its values in {_calls(each.calls)}. List the values in its "
                 "description, with what each means."
             )
-            yield Improvement("value_tried", _shown(each.place), text, each.calls)
+            yield Improvement("value_tried", _show_place(each.place), text, each.calls)
             continue
         text = (
             f"{_quote(tried)} was sent for {_name(each.place)} {times} times and is none of its values. If your "
             "service takes it, add it; if not, say in the description which value is meant."
         )
         changed = allow_value(check.root.raw, node.path, tried)
-        yield Improvement("value_tried", _shown(each.place), text, each.calls, times, changed)
+        yield Improvement("value_tried", _show_place(each.place), text, each.calls, times, changed)
 
 
 def _often_repaired(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -137,7 +137,7 @@ def _often_repaired(check: Check, seen: ToolMistakes, least: int) -> Iterator[Im
                 f"{_name(each.place)} is repaired by {each.code} in {share} % of all calls ({each.calls} of "
                 f"{seen.calls}). Say its type in the description, with an example."
             )
-            yield Improvement("often_repaired", _shown(each.place), text, each.calls)
+            yield Improvement("often_repaired", _show_place(each.place), text, each.calls)
 
 
 def _not_described(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -149,7 +149,7 @@ def _not_described(check: Check, seen: ToolMistakes, least: int) -> Iterator[Imp
             f"{_name(worst.place)} leads the refusals ({_calls(worst.calls)}) and has no description. Say what it "
             "holds, in which form, with an example."
         )
-        yield Improvement("not_described", _shown(worst.place), text, worst.calls)
+        yield Improvement("not_described", _show_place(worst.place), text, worst.calls)
 
 
 def _not_understood(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -161,7 +161,7 @@ def _not_understood(check: Check, seen: ToolMistakes, least: int) -> Iterator[Im
                 f"After a refusal of {_name(each.place)} ({each.code}) only {share} % of {each.retried} second tries "
                 "were right: models do not understand what is wanted. An example in the description says it best."
             )
-            yield Improvement("not_understood", _shown(each.place), text, each.retried)
+            yield Improvement("not_understood", _show_place(each.place), text, each.retried)
 
 
 def _safe_to_enforce(check: Check, seen: ToolMistakes, least: int) -> Iterator[Improvement]:
@@ -200,7 +200,7 @@ def _object_with(check: Check, parent: Pointer, name: str) -> Node | None:
     return found[0] if len(found) == 1 else None
 
 
-def _shown(place: Pointer) -> str:
+def _show_place(place: Pointer) -> str:
     return format_pointer(place)
 
 
@@ -209,8 +209,49 @@ def _quote(text: str) -> str:
 
 
 def _name(place: Pointer) -> str:
-    return _quote(_shown(place).removeprefix("/") or "the arguments")
+    return _quote(_show_place(place).removeprefix("/") or "the arguments")
 
 
 def _calls(number: int) -> str:
     return f"{number} call{'' if number == 1 else 's'}"
+
+
+def drop_keyword(schema: JsonValue, at: Pointer, keyword: str) -> JsonValue | None:
+    """The schema without a keyword at a node."""
+    return _edit_node(schema, at, lambda node: {key: item for key, item in node.items() if key != keyword})
+
+
+def allow_value(schema: JsonValue, at: Pointer, value: JsonValue) -> JsonValue | None:
+    """The schema with one more value in the `enum` of a node."""
+    return _edit_node(schema, at, lambda node: {**node, "enum": [*node.get("enum", ()), value]})
+
+
+def declare_property(schema: JsonValue, at: Pointer, name: str) -> JsonValue | None:
+    """The schema with one more property of an object, which may hold anything."""
+    return _edit_node(schema, at, lambda node: {**node, "properties": {**node.get("properties", {}), name: {}}})
+
+
+def rename_property(schema: JsonValue, at: Pointer, name: str, new: str) -> JsonValue | None:
+    """The schema with a property of an object under another name."""
+
+    def rename(node: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        properties = {new if key == name else key: item for key, item in node.get("properties", {}).items()}
+        required = [new if key == name else key for key in node.get("required", ())]
+        return {**node, "properties": properties, "required": required}
+
+    return _edit_node(schema, at, rename)
+
+
+def _edit_node(
+    value: JsonValue, at: Pointer, change: Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+) -> JsonValue | None:
+    if not at:
+        return change(value) if isinstance(value, dict) else None
+    step, rest = at[0], at[1:]
+    if isinstance(value, dict) and step in value:
+        inner = _edit_node(value[step], rest, change)
+        return None if inner is None else {**value, step: inner}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        inner = _edit_node(value[step], rest, change)
+        return None if inner is None else [*value[:step], inner, *value[step + 1 :]]
+    return None

@@ -36,7 +36,7 @@ def replace_value(text: bytes, path: Pointer, new: bytes) -> bytes:
     try:
         start, end = find_span(text, path)
     except LookupError:
-        return _added(text, path, new)
+        return _add_member(text, path, new)
     return text[:start] + new + text[end:]
 
 
@@ -87,13 +87,13 @@ def _name(key: bytes) -> str:
     return str(parse(b'"' + key + b'"')) if b"\\" in key else key.decode()
 
 
-def _added(text: bytes, path: Pointer, new: bytes) -> bytes:
+def _add_member(text: bytes, path: Pointer, new: bytes) -> bytes:
     """The body with a missing member added. A value in the place of a needed object (such as null) is replaced."""
     parents, member = path[:-1], dumps(str(path[-1])) + b":" + new
     try:
         start, end = find_span(text, parents)
     except LookupError:
-        return _added(text, parents, b"{" + member + b"}")
+        return _add_member(text, parents, b"{" + member + b"}")
     if text[start : start + 1] != b"{":
         return text[:start] + b"{" + member + b"}" + text[end:]
     rest = text[start + 1 : end]

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Final
+from struct import Struct
+from typing import Any, Final
 
 from orjson import dumps as write_shortest
 
@@ -61,6 +62,9 @@ JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", 
 
 # CPython refuses to convert longer integer texts (sys.int_info.default_max_str_digits).
 MAX_INTEGER_DIGITS: Final = 4300
+_LENGTH: Final = Struct(">I")
+# The data was made by this program, or was already read within the limits of its own source.
+TRUSTED: Final = TextLimits(depth=1000, nodes=20_000_000)
 
 
 def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonProblem:
@@ -96,7 +100,7 @@ def dumps(value: JsonValue) -> bytes:
 
     Raises TypeError for a value that is not JSON.
     """
-    return _written(value).encode()
+    return _write_value(value).encode()
 
 
 def dumps_known(value: JsonValue) -> bytes:
@@ -105,16 +109,16 @@ def dumps_known(value: JsonValue) -> bytes:
     return dumps(value) if written is None else written
 
 
-def _written(value: JsonValue) -> str:
+def _write_value(value: JsonValue) -> str:
     kind = type(value)
     if kind is str:
         return _quote(value)
     if kind is int:
         return str(value)
     if kind is dict:
-        return "{" + ",".join([f"{_quote(key)}:{_written(item)}" for key, item in value.items()]) + "}"
+        return "{" + ",".join([f"{_quote(key)}:{_write_value(item)}" for key, item in value.items()]) + "}"
     if kind is list or kind is tuple:
-        return "[" + ",".join([_written(item) for item in value]) + "]"
+        return "[" + ",".join([_write_value(item) for item in value]) + "]"
     if kind is LosslessFloat or kind is float:
         return write_number(value)
     if value is None:
@@ -133,7 +137,7 @@ def _written_as(value: JsonValue) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, dict | list | tuple):
-        return _written(dict(value) if isinstance(value, dict) else list(value))
+        return _write_value(dict(value) if isinstance(value, dict) else list(value))
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -247,3 +251,39 @@ def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
         else:
             raise LookupError(format_pointer(path))
     return value
+
+
+def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
+    """Why a reader that ignores case may find something else at `path`, or None where it finds the same value.
+
+    JSON's names are exact, and this proxy compares them exactly. Go's `encoding/json` and .NET's web defaults ignore
+    case, and take the last of several matching keys. Such a reader could read another call than the one that was
+    judged, so a body with such keys on the way to a call is refused, like a body with duplicate keys.
+    Every object on the path is examined, also where the path ends before its last step. Go folds beyond ASCII, as
+    `str.casefold` does: it reads `argument\u017f` as `arguments`.
+    """
+    for step in path:
+        if not isinstance(value, dict) or not isinstance(step, str):
+            return None
+        folded = step.casefold()
+        for key in value:
+            if key != step and key.casefold() == folded:
+                return JsonProblem(f"a member passes for '{step}' where case does not count: leave it out", 1, 1)
+        if step not in value:
+            return None
+        value = value[step]
+    return None
+
+
+# --- a JSON head followed by bytes: how jobs and their results pass to child processes and back -----------------------
+def join_frame(head: JsonValue, tail: bytes = b"") -> bytes:
+    """Joins a JSON head and the bytes behind it."""
+    text = dumps(head)
+    return b"".join((_LENGTH.pack(len(text)), text, tail))
+
+
+def split_frame(data: bytes) -> tuple[Any, bytes]:
+    """Splits what `join_frame` joined into head and tail."""
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    return parse(data[_LENGTH.size : end], TRUSTED), data[end:]

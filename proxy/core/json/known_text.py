@@ -108,17 +108,17 @@ def outline(text: bytes) -> bytes:
         value = json.loads(text, parse_float=_nothing, parse_constant=_nothing)
     except (ValueError, RecursionError):
         return b""
-    return json.dumps(_pruned(value, _LEVELS)).encode()
+    return json.dumps(_prune_value(value, _LEVELS)).encode()
 
 
 def _nothing(_text: str) -> None:
     return None
 
 
-def _pruned(value: Any, levels: int) -> Any:
+def _prune_value(value: Any, levels: int) -> Any:
     if isinstance(value, dict):
         kept = list(value.items())[:_KEYS] if levels else ()
-        return {key: _pruned(item, levels - 1) for key, item in kept if len(key) <= _SHORT}
+        return {key: _prune_value(item, levels - 1) for key, item in kept if len(key) <= _SHORT}
     if isinstance(value, list) or (isinstance(value, str) and len(value) > _SHORT):
         return None
     return value

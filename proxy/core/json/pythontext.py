@@ -42,7 +42,7 @@ def read_python_value(text: str) -> JsonValue | None:
             warnings.simplefilter("error")  # an escape that Python does not know has no defined meaning: refuse it
             tree = ast.parse(text, mode="eval").body
         lines = [line.encode("utf-8", "surrogatepass") for line in re.split("\r\n|\r|\n", text)]
-        written = _written(tree, lines)
+        written = _write_tree(tree, lines)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     value = parse(written.encode("utf-8", "surrogatepass"))
@@ -68,13 +68,13 @@ def _is_literal(text: str) -> bool:
     return False
 
 
-def _written(tree: ast.expr, lines: list[bytes]) -> str:
+def _write_tree(tree: ast.expr, lines: list[bytes]) -> str:
     """JSON text of a literal's syntax tree. Raises ValueError for what is not a JSON value."""
     if isinstance(tree, ast.List):
-        return "[" + ",".join(_written(item, lines) for item in tree.elts) + "]"
+        return "[" + ",".join(_write_tree(item, lines) for item in tree.elts) + "]"
     if isinstance(tree, ast.Dict):
         pairs = [
-            _written(_text_key(key), lines) + ":" + _written(item, lines)
+            _write_tree(_text_key(key), lines) + ":" + _write_tree(item, lines)
             for key, item in zip(tree.keys, tree.values, strict=True)
         ]
         return "{" + ",".join(pairs) + "}"

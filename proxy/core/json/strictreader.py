@@ -90,7 +90,7 @@ def read_strictly(text: bytes, limits: TextLimits) -> JsonValue | JsonProblem:
             if text.partition(b"-")[1] and _MINUS_ZERO.search(text):
                 return read_keeping_minus_zero(text)
             return value
-    return _surveyed(text, value, limits)
+    return _survey_value(text, value, limits)
 
 
 def _openings(text: bytes) -> int:
@@ -98,7 +98,7 @@ def _openings(text: bytes) -> int:
     return text.count(b"{") + text.count(b"[")
 
 
-def _surveyed(text: bytes, value: JsonValue, limits: TextLimits) -> JsonValue | JsonProblem:
+def _survey_value(text: bytes, value: JsonValue, limits: TextLimits) -> JsonValue | JsonProblem:
     """The value, after checking what the reader does not check."""
     too_deep, nodes, far, zero = _survey(value, limits.depth)
     if too_deep:

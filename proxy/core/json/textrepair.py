@@ -70,18 +70,18 @@ def _mended_before(
 
 def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:
     """What `read_document` would find in a text, without its value."""
-    found = _examined(text, limits)
+    found = _examine_document(text, limits)
     known = KnownText.of(text, limits, found)
     known.repairs = classes
     if isinstance(found, JsonProblem):
         known.outline = outline(text)
         mended = repair_text(text, classes)
         if mended is not None:
-            known.mended = KnownText.of(mended[0], limits, _examined(mended[0], limits)), mended[1]
+            known.mended = KnownText.of(mended[0], limits, _examine_document(mended[0], limits)), mended[1]
     return known
 
 
-def _examined(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
+def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProblem:
     is_quick = fast_json.read(text, limits) is not ABSENT
     value = None if is_quick else parse(text, limits)
     return value if isinstance(value, JsonProblem) else reader_of(text, is_quick=is_quick)

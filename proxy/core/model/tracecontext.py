@@ -28,7 +28,7 @@ class Parent:
 
 def read(traceparent: str | None) -> Parent | None:
     """The parent that a header names; None where it is missing or malformed."""
-    found = _found(traceparent) if traceparent else None
+    found = _match_version(traceparent) if traceparent else None
     if found is None:
         return None
     trace_id, span_id, flags = found[1].split("-")
@@ -37,10 +37,10 @@ def read(traceparent: str | None) -> Parent | None:
 
 def read_trace_id(traceparent: str | None) -> str | None:
     """The trace id alone. Most calls need nothing else of the header."""
-    return traceparent[3:35] if traceparent and _found(traceparent) else None
+    return traceparent[3:35] if traceparent and _match_version(traceparent) else None
 
 
-def _found(traceparent: str) -> re.Match[str] | None:
+def _match_version(traceparent: str) -> re.Match[str] | None:
     """A match whose first group holds what version 00 defines behind the version number, or None."""
     return _TRACEPARENT.fullmatch(traceparent) or _OF_A_LATER_VERSION.fullmatch(traceparent)
 

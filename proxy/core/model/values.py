@@ -55,7 +55,7 @@ class Conversation:
 
     `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`).
     `key` is opaque and all that may be kept. Where `name` is what a client sent, it is no key yet (`sent`) but may be a
-    session id or a credential: the key is its hash, worked out when somebody asks, which of a clean call nobody may.
+    session id or a credential: the key is its hash, computed on first use; a clean call may never need it.
     """
 
     name: str = field(repr=False)

@@ -67,7 +67,7 @@ def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = RE
     try:
         with borrow_work(limit) as work:
             run = _Run(check, policy, work)
-            fitted = run.completed(run.arguments(value), value)
+            fitted = run.complete_fit(run.arguments(value), value)
     except (RecursionError, TooMuchWorkError):
         return Repaired(value, (), False, exhausted=True)
     if not fitted.accepted:
@@ -107,7 +107,7 @@ class _Run:
             return direct
         return inner or self.fit(root, value, (), rules)
 
-    def completed(self, fitted: Fit, value: JsonValue) -> Fit:
+    def complete_fit(self, fitted: Fit, value: JsonValue) -> Fit:
         """Prevents half a repair: where keys were renamed, every undeclared key that folds to a declared one is renamed
         as well, at any depth, or the call stays as it came."""
         if not fitted.accepted or not any(made.rule in KEY_RULES for made in fitted.repairs):

@@ -88,7 +88,7 @@ class WholeObject(dict[str, JsonValue]):
         digits = text.removeprefix("-")
         if digits.isascii() and digits.isdecimal() and (len(digits) < 3 or digits[0] != "0"):
             return int(text)
-        return _given(string_to_integer(text, _INTEGER))
+        return _read_proposed(string_to_integer(text, _INTEGER))
 
 
 WHOLE: Final = WholeObject((str(number), number) for number in range(_USUAL))
@@ -96,7 +96,7 @@ WHOLE: Final = WholeObject((str(number), number) for number in range(_USUAL))
 
 def number(text: str) -> JsonValue:
     """Rule `string_to_number`, for a text that is not a row of ASCII digits and that `read_number` does not read."""
-    return _given(string_to_number(text, _NUMBER))
+    return _read_proposed(string_to_number(text, _NUMBER))
 
 
 def cases(members: Sequence[str]) -> Mapping[str, str]:
@@ -115,7 +115,7 @@ def inside(text: str, kinds: tuple[type, ...], mending: QuickRepairRun) -> JsonV
     return read
 
 
-def _given(proposed: JsonValue) -> JsonValue:
+def _read_proposed(proposed: JsonValue) -> JsonValue:
     if proposed is NONE:
         raise GiveUp
     return proposed

@@ -198,7 +198,7 @@ class _Writer:
         text = self._text(site, place)
         if text:
             yield f"type({x}) is str", text
-        elif _listed(site) and "enum_case" in place.rules:
+        elif _is_listed(site) and "enum_case" in place.rules:
             among, meant = (
                 self.menders.constant("among", frozenset(_texts(site))),
                 self.menders.constant("cases", cases(_texts(site))),
@@ -234,8 +234,8 @@ class _Writer:
             kinds = ", ".join(name for kind, name in (("array", "list"), ("object", "dict")) if kind in sole)
             lines = [f"{x} = inside({x}, ({kinds},), m)", *self._change(x, "parse_json_string", place)]
         if place.remove and "null" not in site.types and place.may_leave_out("empty_optional"):
-            removal = [f"if not {x}:", *map(_indented, self._removal("empty_optional", place))]
-            return [*removal, "else:", *map(_indented, lines)] if lines else removal
+            removal = [f"if not {x}:", *map(_indent, self._removal("empty_optional", place))]
+            return [*removal, "else:", *map(_indent, lines)] if lines else removal
         return lines
 
     def _change(self, expression: str, rule: str, place: _Place) -> list[str]:
@@ -302,7 +302,7 @@ class _Writer:
         # An object without a required key cannot be valid, and KeyError ends the attempt.
         self.line(f"{x} = {place.x}.get({key!r})" if removable else f"{x} = {place.x}[{key!r}]")
         member = _Place(
-            x, f"{w}[{_braced(key)}] = {{}}", (*place.steps, (repr(key), key)), place.rules,
+            x, f"{w}[{_escape_braces(key)}] = {{}}", (*place.steps, (repr(key), key)), place.rules,
             f"del {w}[{key!r}]" if removable else "", f"{key!r} in {place.x}",
         )  # fmt: skip
         self.value(inner, member)
@@ -359,7 +359,7 @@ def _under(place: _Place, node: Node) -> _Place:
     return place if allowed is None else replace(place, rules=place.rules & allowed)
 
 
-def _listed(site: Site) -> bool:
+def _is_listed(site: Site) -> bool:
     return site.types == {"string"} and not site.free_text and bool(_texts(site))
 
 
@@ -367,11 +367,11 @@ def _texts(site: Site) -> list[str]:
     return [choice for choice in site.choices or () if isinstance(choice, str)]
 
 
-def _indented(line: str) -> str:
+def _indent(line: str) -> str:
     return "    " + line
 
 
-def _braced(key: str) -> str:
+def _escape_braces(key: str) -> str:
     """A key in the form it has inside a format string."""
     return repr(key).replace("{", "{{").replace("}", "}}")
 

@@ -52,12 +52,12 @@ def _with_items(node: Node) -> Site:
     if "array" not in site.types:
         return site
     items = [part.items for part in applies_always(node) if part.items is not None]
-    keys = frozenset(key for item in items for key in _declared(item))
+    keys = frozenset(key for item in items for key in _list_declared_keys(item))
     choices = [found for item in items if (found := read_facts(item).site.choices) is not None]
     return replace(site, item_keys=keys, item_choices=choices[0] if len(choices) == 1 else ())
 
 
-def _declared(node: Node) -> Iterator[str]:
+def _list_declared_keys(node: Node) -> Iterator[str]:
     """The keys that a node declares, or a branch of its unions."""
     for part in applies_always(node):
         yield from part.properties

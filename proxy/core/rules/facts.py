@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.json.jsontext import JSON_TYPES, name_json_type
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.intent import narrows_something, split_words
+from proxy.core.rules.names import narrows_something, split_words
 from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import list_unknown_switches
 from proxy.core.schema.nodes import Node, Schemas
@@ -51,7 +51,7 @@ _NULL_SWITCHES: Final = ("drop", "refuse")
 def read_facts(node: Node) -> Facts:
     """The facts of a node; the same object each time."""
     memo: dict[int, Facts] = node.schemas.memos.setdefault("facts", {})
-    return memo.get(id(node)) or _remembered(node, frozenset(), memo)
+    return memo.get(id(node)) or _read_once(node, frozenset(), memo)
 
 
 def list_mistaken_switches(schemas: Schemas) -> Iterator[tuple[Node, tuple[str, ...]]]:
@@ -71,26 +71,32 @@ def list_mistaken_null_switches(schemas: Schemas) -> Iterator[tuple[Node, str]]:
             yield node, str(node.get("x-null"))
 
 
-def applies_always(node: Node) -> Iterator[Node]:
-    """The node and every node that always judges the same value: references and `allOf`, each once."""
-    seen: set[int] = set()
+def applies_always(node: Node) -> tuple[Node, ...]:
+    """The node and every node that always judges the same value: references and `allOf`, each once; the same object
+    each time."""
+    memo: dict[int, tuple[Node, ...]] = node.schemas.memos.setdefault("always", {})
+    return memo.get(id(node)) or memo.setdefault(id(node), _list_applying(node))
+
+
+def _list_applying(node: Node) -> tuple[Node, ...]:
+    found: dict[int, Node] = {}
     stack = [node]
     while stack:
         current = stack.pop()
-        if id(current) in seen:
+        if id(current) in found:
             continue
-        seen.add(id(current))
-        yield current
+        found[id(current)] = current
         stack.extend(reversed(current.all_of))
         if current.reference is not None:
             stack.append(current.reference)
+    return tuple(found.values())
 
 
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
 _MAX_NEST: Final = 64
 
 
-def _remembered(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Facts:
+def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Facts:
     """Computes each node once, so that unions of unions cost no more than their number. `above` are the nodes whose
     computation is under way; a place that is defined by itself adds nothing."""
     if id(node) in above or len(above) > _MAX_NEST:
@@ -143,7 +149,7 @@ def _sites_of(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> Iter
         yield Site(_widen(name_json_type(item) for item in part.choices), False, part.choices)
     for branches in (part.any_of, part.one_of):
         if branches:
-            yield _either([_remembered(branch, above, memo).site for branch in branches])
+            yield _either([_read_once(branch, above, memo).site for branch in branches])
 
 
 def _either(sites: list[Site]) -> Site:

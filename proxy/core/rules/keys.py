@@ -15,10 +15,9 @@ from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.intent import changes_something, split_words
 from proxy.core.rules.members import is_patterned, list_declared, list_required
+from proxy.core.rules.names import changes_something, is_case_meaning, split_words
 from proxy.core.rules.proposals import NULL_WORDS, fold
-from proxy.core.rules.quantities import is_case_meaning
 from proxy.core.rules.rules import WRAPPER_KEYS
 from proxy.core.schema.nodes import Node
 
@@ -52,7 +51,7 @@ def rename_one_key(
     if not unknown:
         return value, ()
     work.spend(4 * len(unknown))
-    refused = [key for key in unknown if _refused(nodes, key, value[key], accepts)]
+    refused = [key for key in unknown if _is_refused(nodes, key, value[key], accepts)]
     for rule, meant in _meanings(unknown, value, known, wanted, rules):
         free = {key: target for key, target in meant.items() if target not in value}
         if not any(key in refused or target in wanted for key, target in free.items()):
@@ -166,7 +165,7 @@ def _is_slip(one: str, other: str) -> bool:
 
 
 # --- which keys are touched -------------------------------------------------------------------------------------------
-def _refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
+def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
     """Whether some schema refuses an undeclared key (or its value)."""
     for schema in nodes:
         for rest in (schema.additional, schema.unevaluated):
@@ -230,7 +229,7 @@ def fill_required(
         defaults = [schema.properties[key].get("default") for schema in nodes if _has_default(schema, key)]
         if not defaults or any(not are_equal(defaults[0], other) for other in defaults[1:]):
             return value, ()
-        if isinstance(defaults[0], str) and changes_something(defaults[0]):  # an action nobody asked for
+        if isinstance(defaults[0], str) and changes_something(defaults[0]):  # no default changes or removes anything
             return value, ()
         given[key] = defaults[0]
     whole = {**value, **given}

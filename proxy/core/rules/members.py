@@ -17,11 +17,15 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     """
     nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
     work.spend(1 + len(nodes))
-    if len(nodes) == 1 and (named := _named(nodes[0], step, work)):
-        return named
+    if len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(step, str) and not node.pattern_properties and step in node.properties:
+            return [node.properties[step]]
+        if named := _list_named(node, step, work):
+            return named
     found: dict[int, Node] = {}
     for node in nodes:
-        for schema in _named(node, step, work):
+        for schema in _list_named(node, step, work):
             found.setdefault(id(schema), schema)
     if not found and isinstance(step, str) and not any(node.any_of or node.one_of for node in nodes):
         rest = [node.unevaluated for node in nodes if node.unevaluated is not None and not node.unevaluated.never]
@@ -29,7 +33,7 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     return list(found.values())
 
 
-def _named(node: Node, step: str | int, work: Work) -> list[Node]:
+def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
     if isinstance(step, int):
         member = node.item(step)
         return [] if member is None else [member]

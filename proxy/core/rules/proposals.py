@@ -18,8 +18,10 @@ from typing import Final
 from proxy.core.json.jsontext import (
     DEFAULT_LIMITS,
     FRACTIONS,
+    JSON_TYPES,
     MAX_INTEGER_DIGITS,
     LosslessFloat,
+    dumps,
     is_integral,
     make_decimal,
     name_json_type,
@@ -30,7 +32,10 @@ from proxy.core.json.jsontext import (
 from proxy.core.json.pythontext import read_python_value
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.rules.quantities import is_case_meaning
+from proxy.core.rules.names import is_case_meaning
+
+_SCHEMA_SHAPE: Final = frozenset({"description", "type"})
+_TYPED_SHAPE: Final = frozenset({"type", "value"})
 
 
 class _None:
@@ -260,9 +265,61 @@ def _one_member(value: JsonValue, site: Site, key: Callable[[str], str]) -> Json
 @lru_cache(maxsize=1024)  # a long enum is folded once, not for each value of a call
 def index_members(key: Callable[[str], str], members: tuple[str, ...]) -> Mapping[str, str]:
     """Folded text -> the one member that folds to it. Left out are texts that several members fold to, and members
-    whose case carries the meaning (`quantities.py`)."""
+    whose case carries the meaning (`names.is_case_meaning`)."""
     found: dict[str, set[str]] = {}
     for member in members:
         found.setdefault(key(member), set()).add(member)
     sole = {folded: same.pop() for folded, same in found.items() if folded and len(same) == 1}
     return {folded: member for folded, member in sole.items() if not is_case_meaning(member)}
+
+
+# --- what a model put around a value: the shape of its schema, its own name, `item` ----------------------------------
+def _may_be_meant(site: Site) -> bool:
+    """Whether the object itself may be meant: an object is legal, or its JSON text."""
+    return "object" in site.types or site.json_text
+
+
+def schema_shaped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"description": "x", "type": "str"}` -> `"x"`: the model copied the schema's shape around its value.
+
+    An object with a type of JSON Schema, or with the schema's own description, is a copied schema without a value.
+    """
+    if not isinstance(value, dict) or value.keys() != _SCHEMA_SHAPE or _may_be_meant(site):
+        return NONE
+    echoed = value["type"] in JSON_TYPES or value["description"] in site.descriptions
+    return NONE if echoed else value["description"]
+
+
+def typed_value(value: JsonValue, site: Site) -> JsonValue:
+    """`{"type": "string", "value": "x"}` -> `"x"`."""
+    if not isinstance(value, dict) or value.keys() != _TYPED_SHAPE or _may_be_meant(site):
+        return NONE
+    return value["value"] if value["type"] in JSON_TYPES else NONE
+
+
+def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"city": {"city": "x"}}` -> `{"city": "x"}`: the value is wrapped a second time under its own name, also as JSON
+    text."""
+    if "object" not in site.types and _may_be_meant(site):
+        return NONE
+    read = read_inside(value, site, frozenset({"object"})) if isinstance(value, str) else (value, ())
+    inner = None if read is None else read[0]
+    return inner[site.name] if isinstance(inner, dict) and site.name and inner.keys() == {site.name} else NONE
+
+
+def item_wrapped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"item": {...}}` -> `[{...}]` where a list is expected: a list in the spelling of XML."""
+    if not isinstance(value, dict) or value.keys() != {"item"} or "array" not in site.types:
+        return NONE
+    if "object" in site.types or "item" in site.item_keys:
+        return NONE
+    return value["item"] if isinstance(value["item"], list) else [value["item"]]
+
+
+def object_to_json_string(value: JsonValue, site: Site) -> JsonValue:
+    """`{...}` -> its JSON text, where the schema says that the string is JSON and the object does not wrap a value."""
+    if not isinstance(value, dict) or "string" not in site.types or "object" in site.types or not site.json_text:
+        return NONE
+    if value.keys() in (_SCHEMA_SHAPE, _TYPED_SHAPE, {site.name}):
+        return NONE
+    return dumps(value).decode()

@@ -35,18 +35,22 @@ from proxy.core.rules.proposals import (
     enum_case,
     enum_fold,
     integral_float,
+    item_wrapped,
     leading_point,
     null_text,
     number_to_string,
+    object_to_json_string,
     parse_json_string,
     python_literal,
+    schema_shaped,
+    self_wrapped,
     string_to_boolean,
     string_to_integer,
     string_to_number,
+    typed_value,
     yes_no,
     zero_one,
 )
-from proxy.core.rules.shells import item_wrapped, object_to_json_string, schema_shaped, self_wrapped, typed_value
 
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 
@@ -61,7 +65,7 @@ PLUMBING_KEYS: Final = frozenset({"toolCallId", "tool", "sessionId", "chatInput"
 # Names under which models wrap the arguments of a call a second time.
 WRAPPER_KEYS: Final = frozenset({"arguments", "args", "params", "parameters", "input", "kwargs"})
 
-# Rules that treat a value as not sent. They are off for tools that change or remove something (`intent.py`).
+# Rules that treat a value as not sent. They are off for tools that change or remove something (`names.py`).
 LEAVING_OUT: Final = frozenset({"drop_null_optional", "empty_optional", "null_word_optional", "default_optional"})
 
 # Rules that decide for the model what is done where it said nothing: not on such tools either.

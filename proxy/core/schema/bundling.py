@@ -67,7 +67,7 @@ class _Bundle:
         if id(node) not in self.names:
             wanted = _NOT_IN_NAMES.sub("_", str(node.path[-1])) if node.path else "root"
             taken = {name for _, name in self.names.values()}
-            name = next(name for name in _numbered(wanted or "_") if name not in taken)
+            name = next(name for name in _split_number(wanted or "_") if name not in taken)
             self.names[id(node)] = (node, name)
         return self.names[id(node)][1]
 
@@ -76,7 +76,7 @@ def _is_list(value: JsonValue) -> bool:
     return isinstance(value, list)
 
 
-def _numbered(name: str) -> list[str]:
+def _split_number(name: str) -> list[str]:
     return [name, *(f"{name}_{number}" for number in range(2, 10_000))]
 
 

@@ -51,7 +51,7 @@ def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
         notes.append("a flat list of parameters read as an object schema")
     if _is_parameter_list(schema):
         schema = _object_of(schema)
-    return _normalised(schema, (), notes), tuple(notes)
+    return _normalise_node(schema, (), notes), tuple(notes)
 
 
 def _is_input_summary(schema: JsonValue) -> bool:
@@ -98,14 +98,14 @@ def _property_of(entry: dict[str, JsonValue]) -> JsonValue:
     return {**made, "examples": [entry["example"]]} if "example" in entry and "examples" not in made else made
 
 
-def _normalised(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
+def _normalise_node(schema: JsonValue, path: Pointer, notes: list[str]) -> JsonValue:
     """The same object where nothing changed; else a copy of the changed parts and of everything around them."""
     if not isinstance(schema, dict):
         return schema
     changed = dict(schema)
     _put_type_right(changed, path, notes)
     for step, child in list_subschemas(schema):
-        better = _normalised(child, (*path, *step), notes)
+        better = _normalise_node(child, (*path, *step), notes)
         if better is not child:
             _replace(schema, changed, step, better)
     same = len(changed) == len(schema) and all(changed[key] is schema[key] for key in schema)

@@ -1,16 +1,21 @@
 """The differences between the drafts of JSON Schema: `$schema`, the keywords of each, the keywords with subschemas.
 
 The file holds tables, the functions that read them, and the joining of a reference to its base. `nodes.py` builds its
-graph from these.
+graph from these. The published meta-schemas are files of the package `jsonschema-specifications`; they are read without
+importing it, and only when a schema is checked against one or refers to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
+from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonValue, Pointer
 
 
@@ -70,7 +75,7 @@ KNOWN_BY: Final[Mapping[str, tuple[Draft, Draft]]] = {
     "id": (Draft.D4, Draft.D4),
 }
 
-# The beginnings of references to a published meta-schema (`metaschemas.py` holds those).
+# The beginnings of references to a published meta-schema (`load_documents` reads those).
 META_SCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
 
 # The most steps from the root of a schema document to a subschema: deeper than any real schema, and safe to walk.
@@ -145,3 +150,49 @@ def join(base: str, reference: str, at: Pointer = ()) -> str:
         return scheme + urljoin("http:" + rest, reference).removeprefix("http")
     except ValueError:
         raise SchemaError(f"{reference!r} is no URI reference", at) from None
+
+
+# --- the published meta-schemas ---------------------------------------------------------------------------------------
+META_SCHEMA: Final = {
+    Draft.D4: "http://json-schema.org/draft-04/schema#",
+    Draft.D6: "http://json-schema.org/draft-06/schema#",
+    Draft.D7: "http://json-schema.org/draft-07/schema#",
+    Draft.D2019: "https://json-schema.org/draft/2019-09/schema",
+    Draft.D2020: "https://json-schema.org/draft/2020-12/schema",
+}
+_FOLDERS: Final = {
+    Draft.D4: "draft4",
+    Draft.D6: "draft6",
+    Draft.D7: "draft7",
+    Draft.D2019: "draft201909",
+    Draft.D2020: "draft202012",
+}
+
+
+def load_documents(uri: str) -> Mapping[str, JsonValue]:
+    """The documents, by URI, of the draft that publishes `uri` (without a fragment); none for an unknown URI."""
+    for draft, published in META_SCHEMA.items():
+        meta = published.rstrip("#")
+        if uri == meta or uri.startswith(meta.removesuffix("schema") + "meta/"):
+            return _documents(draft)
+    return {}
+
+
+@cache
+def list_vocabularies(draft: Draft) -> Mapping[str, frozenset[str]]:
+    """The vocabularies of a draft, by URI, each with its keywords."""
+    return {
+        uri.replace("/meta/", "/vocab/"): frozenset(document["properties"])
+        for uri, document in _documents(draft).items()
+        if "/meta/" in uri
+    }
+
+
+@cache
+def _documents(draft: Draft) -> Mapping[str, JsonValue]:
+    spec = find_spec("jsonschema_specifications")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("jsonschema-specifications is not installed; it comes with jsonschema")
+    folder = Path(spec.origin).with_name("schemas") / _FOLDERS[draft]
+    documents: list[JsonValue] = [parse(file.read_bytes()) for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {str(document.get("$id") or document["id"]).rstrip("#"): document for document in documents}

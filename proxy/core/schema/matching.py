@@ -116,9 +116,9 @@ class Matcher:
         try:
             read = read_pattern(pattern)
         except PatternTooLargeError as error:
-            raise SchemaError(f"{_shown(pattern)} is beyond the matcher: {error}") from None
+            raise SchemaError(f"{_cut(pattern)} is beyond the matcher: {error}") from None
         except PatternError as error:
-            raise SchemaError(f"{_shown(pattern)} is not a regular expression: {error}") from None
+            raise SchemaError(f"{_cut(pattern)} is not a regular expression: {error}") from None
         self._length = read.length
         self.linear = read.linear is not None
         if read.linear is not None:
@@ -136,7 +136,7 @@ class Matcher:
                 self.linear = False
                 return self._compile_backtracking(read)
             raise SchemaError(
-                f"{_shown(self.pattern)} is legal but beyond the matcher: {_reason(error)}; its program may take "
+                f"{_cut(self.pattern)} is legal but beyond the matcher: {_reason(error)}; its program may take "
                 f"{MAX_MEMORY >> 20} MB, so repeat less, or count with maxLength"
             ) from None
         finally:
@@ -159,18 +159,18 @@ class Matcher:
 
         if len(self.pattern) > MAX_BACKTRACKING:
             raise SchemaError(
-                f"{_shown(self.pattern)} is legal but beyond the matcher: with lookaround or references to groups a "
+                f"{_cut(self.pattern)} is legal but beyond the matcher: with lookaround or references to groups a "
                 f"pattern has at most {MAX_BACKTRACKING:,} characters"
             )
         if _count_atoms(self.pattern) > MAX_ATOMS:
             raise SchemaError(
-                f"{_shown(self.pattern)} is legal but beyond the matcher: with its repetitions written out it has more "
+                f"{_cut(self.pattern)} is legal but beyond the matcher: with its repetitions written out it has more "
                 f"than {MAX_ATOMS:,} parts, so repeat less, or count with maxLength"
             )
         try:
             self._backtracking = regex.compile(read.backtracking, regex.VERSION0, cache_pattern=False)
         except (regex.error, OverflowError, RecursionError) as error:
-            raise SchemaError(f"{_shown(self.pattern)} is legal but beyond the matcher: {error}") from None
+            raise SchemaError(f"{_cut(self.pattern)} is legal but beyond the matcher: {error}") from None
         return self._search_backtracking
 
     def _search_backtracking(self, text: str) -> bool:
@@ -211,13 +211,13 @@ def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
         return joined.search
     alone = [make_matcher(pattern) for pattern in patterns]
 
-    def bounded(text: str) -> bool:
+    def search_bounded(text: str) -> bool:
         try:
             return joined.search(text)
         except SearchGivenUp:  # the limit holds for one pattern, so each pattern is tried alone
             return any(one.search(text) for one in alone)
 
-    return bounded
+    return search_bounded
 
 
 def is_pattern(text: str) -> bool:
@@ -263,5 +263,5 @@ def _count_atoms(pattern: str) -> int:
     return total + last
 
 
-def _shown(pattern: str) -> str:
+def _cut(pattern: str) -> str:
     return repr(pattern if len(pattern) <= 100 else pattern[:100] + "...")

@@ -36,9 +36,10 @@ from proxy.core.schema.drafts import (
     join,
     knows,
     list_subschemas,
+    list_vocabularies,
+    load_documents,
 )
 from proxy.core.schema.matching import Matcher
-from proxy.core.schema.metaschemas import list_vocabularies, load_documents
 
 __all__ = [
     "LISTS",
@@ -261,7 +262,7 @@ class Schemas:
                 raise SchemaError(f"$ref {reference!r} leads nowhere", (*origin.path, "$ref")) from None
             place = self._below(place, key)
         if not isinstance(raw, dict | bool):
-            raise SchemaError(f"$ref {reference!r} leads to what is no schema", (*origin.path, "$ref"))
+            raise SchemaError(f"$ref {reference!r} leads to something that is not a schema", (*origin.path, "$ref"))
         return place
 
     def check_references(self) -> None:
@@ -272,10 +273,11 @@ class Schemas:
 
     def mentions(self, keyword: str) -> bool:
         """Whether any reachable schema holds this keyword."""
-        return keyword in self._mentioned
+        return keyword in self.mentioned
 
     @cached_property
-    def _mentioned(self) -> frozenset[str]:
+    def mentioned(self) -> frozenset[str]:
+        """The keywords of all reachable schemas."""
         return frozenset(keyword for node in self.nodes() if isinstance(node.raw, dict) for keyword in node.raw)
 
     def nodes(self) -> Iterator[Node]:

@@ -131,13 +131,13 @@ def list_servers(document: JsonValue) -> tuple[str, ...]:
     if _version(document).startswith("2"):
         base = str(document.get("basePath") or "")
         host = document.get("host")
-        schemes = _listed(document.get("schemes")) or ["https"]
+        schemes = _list_of(document.get("schemes")) or ["https"]
         return tuple(f"{scheme}://{host}{base}" for scheme in schemes) if host else ((base,) if base else ())
     return _servers(document.get("servers"))
 
 
 def _servers(value: JsonValue) -> tuple[str, ...]:
-    return tuple(_server(entry) for entry in _listed(value) if isinstance(entry, dict))
+    return tuple(_server(entry) for entry in _list_of(value) if isinstance(entry, dict))
 
 
 def _server(entry: dict[str, JsonValue]) -> str:
@@ -166,14 +166,14 @@ def _operations(document: dict[str, JsonValue]) -> Iterator[_Operation]:
         for method in METHODS:
             if isinstance(value := item.get(method), dict):
                 yield _Operation(
-                    str(value.get("operationId", "")), method, path, value, tuple(_listed(item.get("parameters")))
+                    str(value.get("operationId", "")), method, path, value, tuple(_list_of(item.get("parameters")))
                 )
 
 
 def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOperation:
     places = [
         (str(found.get("in")), str(found.get("name")))
-        for parameter in (*operation.shared, *_listed(operation.value.get("parameters")))
+        for parameter in (*operation.shared, *_list_of(operation.value.get("parameters")))
         if isinstance(found := _as_parameter(document, parameter, operation.pointer), dict)
     ]
     in_body = ("body", "formData")
@@ -214,5 +214,5 @@ def _find(document: dict[str, JsonValue], wanted: str) -> _Operation:
     raise OpenApiError(f"no operation {wanted!r} in the description", ("paths",), hint)
 
 
-def _listed(value: JsonValue) -> list[JsonValue]:
+def _list_of(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []

@@ -383,7 +383,7 @@ class _Reader:
         linear_start, back_start = self._atom
         linear, back = "".join(self._linear[linear_start:]), "".join(self._back[back_start:])
         is_long = max(least, most or 0) > _MOST_REPEATED
-        self._linear[linear_start:] = [_repeated(linear, least, most) if is_long else linear + found[0]]
+        self._linear[linear_start:] = [_write_repeat(linear, least, most) if is_long else linear + found[0]]
         self._back[back_start:] = [back + found[0]]
         self._atom = None
 
@@ -405,7 +405,7 @@ def _counts(found: re.Match[str]) -> tuple[int, int | None]:
     return least, int(found[4]) if found[4] else None
 
 
-def _repeated(atom: str, least: int, most: int | None) -> str:
+def _write_repeat(atom: str, least: int, most: int | None) -> str:
     """Writes more repetitions than RE2 allows in one: `least` of them, then up to `most`."""
     text = _pieces(atom, least, "{%d}")
     if most is None:
@@ -428,10 +428,10 @@ def _literal(character: int) -> tuple[str, str]:
         return text, text
     if _SURROGATES[0] <= character <= _SURROGATES[1]:
         return _set_text(((0, _FAR),), negated=True)
-    return f"\\x{{{character:x}}}", _escaped(character)
+    return f"\\x{{{character:x}}}", _escape_character(character)
 
 
-def _escaped(character: int) -> str:
+def _escape_character(character: int) -> str:
     """A character in the spelling of `regex`, inside a class or outside."""
     return f"\\U{character:08x}"
 
@@ -452,7 +452,8 @@ def _class_ranges(ranges: Ranges) -> str:
 def _back_ranges(ranges: Ranges) -> str:
     """Ranges inside a class, for `regex`."""
     return "".join(
-        _escaped(low) if low == high else f"{_escaped(low)}-{_escaped(high)}" for low, high in _characters(ranges)
+        _escape_character(low) if low == high else f"{_escape_character(low)}-{_escape_character(high)}"
+        for low, high in _characters(ranges)
     )
 
 

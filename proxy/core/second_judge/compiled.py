@@ -96,7 +96,7 @@ class CompiledJudge:
         self._refusal = fastjsonschema.JsonSchemaValueException
 
     def find_fault(self, value: JsonValue) -> Fault | None:
-        """The first thing a value (of exact numbers, see `exact.py`) breaks, or None."""
+        """The first thing a value (of exact numbers, see `make_exact`) breaks, or None."""
         try:
             self._validate(value)
         except self._refusal:
@@ -146,7 +146,7 @@ class _Rewriting:
             is_switch = isinstance(value, bool) and keyword in ("additionalItems", "additionalProperties")
             return value if is_switch else self.schema(value)
         if keyword in _MAPS and isinstance(value, dict):
-            return {_plain(key): self._named(item) for key, item in value.items()}
+            return {_plain(key): self._list_names(item) for key, item in value.items()}
         if keyword in _COUNTS or keyword in _LIMITS:
             return _whole(keyword, value)
         if keyword == "type":
@@ -157,9 +157,9 @@ class _Rewriting:
             return [item if item is None else _plain(item) for item in value]
         if keyword == "const":
             return value if value is None else _plain(value)
-        raise CannotTellError(f"fastjsonschema is not asked about {_shown(keyword)}")
+        raise CannotTellError(f"fastjsonschema is not asked about {_show_keyword(keyword)}")
 
-    def _named(self, item: JsonValue) -> JsonValue:
+    def _list_names(self, item: JsonValue) -> JsonValue:
         """A schema, or the names in `dependencies`."""
         return [_plain(name) for name in item] if isinstance(item, list) else self.schema(item)
 
@@ -193,5 +193,5 @@ def _whole(keyword: str, value: JsonValue) -> JsonValue:
     return int(number)
 
 
-def _shown(keyword: str) -> str:
+def _show_keyword(keyword: str) -> str:
     return keyword if _PLAIN.fullmatch(keyword) else "a keyword of another kind"

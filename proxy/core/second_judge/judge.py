@@ -18,8 +18,7 @@ from proxy.core.schema.formats import Formats
 from proxy.core.schema.matching import SearchGivenUp, start_search_budget
 from proxy.core.schema.nodes import Schemas
 from proxy.core.second_judge.compiled import CompiledJudge
-from proxy.core.second_judge.exact import make_exact
-from proxy.core.second_judge.reference import CannotTellError, ReferenceJudge
+from proxy.core.second_judge.reference import CannotTellError, ReferenceJudge, make_exact
 
 # The number of judges that one process keeps: those for the schemas used last.
 _KEPT: Final = 128

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.json.jsontext import make_plain
+from proxy.core.json.jsontext import FRACTIONS, make_decimal, make_plain
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import make_matcher
-from proxy.core.second_judge.exact import make_exact
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -38,6 +38,8 @@ _READ_OTHERWISE: Final = (
 )
 # The most digits of a number that `multipleOf` is computed for.
 _MAX_DIGITS: Final = 5_000
+# An integer with a larger exponent stays a Decimal: as an int it would be written out digit by digit.
+_MAX_EXPONENT: Final = 4_300
 
 
 class CannotTellError(Exception):
@@ -84,7 +86,7 @@ class ReferenceJudge:
 
         base = _joinable(_own_uri(schema, draft) or base)
         everything = {**{_joinable(uri): document for uri, document in documents.items()}, base: schema}
-        everything = {uri: _undeclared(document, draft) for uri, document in everything.items()}
+        everything = {uri: _drop_dialect(document, draft) for uri, document in everything.items()}
         _refuse_what_differs(draft, everything.values())
         known = _class(draft)
         default = specification_with(known.META_SCHEMA["$schema"])
@@ -98,7 +100,7 @@ class ReferenceJudge:
         self._validator: Validator = extended({"$ref": base}, registry=registry)
 
     def find_fault(self, value: JsonValue) -> Fault | None:
-        """The first keyword that a value (of exact numbers, see `exact.py`) breaks, or None. Raises CannotTellError."""
+        """The first keyword that a value of exact numbers (`make_exact`) breaks, or None. Raises CannotTellError."""
         error = next(iter(self._validator.iter_errors(value)), None)
         if error is None:
             return None
@@ -114,7 +116,7 @@ def _class(draft: Draft) -> Any:
 
 @cache
 def _types(draft: Draft) -> Any:
-    """Draft 4 goes by the spelling of an integer, which `exact.py` keeps; later drafts by its value."""
+    """Draft 4 goes by the spelling of an integer, which `make_exact` keeps; later drafts by its value."""
     return _class(draft).TYPE_CHECKER.redefine("integer", _is_integer)
 
 
@@ -134,7 +136,7 @@ def _joinable(uri: str) -> str:
     return f"https://{scheme}.invalid/{rest}" if colon and scheme not in ("http", "https") else uri
 
 
-def _undeclared(document: JsonValue, draft: Draft) -> JsonValue:
+def _drop_dialect(document: JsonValue, draft: Draft) -> JsonValue:
     """A document without its `$schema`, for which jsonschema would switch to a class of its own that uses `re`."""
     if not isinstance(document, dict) or "$schema" not in document:
         return document
@@ -238,3 +240,30 @@ _KEYWORDS: Final = {
     "additionalProperties": _additional_properties,
     "multipleOf": _multiple_of,
 }
+
+
+def make_exact(value: JsonValue, draft: Draft) -> JsonValue:
+    """A copy of a value in which each number is an `int` where the draft counts it as an integer, else a `Decimal`.
+
+    Draft 4 goes by the spelling of a number (1.0 is not an integer), later drafts by its value. Raises ArithmeticError
+    for a number that no Decimal holds.
+    """
+    if isinstance(value, dict):
+        return {key: make_exact(item, draft) for key, item in value.items()}
+    if isinstance(value, list):
+        return [make_exact(item, draft) for item in value]
+    if not isinstance(value, FRACTIONS):
+        return value
+    number = make_decimal(value)
+    if draft is not Draft.D4:
+        return _whole(number)
+    # `-0` is an integer that is read as a Decimal
+    return 0 if number == 0 and number.as_tuple().exponent == 0 else number
+
+
+def _whole(number: Decimal) -> int | Decimal:
+    _, digits, exponent = number.as_tuple()
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if not isinstance(exponent, int) or exponent > _MAX_EXPONENT or (any(digits) and exponent + zeros < 0):
+        return number
+    return int(number) if any(digits) else 0

@@ -64,20 +64,20 @@ def read_wait(failure: Failure) -> float | None:
     return read_seconds(failure.details.get("retry_after", ""))
 
 
-def _never_sent(answer: Answer, _failure: Failure, _policy: ResendPolicy, _keyed: bool) -> bool:
+def _never_sent(answer: Answer, _failure: Failure, _policy: ResendPolicy, _has_key: bool) -> bool:
     return isinstance(answer, UpstreamFault) and answer.executed is Executed.NO
 
 
-def _waits(answer: Answer, failure: Failure, policy: ResendPolicy, _keyed: bool) -> bool:
+def _waits(answer: Answer, failure: Failure, policy: ResendPolicy, _has_key: bool) -> bool:
     asked = isinstance(answer, UpstreamReply) and answer.status in _WAITING and read_wait(failure) is not None
     return policy.on_retry_after and asked
 
 
-def _idempotent(answer: Answer, _failure: Failure, policy: ResendPolicy, _keyed: bool) -> bool:
+def _idempotent(answer: Answer, _failure: Failure, policy: ResendPolicy, _has_key: bool) -> bool:
     return policy.idempotent and _may_pass(answer)
 
 
-def _keyed(answer: Answer, _failure: Failure, _policy: ResendPolicy, keyed: bool) -> bool:
+def _has_key(answer: Answer, _failure: Failure, _policy: ResendPolicy, keyed: bool) -> bool:
     return keyed and _may_pass(answer)
 
 
@@ -113,7 +113,7 @@ RULES: Final = (
     ResendRule(
         Reason.KEY,
         "The same, and the request carries the header of `idempotency`, the client's own or a minted one.",
-        _keyed,
+        _has_key,
     ),
 )
 
@@ -191,7 +191,7 @@ class Budget:
             return self
         return Budget(self.policy, min(most, self._by_now(now) + self.policy.ratio), now)
 
-    def drawn(self, now: float) -> Budget | None:
+    def draw(self, now: float) -> Budget | None:
         """The budget after one more resend; None where nothing is left."""
         tokens = self._by_now(now)
         return Budget(self.policy, tokens - 1.0, now) if tokens >= 1.0 else None

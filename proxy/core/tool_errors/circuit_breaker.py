@@ -130,7 +130,7 @@ def settle(breaker: Breaker, epoch: int, failed: bool | None, now: float, policy
         return breaker
     match breaker:
         case Closed():
-            return breaker if failed is None else _counted(breaker, failed, now, policy)
+            return breaker if failed is None else _count_result(breaker, failed, now, policy)
         case HalfOpen() if failed:
             return Open(epoch + 1, now + policy.open_for)
         case HalfOpen():
@@ -140,13 +140,13 @@ def settle(breaker: Breaker, epoch: int, failed: bool | None, now: float, policy
             return breaker
 
 
-def _counted(breaker: Closed, failed: bool, now: float, policy: BreakerPolicy) -> Breaker:
+def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPolicy) -> Breaker:
     if policy.ratio is None:
         if not failed and not breaker.in_a_row:
             return breaker  # the usual case needs no new object
         counted = replace(breaker, in_a_row=breaker.in_a_row + 1 if failed else 0)
     else:
-        turned = _turned(breaker, now, policy.window / 2)
+        turned = _drop_old_counts(breaker, now, policy.window / 2)
         counted = replace(
             turned,
             in_a_row=turned.in_a_row + 1 if failed else 0,
@@ -157,7 +157,7 @@ def _counted(breaker: Closed, failed: bool, now: float, policy: BreakerPolicy) -
     return Open(breaker.epoch + 1, now + policy.open_for) if opens else counted
 
 
-def _turned(breaker: Closed, now: float, half: float) -> Closed:
+def _drop_old_counts(breaker: Closed, now: float, half: float) -> Closed:
     """The counts without what is older than the window."""
     age = now - breaker.begun
     if age < half:

@@ -88,7 +88,7 @@ def classify_answer(
     status, headers = reply.status, reply.headers
     body = reply.body if isinstance(reply.body, bytes) else b""
     text, value = _read_body(headers, body, named)
-    told = _told(value)
+    told = _read_error(value)
     if told is None and status < 400:
         return None
     words = _Words(sent, _limits(check) if limits is None else limits)
@@ -97,11 +97,11 @@ def classify_answer(
     found = read_complaints(said, _header(headers, "content-type"), text, check, sent, limits) if said else None
     if idempotent and told is None and status in SERVER_ERRORS:
         found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
-    failure = _by_status(status) if told is None else _enveloped(told, value, status, words)
-    failure = failure if told is not None else replace(failure, hint=words.shown(_hint(value)))
-    original = found.words if found is not None and found.words else words.shown(_spoken_or_text(value, text))
+    failure = _by_status(status) if told is None else _read_enveloped(told, value, status, words)
+    failure = failure if told is not None else replace(failure, hint=words.show(_hint(value)))
+    original = found.words if found is not None and found.words else words.show(_spoken_or_text(value, text))
     if url and (found is None or not found.violations):
-        failure = replace(failure, hint=words.shown("; ".join(url)))
+        failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
     details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
@@ -173,13 +173,13 @@ def _named_category(told: JsonValue) -> Category | None:
 def _with_words(failure: Failure, found: Complaint | None, sent: JsonValue, bare: bool, original: str) -> Failure:
     """The failure with what the tool says: its complaint, or its words behind the message."""
     if found is not None:
-        return _complained(failure, found, sent, bare)
+        return _add_complaint(failure, found, sent, bare)
     if bare and original:
         return replace(failure, message=f"{failure.message}: {clean_text(original, _LONGEST_MESSAGE)}")
     return failure
 
 
-def _complained(failure: Failure, found: Complaint, sent: JsonValue, bare: bool) -> Failure:
+def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool) -> Failure:
     """The failure extended by the complaint. `bare`: no envelope of the tool gave it a code and a message."""
     if not bare:
         return replace(failure, violations=found.violations, sent=sent, type_related=found.type_related)
@@ -235,7 +235,7 @@ def _retry_after(value: str, wall: float) -> str:
 
 
 # --- errors that say what they are ----------------------------------------------------------------------------------
-def _told(value: JsonValue) -> JsonValue:
+def _read_error(value: JsonValue) -> JsonValue:
     """The `error` of an enveloped failure: an object or a text. None where the answer is not such an envelope.
 
     `{"success": false}` without an `error` is a tool's own result and stays one.
@@ -246,17 +246,17 @@ def _told(value: JsonValue) -> JsonValue:
     return error if isinstance(error, dict | str) and error else None
 
 
-def _enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
+def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
     fallback = _by_status(status if status >= 400 else 500)
     if isinstance(error, str):
-        return replace(fallback, message=words.shown(error) or fallback.message)
+        return replace(fallback, message=words.show(error) or fallback.message)
     code = _code(error, fallback.code)
     retryable = error.get("retryable")
     message = error.get("message")
     return Failure(
         code,
-        (words.shown(message) if isinstance(message, str) else "") or fallback.message,
-        hint=words.shown(_hint(error, ("detail",)) or _hint(value)),
+        (words.show(message) if isinstance(message, str) else "") or fallback.message,
+        hint=words.show(_hint(error, ("detail",)) or _hint(value)),
         details=_flat(error.get("details"), words),
         retryable=retryable if isinstance(retryable, bool) else None,
     )
@@ -300,7 +300,7 @@ def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
     if not isinstance(details, dict):
         return {}
     pairs = [(key, item) for key, item in details.items() if isinstance(item, str)]
-    return {key[:64]: words.shown(item) for key, item in pairs[:_MOST_DETAILS]}
+    return {key[:64]: words.show(item) for key, item in pairs[:_MOST_DETAILS]}
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class _Words:
         self._limits = limits
         self._secrets = list_secrets(sent, limits)
 
-    def shown(self, text: str) -> str:
+    def show(self, text: str) -> str:
         """At most 500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
         if self._secrets is None:
             return ""
@@ -354,11 +354,11 @@ class _Words:
 
 def _spoken_or_text(value: JsonValue, text: bytes) -> str:
     """The upstream's own words on one line."""
-    found = _spoken(value)
+    found = _find_words(value)
     return " ".join(text.decode("utf-8", "replace").split()) if found is None else found
 
 
-def _spoken(value: JsonValue) -> str | None:
+def _find_words(value: JsonValue) -> str | None:
     """The first text under one of the keys where error bodies keep their words."""
     if not isinstance(value, dict):
         return None
@@ -366,6 +366,6 @@ def _spoken(value: JsonValue) -> str | None:
         item = value.get(name)
         if isinstance(item, str) and item.strip():
             return " ".join(item.split())
-        if isinstance(item, dict) and (inner := _spoken(item)) is not None:
+        if isinstance(item, dict) and (inner := _find_words(item)) is not None:
             return inner
     return None

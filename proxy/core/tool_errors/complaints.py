@@ -164,9 +164,9 @@ def compile_dialects() -> None:
 def _generic(answer: ErrorBody, tool: Tool) -> Complaint | None:
     said = read_sentence(answer)
     if said is not None:
-        return Complaint("gomind", (), tool.shown(said[0]), said[1])
+        return Complaint("gomind", (), tool.show(said[0]), said[1])
     if any(_is_invalid_params(value) for value in answer.values):
-        return Complaint("json-rpc", (), tool.shown(answer.texts[0] if answer.texts else "Invalid params"), False)
+        return Complaint("json-rpc", (), tool.show(answer.texts[0] if answer.texts else "Invalid params"), False)
     return None
 
 

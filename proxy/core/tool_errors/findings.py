@@ -47,7 +47,7 @@ class Tool:
     secrets: tuple[str, ...] | None
     doubtful: bool = False
 
-    def shown(self, words: str) -> str:
+    def show(self, words: str) -> str:
         """A tool's words as they may be shown: one line, without secrets, at most 300 code points.
 
         '' where the arguments hold more secrets than can be searched for.
@@ -105,7 +105,7 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
     None where the body does not use this dialect, or where it is doubtful whether its words are about the arguments.
     """
     claims = list(dict.fromkeys(islice(dialect.read(answer), MOST_CLAIMS)))
-    found = [finding for claim in claims if _believed(finding := _find(claim, tool), dialect, tool)]
+    found = [finding for claim in claims if _is_believed(finding := _find(claim, tool), dialect, tool)]
     if not dialect.sure and any(_names_one(finding) for finding in found):
         # ASP.NET adds "The request field is required." to the errors of the fields of the request.
         found = [finding for finding in found if _names_one(finding) or _says_type(finding)]
@@ -117,7 +117,7 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
             violation = _violation(finding, _path(finding.located, tool), tool)
             violations.setdefault((violation.code.name, violation.path), violation)
     words = "; ".join(dict.fromkeys(finding.claim.words.strip(" ;") for finding in found))
-    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.shown(words)
+    return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words)
 
 
 def _names_one(finding: _Finding) -> bool:
@@ -185,7 +185,7 @@ _ENVELOPE: Final = frozenset(
 )  # fmt: skip
 
 
-def _believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
+def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
     located, worded = finding.located, finding.code is not None
     if located is not None and not located.known and str(located.path[0]) in _ENVELOPE:
         return False
@@ -210,16 +210,16 @@ _LENGTHS: Final = {"string": codes.STRING_LENGTH, "array": codes.ARRAY_LENGTH}
 def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
     claim, value = finding.claim, tool.arguments.value_at(path)
     nodes = tool.arguments.nodes_at(path)
-    code = _settled(finding, value)
+    code = _settle_code(finding, value)
     asked = find_json_type(claim.expected) or find_expected_type(claim.words)
-    expected = _expected(code, asked, nodes, value)
+    expected = _describe_expected(code, asked, nodes, value)
     sensitive = is_secret_path(path, tool.limits) or any(_is_sensitive(node) for node in nodes)
     return Violation(
         code,
         path,
         _message(code, path, value, expected),
         expected,
-        f"The tool says: {said}" if (said := tool.shown(_said(claim, path))) else "",
+        f"The tool says: {said}" if (said := tool.show(_write_words(claim, path))) else "",
         value=value,
         sensitive=sensitive,
     )
@@ -229,10 +229,10 @@ def _path(located: Located, tool: Tool) -> Pointer:
     """The path of a violation. A place that is unknown here consists of the tool's words, and is shown as such."""
     if located.known:
         return located.path
-    return tuple(cut(tool.shown(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
+    return tuple(cut(tool.show(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
 
 
-def _settled(finding: _Finding, value: JsonValue) -> ViolationCode:
+def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
     """The final code, which depends on what was sent at the place."""
     code, claim = finding.code, finding.claim
     located = finding.located
@@ -247,7 +247,7 @@ def _settled(finding: _Finding, value: JsonValue) -> ViolationCode:
     return code or codes.CONSTRAINT
 
 
-def _expected(code: ViolationCode, asked: str, nodes: list[Node], value: JsonValue) -> str:
+def _describe_expected(code: ViolationCode, asked: str, nodes: list[Node], value: JsonValue) -> str:
     """What the tool expects, in the schema's words where these say the same and more."""
     if code in (codes.UNKNOWN_FIELD, codes.INVALID_JSON):
         return ""
@@ -283,7 +283,7 @@ def _message(code: ViolationCode, path: Pointer, value: JsonValue, expected: str
     return _MESSAGES.get(code, "The tool refuses this value").format(name=name, expected=asked, actual=actual)
 
 
-def _said(claim: Claim, path: Pointer) -> str:
+def _write_words(claim: Claim, path: Pointer) -> str:
     """The words, preceded by the name that they leave out (`must be a number`)."""
     words = claim.words.strip()
     if words[:1].islower() and path and str(path[-1]) not in words:

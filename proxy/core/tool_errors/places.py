@@ -94,10 +94,10 @@ class Arguments:
         """The place of a claim; None where it cannot be found. `missing` and `unknown`: the claim is about a key that
         is absent, or one that is not allowed."""
         if claim.place is not None:
-            return self._written(claim, claim.place, unknown)
+            return self._locate_written(claim, claim.place, unknown)
         if claim.name:
-            return self._named(claim.name, missing)
-        return self._valued(claim)
+            return self._locate_named(claim.name, missing)
+        return self._locate_value(claim)
 
     def value_at(self, path: Pointer) -> JsonValue:
         """The sent value at a path, ABSENT where there is none."""
@@ -118,22 +118,22 @@ class Arguments:
         return (*path, *found[0]) if len(found) == 1 else None
 
     # --- a written place --------------------------------------------------------------------------------------------
-    def _written(self, claim: Claim, place: Place, unknown: bool) -> Located | None:
+    def _locate_written(self, claim: Claim, place: Place, unknown: bool) -> Located | None:
         steps = read_steps(place)
         got = find_json_type(claim.got)
         for start in range(min(len(steps), _MOST_DROPPED + 1)):
             found = _follow(self.sent, self._top, steps[start:], got)
             if found:
-                return Located(self._undeclared(found) if unknown else found, known=True)
+                return Located(self._find_undeclared(found) if unknown else found, known=True)
         while steps and fold_name(steps[0]) in PREFIXES:
             steps = steps[1:]
         if not steps:
-            return Located(self._undeclared(()) if unknown else (), known=True)
+            return Located(self._find_undeclared(()) if unknown else (), known=True)
         parent = _follow(self.sent, self._top, steps[:-1], "") or ()
         indexed = isinstance(self.value_at(parent), list) and steps[-1].isdecimal() and len(steps[-1]) < _LONGEST_INDEX
         return Located((*parent, int(steps[-1]) if indexed else steps[-1]), known=False)
 
-    def _undeclared(self, path: Pointer) -> Pointer:
+    def _find_undeclared(self, path: Pointer) -> Pointer:
         """The one key of an object that no schema declares, for a tool that does not name the key."""
         value = self.value_at(path)
         declared = {key for node in self.nodes_at(path) for key in node.properties}
@@ -148,7 +148,7 @@ class Arguments:
             self._values = list(_values(self.sent))
         return self._values
 
-    def _named(self, name: str, missing: bool) -> Located | None:
+    def _locate_named(self, name: str, missing: bool) -> Located | None:
         """The place of a key whose object is not named: where it is missing, or where it stands."""
         wanted = fold_name(name)
         objects = [(path, value) for path, value in self._all() if isinstance(value, dict)]
@@ -163,7 +163,7 @@ class Arguments:
         found = next(standing, None)
         return Located((name,), known=False) if found is None else Located(found, known=True)
 
-    def _valued(self, claim: Claim) -> Located | None:
+    def _locate_value(self, claim: Claim) -> Located | None:
         """The only value of the reported type, and with the reported text where the tool repeats it."""
         got = find_json_type(claim.got)
         if not got and claim.quoted is None:

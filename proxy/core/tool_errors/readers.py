@@ -91,8 +91,8 @@ def _item(
     rule = named if isinstance(named, str) else ""
     expected = value.get("expected")
     told = expected if isinstance(expected, str) else ""
-    further = [step for key in extra for step in _listed(_first(value, (key,)))]
-    for below in [_joined(where, step) for step in further] or [where]:
+    further = [step for key in extra for step in _list_texts(_first(value, (key,)))]
+    for below in [_join_place(where, step) for step in further] or [where]:
         yield Claim(said, below, kind=rule, expected=told)
 
 
@@ -106,7 +106,7 @@ def _first(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
     return None
 
 
-def _listed(value: JsonValue) -> list[str]:
+def _list_texts(value: JsonValue) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [step for step in value if isinstance(step, str)][:_MOST_MATCHES] if isinstance(value, list) else []
@@ -123,7 +123,7 @@ def _place(value: JsonValue) -> Place | None:
     return tuple(steps)
 
 
-def _joined(place: Place, step: str) -> Place:
+def _join_place(place: Place, step: str) -> Place:
     if isinstance(place, tuple):
         return (*place, step)
     if place.startswith(("/", "#/")) or place == "":
@@ -160,31 +160,31 @@ def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), lo
             if not isinstance(value, dict):
                 continue
             for held in [value.get(key) for key in at] if at else [value]:
-                if isinstance(held, dict) and (not marks or _marked(value, held, marks)):
-                    yield from _mapped(held, (), loose, 0)
+                if isinstance(held, dict) and (not marks or _is_marked(value, held, marks)):
+                    yield from _read_map(held, (), loose, 0)
 
     return read
 
 
-def _marked(outer: dict[str, JsonValue], held: dict[str, JsonValue], marks: tuple[str, ...]) -> bool:
+def _is_marked(outer: dict[str, JsonValue], held: dict[str, JsonValue], marks: tuple[str, ...]) -> bool:
     return any(mark in outer or mark in held for mark in marks)
 
 
-def _mapped(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: int) -> Iterator[Claim]:
+def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth: int) -> Iterator[Claim]:
     """The claims of one map, its place so far being `path`."""
     if depth > _DEEPEST_MAP:
         return
     for key, entry in _entries(value):
         if key in _GROUPS and isinstance(entry, dict | list):
-            yield from _mapped(entry, path, loose, depth + 1)
+            yield from _read_map(entry, path, loose, depth + 1)
             continue
         itself = key in _ITSELF or (key == "errors" and (path != () or _is_tree(value)))
         below = path if itself else (*path, key)
-        said = _said(entry, loose)
+        said = _read_words(entry, loose)
         if said is not None:
-            yield from (Claim(words, _written(below), kind=kind) for words, kind in said)
+            yield from (Claim(words, _write_place(below), kind=kind) for words, kind in said)
         elif isinstance(entry, dict | list) and not (depth == 0 and key in _ECHOED):
-            yield from _mapped(entry, below, loose, depth + 1)
+            yield from _read_map(entry, below, loose, depth + 1)
 
 
 def _is_tree(value: JsonValue) -> bool:
@@ -198,7 +198,7 @@ def _entries(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
     return [(index, entry) for index, entry in enumerate(value) if entry][:MOST_CLAIMS]
 
 
-def _said(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
+def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
     """The words at one place, each with the name of its rule; None where the entry is not a list of words."""
     if isinstance(entry, str) and loose:
         return [(entry, "")]
@@ -217,7 +217,7 @@ def _said(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
     return found
 
 
-def _written(path: tuple[str | int, ...]) -> Place:
+def _write_place(path: tuple[str | int, ...]) -> Place:
     """A path of a map as a place. A single key may itself be spelt as a path (`place.lat`, `$.lat`)."""
     if len(path) == 1 and isinstance(path[0], str):
         return path[0]
@@ -235,13 +235,13 @@ def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = Fa
     """
 
     @cache
-    def compiled() -> list[tuple[re.Pattern[str], ViolationCode | None]]:
+    def compile_phrases() -> list[tuple[re.Pattern[str], ViolationCode | None]]:
         return [(re.compile(pattern, re.MULTILINE), code) for pattern, code in rows]
 
     def read(answer: ErrorBody) -> Iterator[Claim]:
         for text in answer.texts if answer.prose or not prose else ():
             taken: list[tuple[int, int]] = []
-            for pattern, code in compiled():
+            for pattern, code in compile_phrases():
                 for _, match in zip(range(_MOST_MATCHES), pattern.finditer(text), strict=False):
                     if not any(start < match.end() and match.start() < end for start, end in taken):
                         taken.append(match.span())

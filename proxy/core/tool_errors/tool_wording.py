@@ -207,11 +207,11 @@ def _phrases() -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
 
 
 @cache
-def _asked() -> re.Pattern[str]:
+def _compile_asked() -> re.Pattern[str]:
     return re.compile(rf"{_EXPECTING}(?P<expected>{_TYPE})|a valid (?P<needed>{_TYPE}) is required", re.IGNORECASE)
 
 
 def find_expected_type(words: str) -> str:
     """The JSON type that a sentence names as expected, '' without one."""
-    found = _asked().search(words)
+    found = _compile_asked().search(words)
     return find_json_type(found["expected"] or found["needed"]) if found else ""

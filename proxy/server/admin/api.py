@@ -19,11 +19,11 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
-from proxy.server.admin import dry_run as trial
+from proxy.server.admin import dry_run
 from proxy.server.admin.attempts_page import is_waiting, list_attempts
 from proxy.server.admin.calls_page import list_calls, show_call
 from proxy.server.admin.guidance_page import make_guidance_page
-from proxy.server.admin.overview_page import served_tools, show_overview, show_tool
+from proxy.server.admin.overview_page import list_served_tools, show_overview, show_tool
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.admin.upstreams_page import show_upstreams
 from proxy.telemetry.logs import LEVELS
@@ -90,7 +90,7 @@ def _servers(serving: Serving, upstream: str) -> dict[str, JsonValue]:
     entry = serving.config.upstreams.get(upstream)
     if entry is None or entry.joined is None:
         return {}
-    down = serving.servers_down(upstream)
+    down = serving.list_servers_down(upstream)
     return {"servers": {server.name: down.get(server.name, "") for server in entry.joined.servers}}
 
 
@@ -146,7 +146,7 @@ async def _overview(serving: Serving, asked: PageRequest) -> Page:
     if serving.console is None:
         return _off()
     served, handler = serving.reloader.served, serving.handler
-    episodes = await handler.snapshot.services.store.episodes()
+    episodes = await handler.snapshot.services.store.list_episodes()
     limits = _limits(serving)
     state: dict[str, JsonValue] = {
         "status": "draining" if handler.draining else "ok",
@@ -167,11 +167,11 @@ async def _tool(serving: Serving, asked: PageRequest) -> Page:
 def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
     """The tools of all routes; of those that an upstream lists, the ones that were called."""
     snapshot = serving.handler.snapshot
-    found = served_tools(snapshot.table.routes)
+    found = list_served_tools(snapshot.table.routes)
     counted = serving.metrics.requests.series
     for route in snapshot.table.routes:
         if route.learn is not None:
-            tools = snapshot.bindings[route.name].catalogues.latest(route.learn)
+            tools = snapshot.bindings[route.name].catalogues.get_latest(route.learn)
             names = {key[1] for key in counted if key[0] == route.name}
             found |= {(route.name, name): policy for name in names if (policy := tools.get(name)) is not None}
     return found
@@ -204,7 +204,7 @@ async def _attempts(serving: Serving, asked: PageRequest) -> Page:
     """The episodes that run: of all conversations, of the one that `conversation` names as its client does (at the rung
     `rung`, or at any), or those that wait for a human (`waiting=true`)."""
     query = parse_qs(asked.query)
-    episodes = await serving.handler.snapshot.services.store.episodes()
+    episodes = await serving.handler.snapshot.services.store.list_episodes()
     if "conversation" in query:
         hashes = set(_hashes(serving, query["conversation"][0], query.get("rung", [""])[0]))
         episodes = [(key, episode) for key, episode in episodes if key.partition("/")[0] in hashes]
@@ -244,7 +244,7 @@ async def _reset_attempts(serving: Serving, asked: PageRequest) -> Page:
     if isinstance(key, str) and len(asked.body) == 1:
         keys = [key]
     elif (isinstance(tool, str) or everything is True) and len(asked.body) == 1:
-        keys = [known for known, _ in await store.episodes() if everything or contract.read_tool(known) == tool]
+        keys = [known for known, _ in await store.list_episodes() if everything or contract.read_tool(known) == tool]
     else:
         return refuse_question("say one of `key` (as /-/attempts shows it), `tool`, or `all: true`")
     endings = [await store.clear(key, forget=True) for key in keys]
@@ -276,18 +276,18 @@ async def _drain(serving: Serving, asked: PageRequest) -> Page:
         return refuse_question("`with_tools` is true or false")
     serving.log.event("drain asked for", role=asked.role, address=asked.address)
     serving.begin_drain(seconds, with_tools=with_tools)
-    return await _drained(serving, asked)
+    return await _show_drain(serving, asked)
 
 
-async def _drained(serving: Serving, _: PageRequest) -> Page:
+async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     return make_json_page(
         {"draining": serving.handler.draining, "drained": serving.drained, "inflight": serving.handler.inflight}
     )
 
 
-async def _trial(serving: Serving, asked: PageRequest) -> Page:
+async def _compare_schema(serving: Serving, asked: PageRequest) -> Page:
     """What would become of arguments (`text`), or of calls that came (`over`), under an edited `schema`."""
-    from proxy.server.admin.console.schema_comparison import run_trial
+    from proxy.server.admin.console.schema_comparison import compare_schema
 
     body, data = asked.body, serving.console
     route, tool = str(body.get("route", "")), str(body.get("tool", ""))
@@ -296,7 +296,7 @@ async def _trial(serving: Serving, asked: PageRequest) -> Page:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
     binding = serving.handler.snapshot.bindings[route]
     async with serving.comparing:
-        return await run_trial(data, serving.config.record, binding.route, policy, asked)
+        return await compare_schema(data, serving.config.record, binding.route, policy, asked)
 
 
 def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
@@ -304,7 +304,7 @@ def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
     binding = serving.handler.snapshot.bindings.get(route)
     if binding is None or binding.route.learn is None:
         return {}
-    return binding.catalogues.latest(binding.route.learn)
+    return binding.catalogues.get_latest(binding.route.learn)
 
 
 async def _file(_serving: Serving, asked: PageRequest) -> Page:
@@ -315,10 +315,10 @@ async def _file(_serving: Serving, asked: PageRequest) -> Page:
 
 async def _validate(serving: Serving, asked: PageRequest) -> Page:
     snapshot = serving.handler.snapshot
-    found = trial.read_question(snapshot, asked.body)
+    found = dry_run.read_question(snapshot, asked.body)
     if isinstance(found, str):
         return refuse_question(found)
-    return make_json_page(await trial.judge_question(*found, snapshot.services))
+    return make_json_page(await dry_run.judge_question(*found, snapshot.services))
 
 
 async def _level(serving: Serving, _: PageRequest) -> Page:
@@ -361,9 +361,9 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/conversations/find": {"POST": _find_conversations},
     "/-/attempts/reset": {"POST": _reset_attempts},
     "/-/reload": {"POST": _reload},
-    "/-/drain": {"GET": _drained, "POST": _drain},
+    "/-/drain": {"GET": _show_drain, "POST": _drain},
     "/-/validate": {"POST": _validate},
-    "/-/trial": {"POST": _trial},
+    "/-/trial": {"POST": _compare_schema},
     "/-/log-level": {"GET": _level, "POST": _set_level},
     "/ui/": {"GET": _file},
 }

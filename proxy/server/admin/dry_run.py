@@ -14,7 +14,7 @@ from typing import Final
 from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode, ToolPolicy
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
     Conversation,
@@ -84,11 +84,11 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
         return {"decision": "forward", **shown, "repairs": [], "errors": []}
     if isinstance(call, Failure):
         nobody = ToolCall("", Document(b"", None), _NAME, Conversation(_NAME, Rung.HEADER))
-        return _refused(binding, request, ToolResult(nobody, call), (), shown)
+        return _show_refused(binding, request, ToolResult(nobody, call), (), shown)
     record = CallRecord(_NAME, binding.route.name)
     tools: Mapping[str, ToolPolicy] = binding.route.tools
     if binding.route.learn is not None:
-        tools = binding.catalogues.latest(binding.route.learn)
+        tools = binding.catalogues.get_latest(binding.route.learn)
     alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
     outcome = await run_call(call, Nowhere(_Enforced(tools)), alone, record)
     policy = tools.get(record.tool)
@@ -100,7 +100,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
         warnings = [_error(violation) for violation in outcome.warnings]
         return {"decision": "forward", **shown, "repairs": _repairs(outcome.repairs), "errors": [],
                 "warnings": warnings, "arguments": arguments}  # fmt: skip
-    return _refused(binding, request, outcome, tuple(record.repairs), shown)
+    return _show_refused(binding, request, outcome, tuple(record.repairs), shown)
 
 
 class _Enforced(Mapping[str, ToolPolicy]):
@@ -119,7 +119,7 @@ class _Enforced(Mapping[str, ToolPolicy]):
         return len(self._tools)
 
 
-def _refused(
+def _show_refused(
     binding: RouteBinding,
     request: RawRequest,
     result: ToolResult,
@@ -135,7 +135,7 @@ def _refused(
         "code": result.failure.code.name,
         "repairs": _repairs(repairs),
         "errors": [_error(violation) for violation in result.failure.violations],
-        "content": write_sentence(result),
+        "content": write_feedback(result),
         "status": reply.status,
         "answer": parse(reply.body),
     }

@@ -47,7 +47,7 @@ async def make_guidance_page(serving: Serving, asked: PageRequest) -> Page:
     query = parse_qs(asked.query)
     snapshot, settings = serving.handler.snapshot, serving.config.guidance
     await _examine(snapshot)
-    known = await asyncio.to_thread(_served, snapshot)  # learned tools may have to be compiled first
+    known = await asyncio.to_thread(_list_served, snapshot)  # learned tools may have to be compiled first
     for name in query.get("tool", ()):
         if name not in known:
             return refuse_question(f"no tool {name[:128]!r} is served here{suggest_remark(name, known)}", 404)
@@ -69,16 +69,16 @@ async def _examine(snapshot: Snapshot) -> None:
     """Finds out which learned schemas may be compiled in this process."""
     elsewhere = snapshot.services.elsewhere
     for route in snapshot.table.routes if elsewhere is not None else ():
-        tools = snapshot.bindings[route.key].catalogues.latest(route.learn) if route.learn is not None else None
+        tools = snapshot.bindings[route.key].catalogues.get_latest(route.learn) if route.learn is not None else None
         if elsewhere is not None and isinstance(tools, LearnedTools):
             for name in list(tools.listing.tools)[:_MOST_EXAMINED]:
                 await elsewhere.examine(tools, name)
 
 
-def _served(snapshot: Snapshot) -> dict[str, _Served]:
+def _list_served(snapshot: Snapshot) -> dict[str, _Served]:
     found: dict[str, _Served] = {}
     for route in snapshot.table.routes:
-        tools = route.tools if route.learn is None else snapshot.bindings[route.key].catalogues.latest(route.learn)
+        tools = route.tools if route.learn is None else snapshot.bindings[route.key].catalogues.get_latest(route.learn)
         for name in tools:
             if (policy := tools.get(name)) is not None:  # a listed schema may be unusable
                 found.setdefault(name, _Served(policy, route.shape.ladder))

@@ -147,9 +147,9 @@ def _percentile(times: list[float]) -> float | None:
     return sorted(times)[min(len(times) - 1, int(len(times) * _P95))] if times else None
 
 
-# --- what needs somebody ----------------------------------------------------------------------------------------------
+# --- what needs a human -----------------------------------------------------------------------------------------------
 def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """What somebody should look at now; nothing where all is well. `page` is where."""
+    """What an operator should look at now; nothing where all is well. `page` is where."""
     if shown.get("status") == "draining":
         yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
     for mistake in shown.get("config_mistakes", ())[:1]:
@@ -204,6 +204,6 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     )  # fmt: skip
 
 
-def served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
+def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
     """The tools of the config's routes, by route and name."""
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}

@@ -102,7 +102,7 @@ def admit(route: Route, headers: Fields) -> Admitted | AccessDenied:
     origins = [value for name, value in headers if name == "origin"]
     if origins and (cors is None or not cors.upstream) and not (len(origins) == 1 and _welcome(origins[0], cors)):
         return AccessDenied(codes.ORIGIN_NOT_ALLOWED, "Pages of this origin may not call this route.")
-    fields = _answered(origins[0]) if origins and cors is not None and not cors.upstream else ()
+    fields = _make_cors_fields(origins[0]) if origins and cors is not None and not cors.upstream else ()
     if route.auth is None:
         return Admitted("", fields)
     name = _holder(route.auth, headers)
@@ -132,8 +132,8 @@ def _unknown(message: str, challenge: str) -> AccessDenied:
 
 
 # --- CORS (fetch.spec.whatwg.org, "CORS protocol") --------------------------------------------------------------------
-def _answered(origin: str) -> Headers:
-    """The page may read the answer. Cookies are never allowed: whoever calls shows a token."""
+def _make_cors_fields(origin: str) -> Headers:
+    """The page may read the answer. Cookies are never allowed: clients show a token."""
     return (
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", _EXPOSED),
@@ -142,7 +142,7 @@ def _answered(origin: str) -> Headers:
 
 
 def read_preflight_method(headers: Fields) -> str:
-    """The method that a preflight asks about, or '' where an OPTIONS is none."""
+    """The method that a preflight asks about, or '' for another OPTIONS request."""
     if headers.get("origin") is None:
         return ""
     return headers.get("access-control-request-method") or ""

@@ -17,6 +17,7 @@ from aiohttp.streams import StreamReader
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import codes
+from proxy.core.model.fields import NO_SPELLINGS, FieldNames
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, RawRequest
 from proxy.server.http.checks import BadRequest
@@ -73,7 +74,7 @@ async def read_body(
     data = await read_whole(request, limit, timeout)
     if isinstance(data, BadRequest):
         return data
-    return _decoded(data, coding, limit) if coding and is_coded(coding) else Body(data)
+    return _decode_body(data, coding, limit) if coding and is_coded(coding) else Body(data)
 
 
 async def read_whole(request: web.BaseRequest, limit: int, timeout: float) -> bytes | BadRequest:  # noqa: ASYNC109 - as above
@@ -130,9 +131,11 @@ def replace_body(raw: RawRequest, body: Body) -> RawRequest:
     """The request with its body; a coding that was taken off is no longer claimed."""
     headers = raw.headers
     if body.decoded:
-        sent_names = headers.sent_names if isinstance(headers, Fields) else ()
-        headers = Fields(field for field in headers if field[0] != "content-encoding")
-        headers.sent_names = sent_names
+        rest = [field for field in headers if field[0] != "content-encoding"]
+        sent = headers.names if isinstance(headers, Fields) else None
+        spellings = NO_SPELLINGS if sent is None else sent.spellings
+        names = FieldNames(spellings.get(name, name) for name, _ in rest)
+        headers = Fields.with_names(names, [value for _, value in rest])
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 
 
@@ -162,7 +165,7 @@ def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bo
 
 
 def _coding(fields: Fields) -> str:
-    """The content coding; of several lines all, which is a coding that nobody knows (RFC 9110 section 5.3)."""
+    """The content coding. Several lines are joined (RFC 9110 section 5.3), which makes an unknown coding."""
     if fields.get("content-encoding") is None:
         return ""
     return ", ".join(value for name, value in fields if name == "content-encoding")
@@ -205,7 +208,7 @@ async def _read(content: StreamReader, limit: int) -> bytes | None:
     return None
 
 
-def _decoded(data: bytes, coding: str, limit: int) -> Body | BadRequest:
+def _decode_body(data: bytes, coding: str, limit: int) -> Body | BadRequest:
     match decode(data, coding, limit):
         case bytes() as plain:
             return Body(plain, decoded=True)

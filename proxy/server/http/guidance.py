@@ -79,12 +79,12 @@ async def read_state(conversation: Conversation, policy: ToolPolicy, store: Stat
     """What a conversation has used up of one tool, what failed last, and whether its container was expanded."""
     call = ToolCall(policy.tool, Document(b"{}", {}), "", conversation)
     slot = caps.make_reservation(call, policy)
-    used = None if slot is None else await store.taken(slot.key)
+    used = None if slot is None else await store.count_taken(slot.key)
     episode = await store.look(contract.make_attempt_key(conversation, policy.tool, policy))
     history = write_history(episode) if episode is not None and episode.count else ()
     group, expanded = policy.member_of, None
     if group is not None and group.require_expansion:
-        expanded = await store.taken(container.make_expansion_key(conversation, group.name), enough=1) > 0
+        expanded = await store.count_taken(container.make_expansion_key(conversation, group.name), enough=1) > 0
     return ToolState(
         policy.tool, used, slot.limit if slot else None, 0 if episode is None else episode.count,
         policy.attempts.max_attempts, history[-1].partition(": ")[2] if history else "",

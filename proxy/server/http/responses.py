@@ -38,7 +38,7 @@ from proxy.server.bound_route import RouteBinding
 from proxy.server.http.framing import SERVER, Response, ResponseStream
 from proxy.server.http.headers import make_reply_headers
 from proxy.upstream import ReplyBroken
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
 NAME: Final = SERVER
 _SERVER: Final = ("Server", NAME)

@@ -38,9 +38,9 @@ class DetachedCalls:
             self.keep(_finish(task))
             raise
 
-    async def done(self, rest: Coroutine[object, object, None]) -> None:
+    async def run_to_end(self, rest: Coroutine[object, object, None]) -> None:
         """Runs something to its end, even if the caller is cancelled."""
-        await asyncio.shield(self._kept(rest))
+        await asyncio.shield(self._keep_task(rest))
 
     def outlives(self, reply: UpstreamReply) -> UpstreamReply:
         """Reads an answer to its end, even if its client leaves earlier."""
@@ -54,9 +54,9 @@ class DetachedCalls:
 
     def keep(self, rest: Coroutine[object, object, None]) -> None:
         """Runs something in the background."""
-        self._kept(rest)
+        self._keep_task(rest)
 
-    def _kept(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def _keep_task(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(rest)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -94,7 +94,7 @@ class _Outliving:
 
     def __init__(self, body: AsyncIterator[bytes], detached: DetachedCalls) -> None:
         self._body = body
-        self._afterlife = detached
+        self._detached = detached
         self._piece: asyncio.Task[bytes | None] | None = None
         self._ended = False
         self._tail = b"\n"
@@ -133,7 +133,7 @@ class _Outliving:
             if close is not None:
                 await close()
             return
-        self._afterlife.keep(self._rest())
+        self._detached.keep(self._rest())
 
     async def _next(self) -> bytes | None:
         """Returns the next piece; None at the end."""

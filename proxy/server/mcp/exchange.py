@@ -45,6 +45,7 @@ from proxy.server.mcp.lists.asking import Asking, Tools
 from proxy.server.mcp.lists.learner import Learner, Unlearned, find_header
 from proxy.server.mcp.lists.shown_lists import VisibleTools, announce_change, filter_list, make_collapsed_list
 from proxy.server.mcp.mcp_request import McpRequest, Reports
+from proxy.server.mcp.operation_calls import make_result, read_whole
 from proxy.server.mcp.protected_resource import rewrite_challenge
 from proxy.server.mcp.verdicts import LateStore, ResultVerdict, watch_promise
 from proxy.server.mcp.watching import LIST_CHANGED, UNKNOWN_TOOL, Watch, WatchedBody, WatchedStream, watch_answer
@@ -60,13 +61,13 @@ class Exchange:
         self._clock = clock
         self._learner = Learner(clock, fresh_id)
         self._reports = reports
-        self._afterlife = DetachedCalls()
+        self._detached = DetachedCalls()
         self._visible = VisibleTools()
         self._guided = GuidedAnswers()
 
     async def close(self) -> None:
         """Cancels the calls that run without a client."""
-        await self._afterlife.close()
+        await self._detached.close()
         await self._learner.close()
 
     async def handle(self, mcp_request: McpRequest) -> web.StreamResponse:
@@ -82,7 +83,7 @@ class Exchange:
         message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
         _place(mcp_request, message)
         if isinstance(meant, Failure) and binding.route.mode is Mode.ENFORCE:
-            return mcp_request.refused(make_refusal(meant.code, meant.message, record))
+            return mcp_request.make_refusal(make_refusal(meant.code, meant.message, record))
         upstream, elsewhere = (
             mcp_request.services.upstreams[binding.route.upstream],
             mcp_request.services.elsewhere or Here(),
@@ -103,9 +104,9 @@ class Exchange:
             return await self._hand_on(mcp_request, tools)
         if isinstance(tools, Failure):
             record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
-            return mcp_request.refused(ToolResult(call, tools))
+            return mcp_request.make_refusal(ToolResult(call, tools))
         if wrong := _wrong_mirror(call, tools, asking):
-            return mcp_request.refused(make_refusal(codes.HEADER_MISMATCH, wrong, record))
+            return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
         call_route = McpRouteRequest(
             mcp_request.call_route,
             call,
@@ -117,7 +118,7 @@ class Exchange:
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
-        outcome = await story if message.modern else await self._afterlife.run(story)
+        outcome = await story if message.modern else await self._detached.run(story)
         if isinstance(outcome, Delivered):
             policy = tools.policies.get(record.tool)
             check = policy.check if policy is not None else None
@@ -125,9 +126,9 @@ class Exchange:
             counting = open_context(call, call_route, mcp_request.services, record)
             verdict = ResultVerdict(message.id, check, sent, record, store, partial(count_tool_error, counting))
             return await self._deliver(mcp_request, outcome, asking, tools, verdict)
-        if (unwelcome := await asking.verified()) is not None:
+        if (unwelcome := await asking.check_session()) is not None:
             return await self._hand_on(mcp_request, unwelcome)
-        return mcp_request.refused(outcome)
+        return mcp_request.make_refusal(outcome)
 
     async def _hand_on(self, mcp_request: McpRequest, reply: UpstreamReply) -> web.StreamResponse:
         """Returns the upstream's own answer to this client: a request for credentials, or for a new session."""
@@ -155,33 +156,49 @@ class Exchange:
             if self._shows_more(reply.body, asking):
                 answer = announce_change(answer)
             return make_response(answer, mcp_request.record)
+        if mcp_request.call_route.binding.route.operations:
+            return await self._deliver_result(mcp_request, outcome, asking, verdict)
         if not message.modern:
-            reply = self._afterlife.outlives(reply)
+            reply = self._detached.outlives(reply)
         promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
         reply = watch_answer(reply, verdict, *(() if promise is None else (promise,)))
         if isinstance(reply.body, bytes):  # it was read; a stream is while it passes
             await verdict.settle()
         try:
-            reply = rewrite_challenge(self._seen(reply, asking), mcp_request.call_route)
+            reply = rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
             return await self._answer(mcp_request, replace(outcome, reply=reply))
         finally:
-            await self._afterlife.done(verdict.settle())
+            await self._detached.run_to_end(verdict.settle())
+
+    async def _deliver_result(
+        self, mcp_request: McpRequest, outcome: Delivered, asking: Asking, verdict: ResultVerdict
+    ) -> web.StreamResponse:
+        """The answer of an HTTP service as the result of the tool that it is."""
+        record, call_route, message = mcp_request.record, mcp_request.call_route, asking.message
+        await verdict.settle()
+        whole = await read_whole(outcome.reply)
+        if isinstance(whole, UpstreamFault):
+            return answer_fault(call_route.binding, call_route.raw, whole, record)
+        result = make_result_message(message, make_result(record.tool, whole))
+        answer = write_answer(result, message, call_route.raw, call_route.raw.header("accept") or "", _JSON)
+        reply = UpstreamReply(answer.status, answer.headers, answer.body)
+        return await self._answer(mcp_request, replace(outcome, reply=reply))
 
     # --- lists --------------------------------------------------------------------------------------------------------
     async def _list(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
         """Answers with one container in place of all tools, or with the upstream's answer where it has no list for this
         client."""
-        learned = await asking.listed()
+        learned = await asking.find_list()
         if isinstance(learned, UpstreamReply):
             return await self._hand_on(mcp_request, learned)
         if isinstance(learned, Unlearned):
             return await self._pass(mcp_request, asking)
-        if (unwelcome := await asking.verified()) is not None:
+        if (unwelcome := await asking.check_session()) is not None:
             return await self._hand_on(mcp_request, unwelcome)
         mcp_request.record.outcome = "passthrough"
         message, raw = asking.message, mcp_request.call_route.raw
         visible = self._visible.of(asking.key, asking.session)
-        tools = asking.served(learned)
+        tools = asking.make_served(learned)
         listed = make_collapsed_list(message, tools, asking.rules, visible)
         listed = await self._guided.describe_tools(listed, tools, mcp_request.guidance)
         result = make_result_message(message, listed)
@@ -198,13 +215,13 @@ class Exchange:
     async def _pass(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
         record, started = mcp_request.record, self._clock.now()
         record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
-        out = replace(mcp_request.call_route.passthrough(), silence=math.inf)
+        out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf)
         reply = await mcp_request.relay(out, None, asking.upstream, record)
         record.upstream_seconds = self._clock.now() - started
         if isinstance(reply, UpstreamFault):
             return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
         record.upstream_status = reply.status
-        seen = self._seen(rewrite_challenge(reply, mcp_request.call_route), asking)
+        seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.serves_all and reply.status < 300:
             seen = filter_list(seen, asking.rules, asking.message.id)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.guidance)
@@ -219,11 +236,11 @@ class Exchange:
         return response
 
     # --- looking at answers -------------------------------------------------------------------------------------------
-    def _seen(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
+    def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
         """Watches an answer that passes for sessions, lists, and changes of lists."""
         learner, key, message = self._learner, asking.key, asking.message
         if reply.status == 404 and asking.session:
-            learner.lost(key, asking.session)
+            learner.note_lost(key, asking.session)
         if reply.status >= 300:
             return reply
         if asking.call_route.raw.method == "DELETE":
@@ -231,14 +248,14 @@ class Exchange:
             self._visible.forget(key, asking.session)
         elif not message.modern:
             learner.accept(key, find_header(reply, SESSION_HEADER) or asking.session)
-        watches: list[Watch] = [WatchedStream(LIST_CHANGED, lambda: learner.outdated(key))]
+        watches: list[Watch] = [WatchedStream(LIST_CHANGED, lambda: learner.mark_outdated(key))]
         if message.is_call:
-            watches.append(WatchedStream(UNKNOWN_TOOL, lambda: learner.outdated(key, surely=False)))
+            watches.append(WatchedStream(UNKNOWN_TOOL, lambda: learner.mark_outdated(key, surely=False)))
         if message.method == LIST:
-            watches.append(WatchedBody(lambda body: self._learned(body, reply, asking)))
+            watches.append(WatchedBody(lambda body: self._keep_list(body, reply, asking)))
         return watch_answer(reply, *watches)
 
-    def _learned(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
+    def _keep_list(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
         """A list that the client has asked for itself, where it is all of it."""
         if _asks_for_all(asking.message):
             self._learner.look(asking.key, find_header(reply, "content-type"), body, asking.message.id)

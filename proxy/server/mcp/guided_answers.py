@@ -32,7 +32,7 @@ from proxy.core.model.values import JsonValue, Pointer, UpstreamReply
 from proxy.server.mcp.lists.asking import Asking
 from proxy.server.mcp.lists.catalogue import Catalogues
 from proxy.server.mcp.lists.learner import decode_body, find_header
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.faults import ReplyBroken, close_body
 
 # The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.
 MAX_GUIDED: Final = 1024 * 1024
@@ -81,7 +81,7 @@ class GuidedAnswers:
         texts = await asyncio.to_thread(_write_texts, tools, _list_names(result), settings.max_chars)
         listed = result.get("tools")
         entries = listed if isinstance(listed, list) else []
-        return {**result, "tools": [_described(entry, texts) for entry in entries]}
+        return {**result, "tools": [_add_text(entry, texts) for entry in entries]}
 
     def _find_writer(self, asking: Asking, settings: Guidance) -> _Write | None:
         if settings.mcp == "descriptions" and asking.message.method == LIST:
@@ -96,9 +96,9 @@ class GuidedAnswers:
 # --- instructions -----------------------------------------------------------------------------------------------------
 def _find_tools(asking: Asking) -> Mapping[str, ToolPolicy]:
     """The tools that the client's credentials were listed before; else those whose schema stands in the config."""
-    known = asking.learner.known(asking.key, asking.rules.ttl)
+    known = asking.learner.find_known(asking.key, asking.rules.ttl)
     if known is not None:
-        return asking.served(known)
+        return asking.make_served(known)
     return {name: policy for name, policy in asking.rules.whole().items() if asking.rules.serves(name)}
 
 
@@ -106,12 +106,12 @@ def _instruct(result: dict[str, JsonValue], tools: Mapping[str, ToolPolicy], set
     own = result.get("instructions", "")
     if not isinstance(own, str):
         return {}
-    shown = _list_cheap(tools, _shown(tools))
+    shown = _list_cheap(tools, _list_shown(tools))
     text = write_guidance(shown, settings.max_chars, decide, (), settings.template).rstrip("\n")
     return {("result", "instructions"): f"{own}\n\n{text}" if own else text}
 
 
-def _shown(tools: Mapping[str, ToolPolicy]) -> Iterable[str]:
+def _list_shown(tools: Mapping[str, ToolPolicy]) -> Iterable[str]:
     """The names that a client sees: a container alone hides what it holds."""
     if isinstance(tools, LearnedTools) and tools.container is not None:
         return (tools.container.name, *tools.own)
@@ -122,7 +122,7 @@ def _list_cheap(tools: Mapping[str, ToolPolicy], names: Iterable[str]) -> dict[s
     """The policies of these tools, without those whose schema must not be compiled in this process."""
     found: dict[str, ToolPolicy] = {}
     for name in names:
-        if isinstance(tools, LearnedTools) and tools.unexamined(name) is not None:
+        if isinstance(tools, LearnedTools) and tools.find_unexamined(name) is not None:
             continue
         policy = tools.get(name)
         if policy is not None and policy.listed is None:
@@ -150,7 +150,7 @@ def _describe(
     changes: dict[Pointer, str] = {}
     tools = result.get("tools")
     for at, entry in enumerate(tools if isinstance(tools, list) else ()):
-        described = _described(entry, texts)
+        described = _add_text(entry, texts)
         if described is not entry and isinstance(described, dict):
             changes["result", "tools", at, "description"] = str(described["description"])
     return changes
@@ -173,7 +173,7 @@ def _list_names(result: dict[str, JsonValue]) -> list[str]:
     return [str(tool.get("name")) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
 
 
-def _described(entry: JsonValue, texts: Mapping[str, str]) -> JsonValue:
+def _add_text(entry: JsonValue, texts: Mapping[str, str]) -> JsonValue:
     """A tool of a list with its text behind its own description; the same object where there is none."""
     text = texts.get(str(entry.get("name"))) if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or text is None or not isinstance(own := entry.get("description", ""), str):

@@ -35,7 +35,7 @@ class McpRequest:
     place: Place
     guidance: Guidance
 
-    def refused(self, result: ToolResult) -> web.StreamResponse:
+    def make_refusal(self, result: ToolResult) -> web.StreamResponse:
         """Encodes a failure for the client."""
         return answer_failure(self.call_route.binding, self.call_route.raw, result, self.record)
 
@@ -43,7 +43,7 @@ class McpRequest:
 @dataclass(frozen=True, slots=True)
 class Reports:
     """The observers of listed tools: `learned` of a route and its tools' names, `unusable` of a route, a tool and
-    why its schema is of no use. Each is told once."""
+    why its schema cannot be used. Each is told once."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]

@@ -16,7 +16,7 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Headers, UpstreamReply
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.learner import decode_body
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.faults import ReplyBroken, close_body
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 # The longest metadata that is read.

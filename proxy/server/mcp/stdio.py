@@ -164,7 +164,7 @@ class Bridge:
                         self._learn(text)
                     if message.method == INITIALIZE and response.status == 200:
                         self._initialize = line
-                        self._begun(response, text)
+                        self._begin_session(response, text)
                 return None if answered else _problem(response.status, told)
         except (aiohttp.ClientError, TimeoutError) as error:
             return _Problem(_TRANSPORT_ERROR, f"the server's answer broke off: {type(error).__name__}")
@@ -182,7 +182,7 @@ class Bridge:
                     texts = [text async for text in _messages(response)]
                     if response.status != 200 or not texts:
                         return False
-                    self._begun(response, texts[-1])
+                    self._begin_session(response, texts[-1])
                 headers |= {SESSION_HEADER: self._session_id, VERSION_HEADER: self._revision}
                 async with self._http.post(self._url, data=_INITIALIZED, headers=headers) as response:
                     return response.status < 400
@@ -207,7 +207,7 @@ class Bridge:
         for tool in page.tools if page is not None else ():
             self._mirrors[tool.name] = find_mirrors(tool.schema)
 
-    def _begun(self, response: aiohttp.ClientResponse, text: bytes) -> None:
+    def _begin_session(self, response: aiohttp.ClientResponse, text: bytes) -> None:
         """A session has begun: its id, its revision, and its GET stream."""
         answer = parse(text, _LIMITS)
         result = answer.get("result") if isinstance(answer, dict) else None

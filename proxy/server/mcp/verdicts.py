@@ -64,9 +64,9 @@ class LateStore(StateStore):
         self._cleared = key
         return await self._store.look(key, if_known=True)
 
-    async def episodes(self) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
         """The store's answer."""
-        return await self._store.episodes()
+        return await self._store.list_episodes()
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
         """Counts one more; of a call's cap it is remembered."""
@@ -80,9 +80,9 @@ class LateStore(StateStore):
         self._slot = "" if key == self._slot else self._slot
         await self._store.release(key)
 
-    async def taken(self, key: str, enough: int | None = None) -> int:
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
         """The store's answer."""
-        return await self._store.taken(key, enough)
+        return await self._store.count_taken(key, enough)
 
     async def close(self) -> None:
         """Closes nothing: the store serves other calls."""
@@ -196,12 +196,12 @@ def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecor
     def read(body: bytes) -> None:
         kind = "text/event-stream" if body.lstrip()[:1] != b"{" else "application/json"
         answer = find_answer(kind, body, asking.message.id)
-        record.answer = _kept(answer.get("result"), check) if answer is not None else "unread"
+        record.answer = _name_promise(answer.get("result"), check) if answer is not None else "unread"
 
     return WatchedBody(read, _LONGEST_PROMISE)
 
 
-def _kept(result: JsonValue, check: Check) -> str:
+def _name_promise(result: JsonValue, check: Check) -> str:
     """One of the words of `CallRecord.answer`; '' where the result promises nothing."""
     if not isinstance(result, dict) or result.get("isError") is True or result.get("resultType") == "input_required":
         return ""

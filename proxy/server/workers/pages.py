@@ -1,16 +1,19 @@
 """The operator's port above several workers: each page is made of the workers' pages.
 
 Any one worker answers for what is the same in all (routes, schemas, a dry run). All are asked where each has a part
-(metrics, calls, the state of a drain) and where something changes. The result has the same shape as a single proxy's.
+(metrics, calls, the state of a drain) and where something changes. The result has the same shape as a single proxy's:
+counts are summed, and of percentiles the worst counts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
 from proxy.core.json.jsontext import parse
@@ -19,11 +22,14 @@ from proxy.server.admin.api import PAGES, Pages
 from proxy.server.admin.calls_page import MOST_ENTRIES
 from proxy.server.admin.event_stream import follow_workers
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
-from proxy.server.workers.merged_answers import merge_overviews, merge_tools, merge_upstreams
 from proxy.server.workers.supervisor import WorkerPool
 from proxy.telemetry.merged import merge_pages
 
 _NOBODY: Final = "no worker answers"
+_BAR: Final = 15
+_BREAKERS: Final = ("none", "closed", "half-open", "open")
+
+Answer = dict[str, Any]
 
 
 def make_pool_pages(worker_pool: WorkerPool) -> Pages:
@@ -62,7 +68,7 @@ async def _all(worker_pool: WorkerPool, asked: PageRequest) -> Page:
     answers = [value for page in pages if isinstance(value := parse(page.body), dict)]
     if worst.status >= 400:
         return worst
-    return make_json_page(together(answers))
+    return make_json_page(merge_answers(answers))
 
 
 async def _gather(worker_pool: WorkerPool, asked: PageRequest, target: str) -> list[Page]:
@@ -91,12 +97,12 @@ async def _calls(worker_pool: WorkerPool, asked: PageRequest) -> Page | EventPag
         target = f"{asked.path}?{urlencode({**query, **more}, doseq=True)}"
         answers = [value for page in await _gather(worker_pool, plain, target)
                    if page.status == 200 and isinstance(value := parse(page.body), dict)]  # fmt: skip
-        return together(answers) if answers else None
+        return merge_answers(answers) if answers else None
 
     return EventPage(follow_workers(read, after, worker_pool.readers))
 
 
-def together(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
+def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
     """The workers' answers as one: numbers summed, lists joined newest first, `drained` once all of them are."""
     if "bars" in answers[0]:
         return merge_overviews(answers)
@@ -136,3 +142,125 @@ def _target(asked: PageRequest) -> str:
 
 def _body(asked: PageRequest) -> JsonValue:
     return dict(asked.body) if asked.method == "POST" else None
+
+
+def merge_overviews(answers: Sequence[Answer]) -> JsonValue:
+    """The overview of all workers."""
+    whole = dict(answers[0])
+    whole["workers"] = len(answers)
+    whole["totals"] = _sum(answer["totals"] for answer in answers)
+    whole["own_p95_ms"] = _worst(answer["own_p95_ms"] for answer in answers)
+    whole["by_address"] = _sum(answer["by_address"] for answer in answers)
+    whole["bars"] = _merge_bars(answers)
+    whole["breakers"] = _merge_breakers(answers)
+    for name in ("calls_kept", "calls_bound"):
+        whole[name] = sum(answer[name] for answer in answers)
+    rows = _group_rows((row for answer in answers for row in answer["tools"]), lambda row: (row["route"], row["tool"]))
+    whole["tools"] = sorted((_merge_row(same) for same in rows), key=lambda row: -row["calls"])
+    needs = {need["what"] + need["text"]: need for answer in answers for need in answer["needs"]}
+    whole["needs"] = list(needs.values())
+    return whole
+
+
+def merge_tools(answers: Sequence[Answer]) -> JsonValue:
+    """One tool's page. A proposed change is that of the worker in which it rests on the most calls."""
+    whole = dict(answers[0])
+    whole["outcomes"] = _sum(answer["outcomes"] for answer in answers)
+    whole["calls"] = sum(answer["calls"] for answer in answers)
+    mistakes = _group_rows(
+        (row for answer in answers for row in answer["mistakes"]), lambda row: (row["path"], row["code"])
+    )
+    whole["mistakes"] = sorted((_merge_counts(same) for same in mistakes), key=lambda row: -row["calls"])
+    keys = _group_rows(
+        (row for answer in answers for row in answer["invented"]), lambda row: (row["parent"], row["name"])
+    )
+    whole["invented"] = sorted((_merge_counts(same) for same in keys), key=lambda row: -row["calls"])
+    changes = _group_rows(
+        (row for answer in answers for row in answer["changes"]), lambda row: (row["rule"], row["path"])
+    )
+    whole["changes"] = [max(same, key=lambda row: row["calls"]) for same in changes]
+    return whole
+
+
+def merge_upstreams(answers: Sequence[Answer]) -> JsonValue:
+    """Every upstream, as all workers see it."""
+    rows = _group_rows((row for answer in answers for row in answer["upstreams"]), lambda row: row["upstream"])
+    return {"upstreams": [_merge_upstream(same) for same in rows]}
+
+
+def _merge_upstream(rows: Sequence[Answer]) -> Answer:
+    worst = max(rows, key=lambda row: _BREAKERS.index(row["breaker"]))
+    changes = sorted(
+        (each for row in rows for each in row["changes"]), key=lambda each: each["timestamp"], reverse=True
+    )
+    return worst | {
+        "requests": _sum(row["requests"] for row in rows),
+        "faults": _sum(row["faults"] for row in rows),
+        "resent": sum(row["resent"] for row in rows),
+        "p50_ms": _worst(row["p50_ms"] for row in rows),
+        "p95_ms": _worst(row["p95_ms"] for row in rows),
+        "changes": changes,
+    }
+
+
+def _merge_row(rows: Sequence[Answer]) -> Answer:
+    whole = _merge_counts(rows)
+    worst = [row["worst"] for row in rows if "worst" in row]
+    if worst:
+        whole["worst"] = max(worst, key=lambda each: each["calls"])
+    whole["p95_ms"] = _worst(row["p95_ms"] for row in rows)
+    if "safe_to_enforce" in whole:
+        whole["safe_to_enforce"] = all(row.get("safe_to_enforce") for row in rows)
+    return whole
+
+
+def _merge_counts(rows: Sequence[Answer]) -> Answer:
+    """Rows of one thing: whole numbers and counts are summed, everything else is that of the first."""
+    whole = dict(rows[0])
+    for name, value in rows[0].items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            whole[name] = sum(row.get(name, 0) for row in rows)
+        elif isinstance(value, dict) and all(isinstance(number, int) for number in value.values()):
+            whole[name] = _sum(row.get(name, {}) for row in rows)
+        elif name == "last":
+            whole[name] = max(row[name] for row in rows)
+    return whole
+
+
+def _merge_bars(answers: Sequence[Answer]) -> list[Answer]:
+    """Intervals of the workers, which end at different seconds, by the quarter of the minute that they end in."""
+    bars = _group_rows((bar for answer in answers for bar in answer["bars"]), lambda bar: _quarter(bar["at"]))
+    merged = [
+        {"at": max(bar["at"] for bar in same), "outcomes": _sum(bar["outcomes"] for bar in same)} for same in bars
+    ]
+    return sorted(merged, key=lambda bar: str(bar["at"]))
+
+
+def _quarter(stamp: str) -> int:
+    return int(datetime.fromisoformat(stamp).timestamp()) // _BAR
+
+
+def _merge_breakers(answers: Sequence[Answer]) -> dict[str, str]:
+    names = [name for answer in answers for name in answer["breakers"]]
+    return {
+        name: max((answer["breakers"].get(name, "none") for answer in answers), key=_BREAKERS.index) for name in names
+    }
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
+
+
+def _worst(numbers: Iterable[float | None]) -> float | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _group_rows(rows: Iterable[Answer], name: Callable[[Answer], object]) -> list[list[Answer]]:
+    """Rows of the same name together, in the order in which they are first met."""
+    found: dict[object, list[Answer]] = {}
+    for row in rows:
+        found.setdefault(name(row), []).append(row)
+    return list(found.values())

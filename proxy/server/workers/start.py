@@ -17,8 +17,7 @@ from proxy.server.http.checks import BadRequest
 from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_unrouted
 from proxy.server.identity import SystemClock, make_id
-from proxy.server.setup.hooks import check_hooks
-from proxy.server.setup.notes import tell_notes
+from proxy.server.setup.services import check_hooks, tell_notes
 from proxy.server.workers.pages import make_pool_pages
 from proxy.server.workers.supervisor import WorkerPool
 from proxy.telemetry.logs import make_log

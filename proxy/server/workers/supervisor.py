@@ -54,8 +54,8 @@ class Worker:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Running workers. `ended` waits for the last one; `gone` holds the counts of workers that died. `reserved` is the
-    socket that keeps the port of all workers, `ports` are the operator's above them."""
+    """Running workers. `wait_ended` waits for the last one; `gone` holds the counts of workers that died. `reserved` is
+    the socket that keeps the port of all workers, `ports` are the operator's above them."""
 
     loaded: Loaded
     command: Sequence[str]
@@ -102,7 +102,7 @@ class WorkerPool:
             if worker.process.returncode is None:
                 worker.process.send_signal(number)
 
-    async def ended(self) -> int:
+    async def wait_ended(self) -> int:
         """Waits until no worker lives any more; gives the worst exit code."""
         await asyncio.gather(*self._watching)
         await self.stop()

@@ -46,7 +46,7 @@ class RedisRemote:
     def release(self, key: str) -> Future[int]:
         return self._queue.submit(operations.release(self._keys.count(key)))
 
-    def taken(self, key: str) -> Future[SlotCount]:
+    def count_taken(self, key: str) -> Future[SlotCount]:
         return self._queue.submit(operations.count_taken(self._keys.count(key)))
 
     def merge(self, key: str, missed: MissedChanges) -> Future[None]:
@@ -58,7 +58,7 @@ class RedisRemote:
     def probe(self, key: str) -> Future[None]:
         return self._queue.submit(operations.probe(self._keys.probe(key)))
 
-    async def episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
+    async def list_episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
         """Running episodes, found by SCAN: one that begins or ends meanwhile may be missing or present."""
         names = await self._connections.scan(self._keys.episodes, most)
         found: list[tuple[str, Episode]] = []

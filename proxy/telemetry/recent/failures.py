@@ -14,7 +14,7 @@ from typing import Any, Final
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, make_hider
 from proxy.core.display.value_words import describe_value
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.misplaced import find_value
 from proxy.core.guidance.advice import add_advice
@@ -69,7 +69,7 @@ class KeptFailure:
     def compose_answer(self) -> str:
         """What the model read, with every value masked; '' where no answer of ours went out. An example is made from
         the schema alone."""
-        return write_sentence(add_advice(self.answer, self.policy)) if self.answer is not None else ""
+        return write_feedback(add_advice(self.answer, self.policy)) if self.answer is not None else ""
 
 
 def keep_failure(record: CallRecord) -> KeptFailure:
@@ -154,7 +154,10 @@ def _without_value(violation: Violation, limits: FeedbackLimits, leaves: Sequenc
     hiding = make_hider(value, limits, path=violation.path, sensitive=True)
     message, hint = (_hide(hiding.hide(text[:4096]), leaves) for text in (violation.message, violation.hint))
     shown = value if value is None or isinstance(value, Absent | bool) else MASK
-    return replace(violation, message=message, hint=hint, value=shown, sensitive=True)
+    return Violation(  # `replace` takes several times as long
+        violation.code, violation.path, message, violation.expected, hint, violation.severity, shown,
+        sensitive=True, keyword=violation.keyword, limit=violation.limit,
+    )  # fmt: skip
 
 
 def _without_values(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:

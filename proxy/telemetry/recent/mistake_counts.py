@@ -1,6 +1,6 @@
 """Counts what models get wrong, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
 
-Bounded, whatever clients send: places are those of the schema (`core/improvement/schema_places.py`), names of invented
+Bounded, whatever clients send: places are those of the schema (`core/improvement/tool_mistakes.py`), names of invented
 keys are cut and the rarest leave, shapes of texts hold no letter or digit that was sent. Values that an enum refused
 are kept only where the operator wants values seen, and only once three conversations have tried them.
 """
@@ -17,8 +17,7 @@ from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import may_hold_secret
 from proxy.core.display.value_words import make_shape
 from proxy.core.explain.misplaced import find_value
-from proxy.core.improvement.schema_places import find_place, nodes_at
-from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
+from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes, find_place, nodes_at
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation

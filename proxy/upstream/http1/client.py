@@ -23,12 +23,11 @@ from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.dial import Dialer
 from proxy.upstream.http1.fast_head import FastHeads
-from proxy.upstream.http1.faults import UNAVAILABLE, ExchangeError
+from proxy.upstream.http1.faults import BODY_BROKE, UNAVAILABLE, ExchangeError
 from proxy.upstream.http1.origin import read_origin
 from proxy.upstream.http1.pool import Pool
 from proxy.upstream.http1.stream import AnswerStream, Tunnel
-from proxy.upstream.http1.upload import Upload
-from proxy.upstream.http1.wire import CHUNKED, read_upgrade, write_head
+from proxy.upstream.http1.wire import CHUNKED, LAST_CHUNK, encode_chunk, read_upgrade, write_head
 from proxy.upstream.settings import UpstreamSettings
 
 _AT_ONCE: Final = -1  # for `Connection.begin`: stream every answer
@@ -61,7 +60,7 @@ class Http1Upstream:
             origin, body, keep = self._origin, request.body, self._settings.buffer
             target = origin.prefix + request.target
             head = write_head(
-                request.method, target, origin.authority, request.headers, len(body), sent_names=request.sent_names
+                request.method, target, origin.authority, request.headers, len(body), spellings=request.spellings
             )
             now = self._loop.time()
             due = now + request.timeout
@@ -100,7 +99,7 @@ class Http1Upstream:
                 request.headers,
                 length,
                 upgrade,
-                sent_names=request.sent_names,
+                spellings=request.spellings,
             )
             due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._plain)
@@ -161,3 +160,47 @@ class Http1Upstream:
 
     def _give_back(self, connection: UpstreamConnection) -> None:
         self._pool.give_back(connection, connection.reader.idle)
+
+
+class Upload:
+    """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is
+    seen meanwhile.
+
+    It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
+    section 7.5 lets a client stop once the answer has come). `timeout` is the time for the answer, in seconds from the
+    last chunk on; `idle_timeout` is how long the upstream may stop reading.
+    """
+
+    def __init__(
+        self, connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
+    ) -> None:
+        self._connection = connection
+        self._body = body
+        self._timeout = timeout
+        self._idle_timeout = idle_timeout
+        self._task = connection.loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+        connection.set_upload(self._task.cancel)
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that the body's own iterator raised, if any."""
+        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
+
+    async def _run(self) -> None:
+        connection = self._connection
+        try:
+            async for piece in self._body:
+                if piece:
+                    connection.write(encode_chunk(piece))
+                    await connection.drain(self._idle_timeout)
+            connection.write(LAST_CHUNK)
+            connection.set_upload(None)
+        except ExchangeError:
+            return  # the exchange has the fault already
+        if not connection.reader.has_head:
+            connection.alarm.at(connection.loop.time() + self._timeout)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._connection.fail(BODY_BROKE)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from proxy.upstream.faults import ReplyBroken
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.faults import ExchangeError
-from proxy.upstream.stream import ReplyBroken
 
 
 class AnswerStream:

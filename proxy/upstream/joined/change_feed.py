@@ -15,11 +15,11 @@ from typing import Final
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Executed, UpstreamFault
 from proxy.interfaces import UpstreamRequest
+from proxy.upstream.faults import ReplyBroken, close_body
 from proxy.upstream.joined.answer_rewriting import name_event
 from proxy.upstream.joined.event_rewriting import ServerEvent, is_stream, read_events
 from proxy.upstream.joined.introduction import OutOfReach
 from proxy.upstream.joined.server_link import ServerLink
-from proxy.upstream.stream import ReplyBroken, close_body
 
 # Events kept for a client that does not read; beyond this the oldest are dropped.
 MOST_WAITING: Final = 1024

@@ -10,7 +10,7 @@ from typing import Final
 from proxy.core.json.jsontext import TextLimits, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import ABSENT, Executed, JsonValue, UpstreamFault, UpstreamReply
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.faults import ReplyBroken, close_body
 
 LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 # The longest event, and the longest answer that is read whole.

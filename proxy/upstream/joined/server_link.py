@@ -36,6 +36,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
+from proxy.upstream.faults import ReplyBroken, close_body
 from proxy.upstream.joined.answer_rewriting import AnswerRewriting
 from proxy.upstream.joined.event_rewriting import (
     RewrittenStream,
@@ -56,12 +57,10 @@ from proxy.upstream.joined.introduction import (
     with_params,
 )
 from proxy.upstream.joined.settings import JoinedServer
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
 
 Answer = UpstreamReply | UpstreamFault
 
-MODERN: Final = "2026-07-28"
-LATEST_WITH_SESSIONS: Final = "2025-11-25"
 _CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 _CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _ID: Final[Pointer] = ("id",)

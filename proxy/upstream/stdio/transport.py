@@ -30,11 +30,10 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.faults import RESPONSE_TIMEOUT
+from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
 from proxy.upstream.stdio.channel import Channel, ChildClient, ChildEnded, Mailbox, format_event
 from proxy.upstream.stdio.session import NoChild, Session, Sessions
 from proxy.upstream.stdio.settings import StdioSettings
-from proxy.upstream.stream import ReplyBroken
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"

@@ -57,10 +57,14 @@ async def beside(client: ClientSession) -> dict[str, Any]:
     resources = (await client.list_resources()).resources
     read = await client.read_resource(resources[0].uri) if resources else None
     prompts = (await client.list_prompts()).prompts
+    plain = [prompt.name for prompt in prompts if prompt.name.endswith("simple-prompt")]
+    said = {name: await client.get_prompt(name) for name in sorted(plain)}
     return {
         "resources": [str(resource.uri) for resource in resources],
+        "templates": [found.uriTemplate for found in (await client.list_resource_templates()).resourceTemplates],
         "first": read.model_dump(mode="json") if read else None,
         "prompts": [prompt.name for prompt in prompts],
+        "said": {name: answer.model_dump(mode="json") for name, answer in said.items()},
     }
 
 
@@ -96,8 +100,8 @@ async def session(url: Any, calls: list[Any]) -> dict[str, Any]:
             key = str(uuid.uuid4())
             told["steps"] = await attempt(client, "steps", {"key": key}, on_step)
             await asyncio.gather(*released)
-        elif LONG in names:
-            told["steps"] = await attempt(client, LONG, {"duration": 0.4, "steps": 4}, on_progress)
+        elif long := [name for name in names if name.endswith(LONG)]:
+            told["steps"] = await attempt(client, long[0], {"duration": 0.4, "steps": 4}, on_progress)
             told["beside"] = await beside(client)
         return told
 

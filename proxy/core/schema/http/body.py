@@ -78,7 +78,7 @@ def _fields(media: JsonValue, at: Pointer, kind: str, translator: Translator) ->
     schema = translator.translate(written, (*at, "schema")) if written is not None else {}
     whole = {**schema, "$defs": translator.definitions()} if isinstance(schema, dict) else {}
     encoding = media.get("encoding") if isinstance(media, dict) else None
-    names, required = list_properties(whole), _required(whole)
+    names, required = list_properties(whole), _list_required(whole)
     if not names and list_schema_types(whole) - {"object"}:
         raise OpenApiError("its form is no object with properties", at, _LEAVE_IT)
     for name in names:
@@ -138,7 +138,7 @@ def _property(schema: JsonValue, name: str) -> JsonValue:
     return True
 
 
-def _required(schema: JsonValue) -> frozenset[str]:
+def _list_required(schema: JsonValue) -> frozenset[str]:
     """The names that a schema, its `allOf` and its references require."""
     waiting, names, seen = [schema], set[str](), 0
     while waiting and seen < 100:

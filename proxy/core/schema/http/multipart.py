@@ -88,13 +88,13 @@ def join_parts(parts: list[tuple[str, str | None, str, bytes]], boundary: str) -
     """A body of parts (name, file name, media type, content)."""
     made = []
     for name, filename, media_type, content in parts:
-        file = "" if filename is None else f'; filename="{_quoted(filename)}"'
+        file = "" if filename is None else f'; filename="{_quote_text(filename)}"'
         kind = f"\r\ncontent-type: {media_type}" if media_type else ""
-        head = f'--{boundary}\r\ncontent-disposition: form-data; name="{_quoted(name)}"{file}{kind}\r\n\r\n'
+        head = f'--{boundary}\r\ncontent-disposition: form-data; name="{_quote_text(name)}"{file}{kind}\r\n\r\n'
         made.append(head.encode() + content + b"\r\n")
     return b"".join(made) + f"--{boundary}--\r\n".encode()
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """RFC 7578 section 2, as browsers do it."""
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

@@ -80,7 +80,7 @@ def merge_arguments(
     named = sorted(parameters, key=lambda each: _ORDER.index(each.place))
     if not named and body is not None and not _needs_a_name(body, definitions):
         return MergedArguments(_with_definitions(body, definitions), (), "", ())
-    resolved = _resolved(body, definitions)
+    resolved = _resolve_reference(body, definitions)
     spread = isinstance(resolved, dict) and _spreads(resolved, definitions)
     whole = {**resolved, "$defs": definitions} if isinstance(resolved, dict) else resolved
     taken = set(list_properties(whole)) if spread else set()
@@ -95,13 +95,13 @@ def merge_arguments(
         wanted += resolved.get("required", [])
     else:
         if body is not None:
-            body_argument = next(name for name in _numbered("body") if name not in properties)
+            body_argument = next(name for name in _number_names("body") if name not in properties)
             properties[body_argument] = body
             wanted += [body_argument] if required else []
         made |= {"properties": properties, "additionalProperties": False}
     if wanted:
         made["required"] = wanted
-    return MergedArguments(_with_definitions(made, _used(made, definitions)), placed, body_argument, tuple(notes))
+    return MergedArguments(_with_definitions(made, _list_used(made, definitions)), placed, body_argument, tuple(notes))
 
 
 def _schema_in_place(parameter: Parameter) -> JsonValue:
@@ -126,7 +126,7 @@ def _with_definitions(schema: JsonValue, definitions: dict[str, JsonValue]) -> J
     return {**schema, "$defs": {**(own if isinstance(own, dict) else {}), **definitions}}
 
 
-def _used(schema: JsonValue, definitions: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _list_used(schema: JsonValue, definitions: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The definitions that a schema leads to."""
     names: dict[str, None] = {}
     waiting: list[JsonValue] = [schema]
@@ -143,7 +143,7 @@ def _used(schema: JsonValue, definitions: dict[str, JsonValue]) -> dict[str, Jso
     return {name: definitions[name] for name in definitions if name in names}
 
 
-def _numbered(base: str) -> Iterator[str]:
+def _number_names(base: str) -> Iterator[str]:
     yield base
     for number in range(2, 1_000_000):
         yield f"{base}_{number}"
@@ -155,7 +155,7 @@ def _name_arguments(parameters: list[Parameter], taken: set[str]) -> tuple[tuple
     for each in parameters:
         plain = each.argument or _UNUSUAL.sub("_", each.name).strip("_") or each.place
         if plain in taken:
-            prefixed = next(name for name in _numbered(f"{each.place}_{plain}") if name not in taken)
+            prefixed = next(name for name in _number_names(f"{each.place}_{plain}") if name not in taken)
             notes.append(f"the {each.place} parameter {each.name!r} is the argument {prefixed!r}: its name is taken")
             plain = prefixed
         taken.add(plain)
@@ -164,7 +164,7 @@ def _name_arguments(parameters: list[Parameter], taken: set[str]) -> tuple[tuple
 
 
 # --- what a body's schema allows beside it ----------------------------------------------------------------------------
-def _resolved(schema: JsonValue, definitions: dict[str, JsonValue]) -> JsonValue:
+def _resolve_reference(schema: JsonValue, definitions: dict[str, JsonValue]) -> JsonValue:
     """A schema with the reference that it is replaced by its target; annotations beside the reference stay."""
     seen: set[str] = set()
     while isinstance(schema, dict) and isinstance(name := schema.get("$ref"), str) and name not in seen:

@@ -26,7 +26,7 @@ Pairs = list[tuple[str, str]]
 
 
 # --- text -> values ---------------------------------------------------------------------------------------------------
-def _typed(text: str, kinds: frozenset[str]) -> JsonValue:
+def _read_typed(text: str, kinds: frozenset[str]) -> JsonValue:
     """A text as the JSON value it spells, where the schema takes such values."""
     if text in _WORDS and (not kinds or {"true": "boolean", "false": "boolean", "null": "null"}[text] in kinds):
         return _WORDS[text]
@@ -42,19 +42,19 @@ def _typed(text: str, kinds: frozenset[str]) -> JsonValue:
 
 
 def _scalars(text: str, kinds: frozenset[str]) -> list[JsonValue]:
-    value = _typed(text, kinds)
+    value = _read_typed(text, kinds)
     return [text] if value == text else [value, text]
 
 
 def _lists(texts: list[str], parameter: Parameter) -> list[JsonValue]:
-    return [[_typed(text, parameter.items) for text in texts], list(texts)]
+    return [[_read_typed(text, parameter.items) for text in texts], list(texts)]
 
 
 def _objects(pairs: Pairs, parameter: Parameter) -> list[JsonValue]:
     if len({name for name, _ in pairs}) != len(pairs):
         return []
     members = parameter.members
-    return [{name: _typed(text, members.get(name, frozenset())) for name, text in pairs}, dict(pairs)]
+    return [{name: _read_typed(text, members.get(name, frozenset())) for name, text in pairs}, dict(pairs)]
 
 
 def _json(text: str) -> list[JsonValue]:
@@ -142,14 +142,14 @@ def split_query(query: str) -> Pairs | None:
         return None
     try:
         return [
-            (_decoded(name), _decoded(value))
+            (_decode_text(name), _decode_text(value))
             for name, _, value in (part.partition("=") for part in query.split("&") if part)
         ]
     except UnicodeDecodeError:
         return None
 
 
-def _decoded(text: str) -> str:
+def _decode_text(text: str) -> str:
     return unquote_to_bytes(text.replace("+", " ")).decode()
 
 
@@ -176,7 +176,7 @@ def _scalar_text(value: JsonValue) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-def _joined(texts: list[str | None], delimiter: str) -> str | None:
+def _join_texts(texts: list[str | None], delimiter: str) -> str | None:
     """Items with a delimiter between them; None where an item holds it or cannot be written."""
     parts = [text for text in texts if text is not None and delimiter not in text]
     return delimiter.join(parts) if parts and len(parts) == len(texts) and parts != [""] else None
@@ -185,15 +185,15 @@ def _joined(texts: list[str | None], delimiter: str) -> str | None:
 def _flat_text(value: JsonValue, delimiter: str, *, explode: bool, between: str = "=") -> str | None:
     """A list or an object in one text."""
     if isinstance(value, list):
-        return _joined([_scalar_text(item) for item in value], delimiter)
+        return _join_texts([_scalar_text(item) for item in value], delimiter)
     if not isinstance(value, dict):
         return _scalar_text(value)
     pairs = [(name, _scalar_text(item)) for name, item in value.items()]
     if not explode:
-        return _joined([part for pair in pairs for part in pair], delimiter)
+        return _join_texts([part for pair in pairs for part in pair], delimiter)
     if any(between in name for name, _ in pairs):
         return None
-    return _joined([None if text is None else f"{name}{between}{text}" for name, text in pairs], delimiter)
+    return _join_texts([None if text is None else f"{name}{between}{text}" for name, text in pairs], delimiter)
 
 
 def write_path(parameter: Parameter, value: JsonValue) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from proxy.core.json.jsontext import find_at_pointer
-from proxy.core.model.framing import OF_THE_SENDER
+from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.openapi_schema import MAX_HOPS, OpenApiError, Translator, find_local
 
@@ -83,7 +83,7 @@ def list_parameters(
     for holder in (pointer[:-1], pointer):
         listed = find_at_pointer(document, holder).get("parameters")
         for index in range(len(listed) if isinstance(listed, list) else 0):
-            steps = _followed(document, (*holder, "parameters", index))
+            steps = _follow_reference(document, (*holder, "parameters", index))
             value = find_at_pointer(document, steps)
             if isinstance(value, dict):
                 name = str(value.get("name"))
@@ -96,7 +96,7 @@ def list_parameters(
     return tuple(read_parameter(document, steps, version, translator) for steps in wanted)
 
 
-def _followed(document: JsonValue, steps: Pointer) -> Pointer:
+def _follow_reference(document: JsonValue, steps: Pointer) -> Pointer:
     for _ in range(MAX_HOPS):
         value = find_at_pointer(document, steps)
         if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
@@ -123,7 +123,9 @@ def read_parameter(
         style, inner = _content(value, place)
         explode = value.get("explode", style in ("form", "deepObject"))
         there = inner is not None and _is_there(value, inner)
-        schema = _translated(document, (*steps, *inner), version, translator) if there and inner is not None else True
+        schema = (
+            _translate_schema(document, (*steps, *inner), version, translator) if there and inner is not None else True
+        )
     if style not in STYLES[place]:
         raise OpenApiError(
             f"the {place} parameter {value.get('name')!r} has the style {style!r}",
@@ -133,7 +135,7 @@ def read_parameter(
     return Parameter(
         str(value.get("name")),
         place,
-        _described(schema, value),
+        _add_description(schema, value),
         place == "path" or value.get("required") is True,
         style,
         explode is True,
@@ -149,13 +151,13 @@ def _place_2(value: Mapping[str, JsonValue]) -> In:
     return cast(In, value["in"])
 
 
-def _translated(document: JsonValue, steps: Pointer, version: str, translator: Translator | None) -> JsonValue:
+def _translate_schema(document: JsonValue, steps: Pointer, version: str, translator: Translator | None) -> JsonValue:
     if translator is not None:
         return translator.translate(find_at_pointer(document, steps), steps)
     return Translator(document, modern=not version.startswith("3.0")).root(steps)
 
 
-def _described(schema: JsonValue, value: Mapping[str, JsonValue]) -> JsonValue:
+def _add_description(schema: JsonValue, value: Mapping[str, JsonValue]) -> JsonValue:
     """The schema with what the Parameter Object says of it: its description, and that it is going away."""
     said = {key: value[key] for key in ("description", "deprecated") if value.get(key)}
     if not said or schema is False:

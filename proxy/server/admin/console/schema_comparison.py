@@ -15,7 +15,7 @@ from proxy.config.model import RecordConfig
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
-from proxy.core.envelope.sentence import write_sentence
+from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
     Decision,
@@ -44,7 +44,7 @@ _FEW: Final = 50
 _MARKS: Final = (MASK, "...")
 
 
-async def run_trial(
+async def compare_schema(
     data: ConsoleData, record: RecordConfig | None, route: Route, policy: ToolPolicy, asked: PageRequest
 ) -> Page:
     """The answer to `/-/trial`: arguments (`text`, or `body`) judged, or calls compared (`over`: kept or recorded)."""
@@ -88,7 +88,7 @@ def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue
             {"path": format_pointer(each.path), "code": each.code.name, "message": each.message}
             for each in failure.violations
         ],
-        "content": write_sentence(explain_refusal(failure, policy)),
+        "content": write_feedback(explain_refusal(failure, policy)),
     }
 
 

@@ -93,35 +93,35 @@ class Asking:
             return Failure(
                 codes.UNKNOWN_TOOL, f"Tool '{clean_text(call.tool, 60)}' is not served here", retryable=False
             )
-        listed = await self.listed()
+        listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
             return listed
         if isinstance(listed, Unlearned):
             return self._without(call, listed)
-        await self._prepared(call, listed)
+        await self._prepare_call(call, listed)
         if await self._doubts(call, listed):
             learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
             listed = learned if isinstance(learned, Known) else listed
-            await self._prepared(call, listed)
+            await self._prepare_call(call, listed)
         return self._judged_by(call, listed)
 
     def _is_ours(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
-    def served(self, known: Known) -> LearnedTools:
+    def make_served(self, known: Known) -> LearnedTools:
         """The tools that the route serves."""
         return self._catalogue(known).tools
 
-    async def listed(self) -> Known | Unlearned | UpstreamReply:
+    async def find_list(self) -> Known | Unlearned | UpstreamReply:
         """Returns the list that applies to this client, or the upstream's own answer where it does not accept the
         client."""
-        known = self.learner.known(self.key, self.rules.ttl)
+        known = self.learner.find_known(self.key, self.rules.ttl)
         if known is not None:
             return known
         learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
 
-    async def verified(self) -> UpstreamReply | None:
+    async def check_session(self) -> UpstreamReply | None:
         """Whether the upstream answers in this session: None, or its own answer where it does not."""
         if self.message.modern or self.learner.accepts(self.key, self.session):
             return None
@@ -131,7 +131,7 @@ class Asking:
     def refusal(self, refused: ListRefused) -> UpstreamReply:
         """Turns the upstream's answer to the proxy's question into the answer to the client's."""
         if refused.reply.status == 404 and self.session:
-            self.learner.lost(self.key, self.session)
+            self.learner.note_lost(self.key, self.session)
         body = refused.reply.body
         value = parse(body) if isinstance(body, bytes) else None
         if isinstance(value, dict) and value.get("id") == refused.request_id:
@@ -144,13 +144,13 @@ class Asking:
         binding, key_header = self.call_route.binding, self.rules.template.resend.key_header
         client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
         # The body is not the client's, so checksums and signatures of the client's body are dropped.
-        sent = binding.outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
+        sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
         reply = await self.upstream.relay(sent, None)
         if isinstance(reply, UpstreamReply) and reply.status < 300:
             self.learner.accept(self.key, self.session)
         return reply
 
-    async def _prepared(self, call: ToolCall, known: Known) -> None:
+    async def _prepare_call(self, call: ToolCall, known: Known) -> None:
         """Compiles a tool's check before its first call, off the event loop."""
         tools = self._catalogue(known).tools
         name = find_listed_name(call.tool, tools)
@@ -176,12 +176,12 @@ class Asking:
 
     def _judged_by(self, call: ToolCall, known: Known) -> Tools | Failure:
         catalogue, route = self._catalogue(known), self.call_route.binding.route
-        if catalogue.first_told(""):
+        if catalogue.is_first_report(""):
             self.reports.learned(route.name, catalogue.tools)
         found = catalogue.tools.get(call.tool)
         reason = catalogue.tools.bad.get(call.tool)
         if reason is not None:
-            if catalogue.first_told(call.tool):
+            if catalogue.is_first_report(call.tool):
                 self.reports.unusable(route.name, call.tool, reason)
             if found is None and route.mode is Mode.ENFORCE:
                 message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."

@@ -37,7 +37,7 @@ class Catalogue:
             self._mirrors[name] = found
         return found
 
-    def first_told(self, name: str) -> bool:
+    def is_first_report(self, name: str) -> bool:
         """Whether this is the first report about a tool."""
         told = name in self._told
         self._told.add(name)
@@ -66,6 +66,6 @@ class Catalogues:
         self._made.move_to_end(key)
         return found
 
-    def latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
         """The tools of the list that was last used; those that the config alone knows where nothing was learned."""
         return next(reversed(self._made.values())).tools if self._made else rules.whole()

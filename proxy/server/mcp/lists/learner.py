@@ -1,14 +1,13 @@
 """The lists of tools this process knows, for each upstream and credential, and the sessions upstreams have accepted.
 
     known      the list, while it may be used
-    learn      asks for it, or waits for whoever is asking already
+    learn      asks for it, or waits for the question under way
     keep       a whole list that flowed by on its way to a client
-    outdated   somebody says that the list has changed
+    outdated   notes that the list has changed
 
-A list is asked for when it is missing or too old, never per call. Many servers vouch for their lists not at all
-(`ttlMs: 0`, or nothing in old revisions); they are believed where it matters: nothing is refused on the word of a list
-that is neither vouched for nor new (`is_fresh`), while clean calls go by it until `ttl`. Equal lists are kept once,
-whoever asked for them.
+A list is asked for when it is missing or too old, never per call. Many servers do not say how
+long their lists hold (`ttlMs: 0`, or nothing in old revisions). A list is then used for clean calls until `ttl`, but no
+call is refused because of it unless it is new (`is_fresh`). Equal lists are kept once, for all credentials.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import Clock, GuardedUpstream
 from proxy.offload.pool import OffloadPool
 from proxy.server.mcp.lists.reading import SMALL, ListReader, Read
-from proxy.upstream.stream import ReplyBroken, close_body
+from proxy.upstream.faults import ReplyBroken, close_body
 
 # Credentials whose lists are remembered, and bytes of lists in all; the least recently used go first.
 MAX_KEYS: Final = 2_000
@@ -108,7 +107,7 @@ class Learner:
         await self._reader.close()
 
     # --- lists --------------------------------------------------------------------------------------------------------
-    def known(self, key: Key, ttl: float) -> Known | None:
+    def find_known(self, key: Key, ttl: float) -> Known | None:
         """The list, unless it is older than `ttl` seconds and than its server says; None where there is none."""
         found = self._known.get(key)
         if found is None:
@@ -132,7 +131,7 @@ class Learner:
         """Whether even a name that is not in the list is no reason to ask again."""
         return self._clock.now() < known.at + JUST_ASKED
 
-    def outdated(self, key: Key, *, surely: bool = True) -> None:
+    def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
         """The server says that its list has changed: the next call asks for it. `surely` False: it only seems so, which
         a new list does not bear out."""
         found = self._known.get(key)
@@ -194,7 +193,7 @@ class Learner:
             name not in known.listing.tools or known.listing.tools[name].digest != tool.digest
             for name, tool in made.items()
         ):
-            self.outdated(key)
+            self.mark_outdated(key)
 
     def _shrink(self) -> None:
         size = sum({id(one.listing): one.listing.size for one in self._known.values()}.values())
@@ -215,7 +214,7 @@ class Learner:
         return await self.ask(key, ask, wait) if joined and isinstance(learned, ListRefused) else learned
 
     async def ask(self, key: Key, ask: Ask, wait: float) -> Learned:
-        """Asks for the list, whoever else does."""
+        """Asks for the list, even while another question is under way."""
         try:
             async with asyncio.timeout(wait):
                 return await self._pages(key, ask)
@@ -255,10 +254,10 @@ class Learner:
         """Whether the upstream is known to answer in this session."""
         return (key, session) in self._sessions
 
-    def lost(self, key: Key, session: str) -> None:
+    def note_lost(self, key: Key, session: str) -> None:
         """Notes that the upstream has lost the session: it was restarted, perhaps as another version."""
         self.forget(key, session)
-        self.outdated(key)
+        self.mark_outdated(key)
 
     def forget(self, key: Key, session: str) -> None:
         """Forgets a session."""
@@ -278,7 +277,7 @@ def _without_list(
 
 async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
     """The body of an answer, decoded; of a stream as much as holds the answer to `request_id`. None where it is too
-    large, broken off or coded in a way nobody knows."""
+    large, broken off or in an unknown coding."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
     streamed, body, looked_at = find_header(reply, "content-type").startswith("text/event-stream"), bytearray(), 0

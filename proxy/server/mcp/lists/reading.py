@@ -48,7 +48,7 @@ class ListReader:
         if len(body) <= SMALL:
             return self.read_small(content_type, body, request_id)
         digest = _digest(content_type, body, request_id)
-        if (known := self._seen(digest)) is not None:
+        if (known := self._find_known(digest)) is not None:
             return known
         job = make_reading_job(content_type, body, request_id)
         ended = await self._pool.run(_READ, job, seconds=_SECONDS, patience=_PATIENCE)
@@ -57,13 +57,13 @@ class ListReader:
     def read_small(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:
         """The same, here and at once."""
         digest = _digest(content_type, body, request_id)
-        if (known := self._seen(digest)) is not None:
+        if (known := self._find_known(digest)) is not None:
             return known
         answer = find_answer(content_type, body, request_id)
         page = read_page(answer) if answer is not None else None
         return self._keep(digest, answer if page is None else page, len(body))
 
-    def _seen(self, digest: bytes) -> ToolsPage | None:
+    def _find_known(self, digest: bytes) -> ToolsPage | None:
         known = self._known.get(digest)
         if known is None:
             return None

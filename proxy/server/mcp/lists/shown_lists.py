@@ -27,7 +27,7 @@ from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import HttpReply, JsonValue, UpstreamReply
 from proxy.server.mcp.lists.learner import decode_body, find_header
-from proxy.upstream.stream import close_body
+from proxy.upstream.faults import close_body
 
 _TOO_LONG: Final = (
     f"The server's list of tools has more than {MAX_LIST >> 20} MiB, which is too long to leave out the tools that are "
@@ -146,7 +146,7 @@ def make_collapsed_list(
     tool: dict[str, JsonValue] = {
         "name": container.name,
         "description": rules.collapse_description
-        or _described(tools.listing, container.auto_expand == "dispatch", is_searched),
+        or _describe_container(tools.listing, container.auto_expand == "dispatch", is_searched),
         "inputSchema": _make_schema(dispatched=container.auto_expand == "dispatch", is_paged=is_searched),
     }
     own: list[JsonValue] = [one for one in (SEARCH_TOOL, DESCRIBE_TOOL) if one["name"] in tools.own]
@@ -177,7 +177,7 @@ def _as_listed(tool: ListedTool) -> JsonValue:
     return {"inputSchema": {"type": "object"}, **listed}
 
 
-def _described(listing: Listing, dispatched: bool, is_searched: bool) -> str:
+def _describe_container(listing: Listing, dispatched: bool, is_searched: bool) -> str:
     names = list(listing.tools)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     then = (

@@ -1,0 +1,48 @@
+"""What the command lines of verbs share: the layout of their help, and the option `--header`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+# argparse's own width where the terminal's is unknown.
+_USUAL: Final = 80
+# The column of the longest verb's end: argparse forgets that verbs are indented when it makes room for them.
+_LONGEST_VERB: Final = 14
+
+
+class HelpText(argparse.RawDescriptionHelpFormatter):
+    """argparse's layout with a given width. argparse makes a formatter for each declared argument, also to serve, and
+    would load shutil and three compressors to find out the width."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+        self._action_max_length = _LONGEST_VERB
+
+
+def _columns() -> int:
+    """The terminal's width in characters; the variable COLUMNS wins, as in other programs."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _USUAL if sys.__stdout__ else _USUAL
+    except (OSError, ValueError):  # no terminal, or a closed stream
+        return _USUAL
+
+
+def add_header_option(parser: argparse.ArgumentParser, help_text: str, *names: str) -> None:
+    """Adds `--header`, which may be repeated; `names` are further spellings."""
+    parser.add_argument(
+        *names, "--header", metavar="'NAME: VALUE'", type=_read_header, action="append", default=[], help=help_text
+    )
+
+
+def _read_header(text: str) -> tuple[str, str]:
+    """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):
+        raise argparse.ArgumentTypeError("a header is 'Name: value'")
+    return name.strip().lower(), value.strip()

@@ -1,0 +1,249 @@
+"""The answer formats, a function for each: the default, those of model vendors' tool messages, MCP's results, RFC 9457
+problem details for plain HTTP clients, and those of four agent systems (GoMind, HPD, Acode, Compozy).
+
+`write_tool_result` is the default: it carries what all four seeds ask for at once (contract section 1). The keys of
+each format are kept to the letter of its source.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import sanitise_value
+from proxy.core.envelope import parts
+from proxy.core.envelope.feedback import render_feedback, summarize_escalation, write_violation
+from proxy.core.envelope.view import SHOWN, FailureView, Shown
+from proxy.core.model.codes import REQUIRED_MISSING, ErrorType
+from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult
+
+# The version of the formats that have a part for machines: since 2 it holds the feedback's words in `full` alone.
+VERSION: Final = 2
+# Details of an escalation that have a place of their own here.
+_OWN_PLACE: Final = frozenset({"history", "original_call", "status"})
+# Words of one error beside a feedback that has them all, in code points.
+_BRIEF: Final = 80
+
+
+def write_tool_result(view: FailureView) -> JsonValue:
+    """A tool message (Acode) that is also a GoMind and Compozy answer, with the errors for machines beside it."""
+    return {
+        "role": "tool",
+        "tool_call_id": view.result.call.call_id,
+        "is_error": True,
+        "content": render_feedback(view),
+        "success": False,
+        "error": make_error_part(view),
+        **({"remediation_hint": parts.choose_hint(view)} if view.full else {}),
+        "format_version": VERSION,
+    }
+
+
+def make_error_part(view: FailureView) -> dict[str, JsonValue]:
+    """The machine part: what happened, error by error, and where the model stands. Compact: without the words that the
+    feedback has."""
+    result = view.result
+    failure, attempt = result.failure, result.attempt
+    found: dict[str, JsonValue] = {
+        "error_type": failure.code.error_type.value,
+        "code": failure.code.name,
+        "message": parts.write_message(view),
+        "category": failure.code.category.value,
+        "retryable": failure.may_retry,
+        "errors": parts.list_errors(view),
+        **({"retry_guidance": parts.write_retry_guidance(view)} if view.full else {}),
+        "attempt": attempt.number if attempt else None,
+        "max_attempts": attempt.limit if attempt else None,
+        "status": parts.choose_status(result),
+        "details": parts.make_details(view),
+    }
+    if not view.full:
+        return found | parts.describe_container(view)
+    found |= parts.make_container_parts(view)
+    if failure.code.error_type is ErrorType.ESCALATION:
+        found["details"] = {key: item for key, item in parts.make_details(view).items() if key not in _OWN_PLACE}
+        found |= {
+            "summary": summarize_escalation(result),
+            "history": list(result.history),
+            "original_call": {"tool": result.call.tool, "arguments": parts.sanitise_arguments(result)},
+        }
+    return found
+
+
+def write_openai(view: FailureView) -> JsonValue:
+    """An OpenAI tool message; that API refuses keys it does not know, so there is no machine part."""
+    return {"role": "tool", "tool_call_id": view.result.call.call_id, "content": render_feedback(view)}
+
+
+def write_anthropic(view: FailureView) -> JsonValue:
+    """An Anthropic `tool_result` content block."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": view.result.call.call_id,
+        "content": render_feedback(view),
+        "is_error": True,
+    }
+
+
+# Where MCP lets anybody add something of his own (specification, "_meta": a prefix, a slash, a name).
+MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
+
+
+def write_mcp(view: FailureView) -> dict[str, JsonValue]:
+    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`.
+
+    Never `structuredContent`: one SDK holds it against the tool's outputSchema and throws our text away, one framework
+    shows its model nothing else.
+    """
+    return {
+        "content": [{"type": "text", "text": render_feedback(view)}],
+        "isError": True,
+        "_meta": {MCP_FEEDBACK: make_error_part(view)},
+    }
+
+
+def write_problem(view: FailureView) -> dict[str, JsonValue]:
+    """RFC 9457 problem details: `detail` is the feedback, everything for machines is an extension member."""
+    result = view.result
+    failure, attempt = result.failure, result.attempt
+    escalation: dict[str, JsonValue] = {"state": parts.choose_status(result)} if result.escalated else {}
+    if result.escalated and view.full:
+        escalation |= {
+            "summary": summarize_escalation(result),
+            "history": list(result.history),
+            "original_call": {"tool": result.call.tool, "arguments": parts.sanitise_arguments(result)},
+        }
+    return {
+        "type": "urn:toolcall-proxy:error:" + failure.code.name.lower().replace("_", "-"),
+        "title": failure.code.meaning.rstrip("."),
+        "status": HTTPStatus.OK.value,
+        "detail": render_feedback(view),
+        "code": failure.code.name,
+        "error_type": failure.code.error_type.value,
+        "category": failure.code.category.value,
+        "retryable": failure.may_retry,
+        "errors": parts.list_errors(view),
+        "attempt": attempt.number if attempt else None,
+        "max_attempts": attempt.limit if attempt else None,
+        **escalation,
+    }
+
+
+def write_gomind(view: FailureView) -> JsonValue:
+    """GoMind's `ToolResponse`: `details` stays a flat map of strings, and holds the feedback as `feedback`."""
+    result = view.result
+    failure = result.failure
+    return {
+        "success": False,
+        "error": {
+            "code": failure.code.name,
+            "message": parts.write_message(view),
+            "category": failure.code.category.value,
+            "retryable": failure.may_retry,
+            "details": {
+                "hint": parts.choose_hint(view),
+                **parts.make_details(view),
+                "feedback": render_feedback(view),
+            },
+        },
+    }
+
+
+def write_compozy(view: FailureView) -> JsonValue:
+    """Compozy's uniform tool error (gap 6). `details` is free there, so it also holds the errors for machines."""
+    return {
+        "success": False,
+        "error": {
+            "code": view.result.failure.code.name,
+            "message": render_feedback(view),
+            "details": {**parts.make_details(view), "errors": parts.list_errors(view)},
+        },
+        "remediation_hint": parts.choose_hint(view),
+    }
+
+
+def write_acode(view: FailureView) -> JsonValue:
+    """Acode's ToolResult message: nothing but the feedback (FR-026..FR-030)."""
+    return {
+        "role": "tool",
+        "tool_call_id": view.result.call.call_id,
+        "content": render_feedback(view),
+        "is_error": True,
+    }
+
+
+def write_hpd(view: FailureView) -> JsonValue:
+    """HPD's flat objects, switched on by `error_type`."""
+    result = view.result
+    failure = result.failure
+    if failure.container is not None and failure.code.error_type is ErrorType.CONTAINER:
+        found = {"error_type": ErrorType.CONTAINER.value, **parts.make_container_parts(view)}
+        if result.repeated:
+            found["retry_guidance"] = render_feedback(view)
+        if _is_near(failure.container) and failure.hint:  # what HPD has no words for stands in a key of its own
+            found["suggestion"] = parts.show_text(failure.hint, result)
+        return found
+    if failure.code.error_type in (ErrorType.VALIDATION, ErrorType.ESCALATION):
+        return {
+            "error_type": failure.code.error_type.value,
+            "errors": _hpd_errors(view),
+            **({"status": parts.choose_status(result)} if result.escalated else {}),
+            **({"history": list(result.history)} if result.escalated and view.full else {}),
+            "retry_guidance": render_feedback(view)
+            if result.escalated or result.repeated
+            else parts.write_retry_guidance(view),
+        }
+    return {
+        "error_type": failure.code.error_type.value,
+        "error_message": parts.write_message(view, whole=True),
+        "error_code": failure.code.name,
+        "retry_guidance": parts.choose_hint(view, whole=True),
+    }
+
+
+def _is_near(misuse: ContainerMisuse) -> bool:
+    """Whether a function was named that HPD's guidance alone would not lead to: nearly, or in dot notation."""
+    sent = misuse.attempted
+    named = sent.values() if isinstance(sent, dict) else ()
+    return bool(misuse.function) and misuse.function not in [one for one in named if isinstance(one, str)]
+
+
+def _hpd_errors(view: FailureView) -> list[JsonValue]:
+    result = view.result
+    if view.shown:
+        brief = not view.full and (result.escalated or result.repeated)  # the guidance is the feedback
+        found = [_hpd_error(shown, result) for shown in view.shown]
+        return parts.cut_errors([_brief_hpd(each) for each in found]) if brief else found
+    return [
+        {
+            "property": "",
+            "attempted_value": None,
+            "error_message": parts.write_message(view, whole=True),
+            "error_code": result.failure.code.name,
+        }
+    ]
+
+
+def _brief_hpd(error: dict[str, JsonValue]) -> JsonValue:
+    """Where the guidance is the whole feedback, an error's own words are shortened; so is an array or object."""
+    value = error["attempted_value"]
+    if isinstance(value, dict | list):
+        value = cut(parts.write_body(value).decode(), _BRIEF)
+    return {**error, "attempted_value": value, "error_message": cut(error["error_message"], _BRIEF)}
+
+
+def _hpd_error(shown: Shown, result: ToolResult) -> dict[str, JsonValue]:
+    """`property` is the dotted path; a missing field is said in HPD's words, the rest in ours."""
+    violation, said = shown.violation, write_violation(shown)
+    name = parts.show_text(".".join(map(str, violation.path[:64])), result)
+    if violation.code is REQUIRED_MISSING:
+        said = f"{name} is required" + (f". {cut(shown.hint, SHOWN)}" if violation.hint else "")
+    return {
+        "property": name,
+        "attempted_value": sanitise_value(
+            violation.value, result.limits, path=violation.path, sensitive=violation.sensitive
+        ),
+        "error_message": said,
+        "error_code": violation.code.hpd,
+    }

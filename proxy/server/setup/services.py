@@ -1,0 +1,281 @@
+"""The services that calls use, as the config wants them: state store, second judge, hooks, corrections, escalations.
+
+What a service remembers outlives a reload. The rooms of hooks, corrections and escalations are loaded for the first
+config that has some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from proxy.call.elsewhere import Elsewhere
+from proxy.config.load import Loaded
+from proxy.config.mistakes import ConfigError, Mistake
+from proxy.config.model import Config, HookEntry, OnEscalation, SecondJudging, SharedState, StateConfig
+from proxy.config.watch import find_warnings
+from proxy.core.contract.correction import BudgetKind, CorrectionSettings, DebugStore
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault, UpstreamReply
+from proxy.core.second_judge.judge import Opinion
+from proxy.formatters import Formatters
+from proxy.interfaces import CallRecord, Clock, GuardedUpstream, SecondJudge, Services, StateStore, UpstreamRequest
+from proxy.offload.pool import OffloadPool
+from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
+from proxy.server.identity import SystemPacing
+from proxy.server.setup.upstreams import make_settings
+from proxy.state import RedisSettings, Tls, make_store
+from proxy.telemetry.logs import Log
+from proxy.telemetry.metrics import Metrics
+from proxy.upstream.settings import UpstreamSettings
+
+if TYPE_CHECKING:
+    from proxy.correction import DebugLog, Trajectories
+    from proxy.escalation import Delivery, Post
+    from proxy.hooks import HookChain, HookLoadError
+    from proxy.outgoing import OutgoingClient
+    from proxy.state.fallback import StoreChange
+
+# How long one post may take, in seconds.
+_POST: Final = 10.0
+
+
+def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
+    """Makes the services that calls use, except for the upstreams."""
+    store, formatters = shared.make(loaded.config.state, clock), Formatters.installed(log.formatter_failed)
+    hooks = make_hook_chain(loaded, log, clock)
+    elsewhere = Elsewhere.with_pools()
+    return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)
+
+
+# --- the state store --------------------------------------------------------------------------------------------------
+class SharedStore:
+    """Makes the store and listens to it. `up` is what the metric `state_backend_up` tells; memory is always up."""
+
+    def __init__(self, log: Log) -> None:
+        self.up = True
+        self._log = log
+        self._backend = ""
+
+    def make(self, state: StateConfig, clock: Clock) -> StateStore:
+        """The store of a config's `state`."""
+        self._backend = state.backend
+        redis = None if state.shared is None else make_redis_settings(state.shared)
+        return make_store(state.backend, clock, state.max_keys, redis, self._note_change)
+
+    def _note_change(self, change: StoreChange) -> None:
+        self.up = change.up
+        if change.up:
+            away = round(change.seconds, 3)
+            self._log.event("State store is back", backend=self._backend, away_seconds=away, merged=change.merged)
+        else:
+            self._log.event("State store lost, counting locally", "error", backend=self._backend, reason=change.reason)
+
+
+def make_redis_settings(shared: SharedState) -> RedisSettings:
+    """What the backend has to be told."""
+    files = shared.tls_files
+    tls = Tls(files.ca, files.cert, files.key) if files is not None else Tls()
+    return RedisSettings(
+        topology=shared.topology.value,
+        hosts=shared.hosts,
+        unix_socket=shared.unix,
+        database=shared.database,
+        service=shared.service,
+        username=shared.username,
+        password=shared.password,
+        sentinel_username=shared.sentinel_username,
+        sentinel_password=shared.sentinel_password,
+        tls=tls if shared.tls else None,
+        prefix=shared.prefix,
+        connect_timeout=shared.connect_timeout,
+        operation_timeout=shared.operation_timeout,
+    )
+
+
+# --- the second judge -------------------------------------------------------------------------------------------------
+class SecondJudges:
+    """The second judge in each of its two modes. No child process is there before the first question."""
+
+    def __init__(self, chance: Callable[[], float], metrics: Metrics, log: Log) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._chance = chance
+        self._made: dict[SecondJudging, SecondOpinion] = {}
+
+    def of(self, mode: SecondJudging) -> SecondJudge | None:
+        """The judge for a config; None where it says `off`."""
+        if mode == "off":
+            return None
+        if mode not in self._made:
+            pool = OffloadPool(size=2 if mode == "always" else 1, memory=MEMORY)
+            self._made[mode] = SecondOpinion(
+                pool, asks_first=mode == "always", chance=self._chance, report=self._report
+            )
+        return self._made[mode]
+
+    async def close(self) -> None:
+        """Ends the child processes."""
+        for judge in self._made.values():
+            await judge.close()
+
+    def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
+        """Counts an opinion. What is logged names the schema and the place in it, and no value."""
+        self._metrics.second_opinion(route, policy.tool, outcome)
+        told = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
+        if outcome == DISAGREED:
+            self._log.event("Second judge disagrees", "error", **told, judge=opinion.judge, place=opinion.place)
+        elif outcome == GAVE_UP:
+            self._log.event("Second judge gave up", "warning", **told, reason=opinion.reason)
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------------
+def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
+    """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
+    if not loaded.config.hooks:
+        return None
+    from proxy.hooks import HookChain, HookLoadError, load_hook
+
+    made, mistakes = [], []
+    for entry in loaded.config.hooks:
+        hook = load_hook(entry.use, entry.settings, entry.timeout, strict=entry.on_failure == "refuse")
+        if isinstance(hook, HookLoadError):
+            mistakes.append(_mistake(loaded, entry, hook))
+        else:
+            made.append(hook)
+    if mistakes:
+        raise ConfigError(mistakes)
+    return HookChain(made, log.hook_failed, clock.now)
+
+
+def check_hooks(loaded: Loaded) -> list[Mistake]:
+    """What is wrong with a config's hooks, as far as that can be told without making any."""
+    if not loaded.config.hooks:
+        return []
+    from proxy.hooks import HookLoadError, find_hook
+
+    found = [(entry, find_hook(entry.use)) for entry in loaded.config.hooks]
+    return [_mistake(loaded, entry, hook) for entry, hook in found if isinstance(hook, HookLoadError)]
+
+
+def _mistake(loaded: Loaded, entry: HookEntry, found: HookLoadError) -> Mistake:
+    return Mistake(str(loaded.files[0]), *entry.at, "hooks", found.message, found.hint)
+
+
+# --- what the log says of a config once it is served ------------------------------------------------------------------
+def tell_notes(log: Log, loaded: Loaded, *, watched: bool) -> None:
+    """Writes down what the operator should know of a config, and of files whose changes would not be seen."""
+    for note in loaded.config.notes:
+        log.event("config note", note=note)
+    for warning in find_warnings(loaded.files) if watched else ():
+        log.event("config note", "warning", note=warning)
+
+
+def warn_of_addresses(log: Log, calls: int, by_address: int) -> None:
+    """Most clients send no conversation id: the operator may not know what that costs."""
+    remedy = "send a conversation id (docs/contract.md, Conversations); without one, attempts and caps do little"
+    log.event("Most calls carry no conversation id", "warning", calls=calls, by_address=by_address, remedy=remedy)
+
+
+# --- corrections ------------------------------------------------------------------------------------------------------
+class Corrections:
+    """Makes correctors, one for each config that is served. Their room is loaded for the first that has them."""
+
+    def __init__(self, services: Services, log: Log) -> None:
+        self._log = log
+        self._now = services.clock.now
+        self._trajectories: Trajectories | None = None
+        self._debug: tuple[DebugStore, DebugLog] | None = None
+
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services with a corrector, where the config has one."""
+        settings = config.correction
+        if settings is None:
+            return services
+        from proxy.correction import Endpoint, ModelCorrector, Trajectories
+        from proxy.outgoing import OutgoingClient
+
+        if self._trajectories is None:
+            self._trajectories = Trajectories(self._now)
+        client = OutgoingClient(make_settings(config.upstreams[settings.upstream]))
+        endpoint = Endpoint(settings, partial(_exchange, services.upstreams[settings.upstream], client))
+        corrector = ModelCorrector(
+            settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._spent
+        )
+        return replace(services, corrector=corrector)
+
+    def _store(self, settings: CorrectionSettings) -> DebugLog | None:
+        if settings.debug is None:
+            return None
+        from proxy.correction import DebugLog
+
+        if self._debug is None or self._debug[0] != settings.debug:
+            self._debug = settings.debug, DebugLog(settings.debug, self._unwritten)
+        return self._debug[1]
+
+    def _spent(self, budget: BudgetKind) -> None:
+        self._log.event("correction budget used up", "warning", budget=budget.value)
+
+    def _unwritten(self, error: OSError) -> None:
+        self._log.event("debug store cannot be written", "warning", reason=error.strerror or type(error).__name__)
+
+
+async def _exchange(
+    upstream: GuardedUpstream, client: OutgoingClient, request: UpstreamRequest, limit: int
+) -> UpstreamReply | UpstreamFault:
+    """One question, unless the upstream's guard refuses it: its breaker and its bound hold for questions too."""
+    return await upstream.guard(request, lambda entered: client.fetch(entered, limit))
+
+
+# --- escalations ------------------------------------------------------------------------------------------------------
+class Escalations:
+    """Tells the webhook of the config that is served. Its room is loaded for the first config that has one."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._told: OnEscalation | None = None
+        self._delivery: Delivery | None = None
+
+    def extend(self, wanted: OnEscalation | None, services: Services) -> Services:
+        """The services that tell of escalations, where the config wants that."""
+        if wanted is None:
+            return services
+        from proxy.escalation import Delivery, make_notice
+
+        if self._delivery is None or wanted != self._told:
+            post = _webhook(wanted.webhook)
+            self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._note_end)
+            self._told = wanted
+        delivery, wall = self._delivery, services.clock.wall
+
+        def tell(result: ToolResult, record: CallRecord) -> None:
+            delivery.put(make_notice(result, record.route, record.request_id, wall()))
+
+        return replace(services, escalated=tell)
+
+    async def wait_settled(self, seconds: float) -> None:
+        """Returns when what is queued was told, or after so many seconds."""
+        if self._delivery is not None:
+            await self._delivery.wait_settled(seconds)
+
+    def _note_end(self, message_id: str, what: str, status: int) -> None:
+        level = "info" if what == "delivered" else "warning"
+        self._log.event("Escalation notice", level, id=message_id, result=what, status=status)
+
+
+def _webhook(url: str) -> Post:
+    """Posts to a URL. No redirect is followed: where a notice may go is the operator's to say."""
+    from proxy.outgoing import OutgoingClient, post_json
+
+    parts = urlsplit(url)
+    client = OutgoingClient(UpstreamSettings("on_escalation", f"{parts.scheme}://{parts.netloc}"))
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+    async def post(notice: JsonValue, headers: Headers) -> int:
+        reply = await post_json(client, target, notice, headers=headers, seconds=_POST)
+        return 0 if isinstance(reply, UpstreamFault) else reply.status
+
+    return post
