@@ -155,7 +155,7 @@ class RouteRequest:
             return None
         operation = binding.route.operations.get(checked.call.tool)
         if operation is not None and not (operation.template.is_plain and not operation.by_name):
-            return self._operation_request(operation, checked)
+            return self.operation_request(operation, checked)
         body = checked.arguments if binding.alone else binding.adapter.rewrite(self.raw, binding.route.shape, checked)
         return binding.make_outgoing(self.raw, self.hop_fields, checked.call.tool, body)
 
@@ -163,7 +163,7 @@ class RouteRequest:
         """Finds nothing: over HTTP a tool complains with a status."""
         return None
 
-    def _operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
+    def operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
         """What is sent for a call whose arguments stand all over an HTTP request."""
         binding, route, raw = self.binding, self.binding.route, self.raw
         if operation.by_name:
