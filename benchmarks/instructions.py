@@ -1,11 +1,12 @@
-"""User-space instructions per call, by callgrind: the figure that no other program on the machine can change.
+"""User-space instructions per call, by callgrind: the figure that other programs on the machine change least.
 
     python -m benchmarks.instructions [--acts clean,refused] [--only 'ours;NAME'] [--calls 640] [--cache FOLDER]
     python -m benchmarks.instructions --only ours --acts clean --profile FILE     keeps callgrind's own file
 
 Needs valgrind. Each proxy runs under callgrind before the usual tool; some calls warm it, then so many are counted, by
 32 connections at a time. The kernel's part is not counted, and an instruction is no nanosecond: memory that is not in a
-cache costs more. So ratios of CPU time (benchmarks.proxies) differ; these ones are the same on every run.
+cache costs more. So ratios of CPU time (benchmarks.proxies) differ. A busy machine adds up to a tenth: timers ring by
+the clock, and there are fewer calls between two rings.
 """
 
 from __future__ import annotations

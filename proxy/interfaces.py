@@ -14,7 +14,7 @@ from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Laye
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.fields import SentNames
+from proxy.core.model.fields import Spellings
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
@@ -83,8 +83,8 @@ class UpstreamRequest:
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
-    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `sent_names` are the
-    names of the client's headers in its own spelling, which go out in place of the lower-case ones. `is_from_root`:
+    `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `spellings`: the
+    names of headers as the client wrote them, which go out in place of the lower-case ones. `is_from_root`:
     the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615).
     """
 
@@ -96,7 +96,7 @@ class UpstreamRequest:
     timeout: float
     resend: bool = False
     silence: float | None = None
-    sent_names: SentNames = field(default=(), repr=False)
+    spellings: Spellings = field(default_factory=dict, repr=False, hash=False)
     is_from_root: bool = False
 
 

@@ -43,6 +43,8 @@ EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
 # What clients send that always send a body.
 _NO_BODY: Final = (b"", b"{}", b"null")
+# The arguments of a request whose body may be absent, and is.
+_NOTHING: Final = Document(b"{}", {})
 _MOST_UNKNOWN: Final = 100
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
@@ -74,7 +76,8 @@ class HttpOperationAdapter(EnvelopeAdapter):
         arguments: Document | JsonProblem
         if operation.template.is_plain:
             read.violations += _undeclared_names(operation, request.query)
-            arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else NO_ARGUMENTS
+            absent = NO_ARGUMENTS if operation.template.body_required else _NOTHING
+            arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else absent
         else:
             read = read_request(request, operation, shape)
             arguments = read.problem or Document(dumps(read.value), read.value, read.repairs)
@@ -90,9 +93,12 @@ class HttpOperationAdapter(EnvelopeAdapter):
             violations=tuple(read.violations),
         )
 
-    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:  # noqa: ARG002 - Adapter's signature
-        """The body of a plain operation; `http_request.py` writes all others."""
-        return checked.arguments if checked.enforced else request.body
+    def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
+        """The body of a plain operation; `http_request.py` writes all others. A body that may be absent stays so."""
+        optional = shape.operation is not None and not shape.operation.template.body_required
+        if not checked.enforced or (optional and not request.body.strip() and not checked.repairs):
+            return request.body
+        return checked.arguments
 
 
 def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape) -> ReadRequest:

@@ -15,8 +15,7 @@ from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX
 from proxy.adapters.mcpmessage import LIST, VERSION_META, Message
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.contract.listed_tools import ListedTool, Listing
-from proxy.core.json.frames import join_frame, split_frame
-from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
 
 # The most bytes of one list, all pages together: room for a thousand tools with large schemas.

@@ -32,7 +32,7 @@ from proxy.call.jobs import (
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, is_clean
-from proxy.core.explain.failing import find_failing_places, list_failed
+from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Reject, ToolCall, Violation

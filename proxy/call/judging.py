@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from proxy.call.context import CallContext
 from proxy.call.elsewhere import is_light
@@ -10,7 +12,7 @@ from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide, forward_unjudged, is_ready, prepare
-from proxy.core.explain.unknown_tool import explain_unknown_tool
+from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Decision, Failure, Forward, Reject, ToolCall
 
@@ -23,17 +25,24 @@ class Judged:
     container_event: str = ""
 
 
-async def judge_call(context: CallContext) -> Judged:
-    """What `decide` says, once the tool is known and its container (if any) was expanded."""
+def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
+    """What `decide` says, once the tool is known and its container (if any) was expanded: the decision, or the
+    coroutine that makes it where it has to wait for something."""
     policy = context.policy
     if policy is None:
         failure = explain_unknown_tool(context.call, context.call_route.tools)
         decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
         return Judged(decision, "dotted" if failure.container is not None else "")
+    if policy.member_of is None and policy.container is None and is_ready(policy) and is_light(context.call, policy):
+        return Judged(decide(context.call, policy))
+    return _judge_slowly(context, policy)
+
+
+async def _judge_slowly(context: CallContext, policy: ToolPolicy) -> Judged:
+    """The decision on a call that may have to wait: for the store, for code to be written, or for a child process."""
     if policy.member_of is not None and (early := await _called_too_early(context, policy)) is not None:
         return Judged(Reject(early), "not_expanded")
-    light = is_ready(policy) and is_light(context.call, policy)
-    decision = decide(context.call, policy) if light else await _decide(context, context.call, policy)
+    decision = await _decide(context, context.call, policy)
     if isinstance(decision, Reject) and decision.failure.container is not None:
         return await _judge_misuse(context, policy, decision.failure)
     return Judged(decision)

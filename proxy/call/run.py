@@ -13,7 +13,7 @@ from typing import Any
 from proxy.call.context import ApprovedCall, CallContext, PendingFailure, approve_call, open_context
 from proxy.call.correction import correct_call
 from proxy.call.hooks import admit_call, replace_answer, tell_decision, tell_outcome
-from proxy.call.judging import judge_call
+from proxy.call.judging import Judged, judge_call
 from proxy.call.outcome import (
     check_answer,
     count_tool_error,
@@ -68,7 +68,8 @@ async def _run(context: CallContext) -> Outcome:
         if isinstance(result, PendingFailure):
             result = await correct_call(context, result, _run_corrected)
         if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-            result = await _check_and_deliver(context, *result.answered)
+            tool = context.call_route.tools.get(result.answered[0].checked.call.tool)
+            result = await _check_and_deliver(context, *result.answered, tool)
     return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
 
 
@@ -82,7 +83,9 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
 async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
     services, policy = context.services, context.policy
     started = services.clock.now()
-    judged = await judge_call(context)
+    judged = judge_call(context)
+    if not isinstance(judged, Judged):
+        judged = await judged
     seconds, decision = services.clock.now() - started, judged.decision
     if services.hooks is not None:
         decision = await tell_decision(services.hooks, context, decision)
@@ -137,7 +140,7 @@ async def _send(context: CallContext, approved: ApprovedCall) -> Delivered | Pen
         complaint = context.call_route.find_complaint(checked, answer) if _may_correct(context) else None
         if complaint is not None:
             return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
-        return await _check_and_deliver(context, approved, answer)
+        return await _check_and_deliver(context, approved, answer, tool)
     if answer.reply is None:
         return PendingFailure(answer.failure, "upstream_error", approved.repairs)
     if context.report_only:  # answers stay unchanged as well
@@ -157,10 +160,10 @@ def _may_correct(context: CallContext) -> bool:
 
 
 async def _check_and_deliver(
-    context: CallContext, approved: ApprovedCall, answer: UpstreamReply
+    context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Hands on an answer that means success, where it is what the tool promises."""
-    hooks, tool = context.services.hooks, context.call_route.tools.get(approved.checked.call.tool)
+    hooks = context.services.hooks
     if hooks is not None:
         return await _hand_over(hooks, context, approved, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):

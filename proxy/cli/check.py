@@ -145,11 +145,12 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
     from proxy.routing import build_routes
 
     table = build_routes(loaded.config)
-    tools = {tool for route in table.routes for tool in route.tools}
+    tools = {tool for route in table.routes for tool in (*route.tools, *route.operations)}
     lines = [f"{name}: ok, {_count(len(table.routes), 'route')}, {_count(len(tools), 'tool')}"]
     width = max((len(route.path) for route in table.routes), default=0)
     for route in table.routes:
-        judged = "what its server lists" if route.learn is not None else ", ".join(route.tools) or "anything"
+        listed = route.learn is not None and not route.operations
+        judged = "what its server lists" if listed else ", ".join(route.tools or route.operations) or "anything"
         methods = ",".join(sorted(route.methods))
         lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_goal(route)}")
     lines += [

@@ -61,6 +61,10 @@ def register(subparsers: Any) -> None:
         help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
     )
     openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
+    openapi.add_argument(
+        "--as", dest="doors", choices=("http", "mcp"), default="http",
+        help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",
+    )  # fmt: skip
     _common(openapi)
     mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
     mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
@@ -99,6 +103,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.kind == "mcpservers":
         return _run_mcpservers(args)
+    if args.kind == "openapi" and args.doors == "mcp" and args.relay:
+        problem = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
+        print(f"import: {problem}", file=sys.stderr)
+        return EXIT_PROBLEM
     try:
         harvest = asyncio.run(_harvest(args, tuple(args.header)))
         if not harvest.tools:
@@ -159,7 +167,7 @@ async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
     if args.kind == "mcp":
         return await read_mcp(args.source, headers)
     with showing_operations() as advance:
-        choice = Choice(tuple(args.only), args.relay, args.upstream)
+        choice = Choice(tuple(args.only), args.relay, args.upstream, args.doors == "mcp")
         return await read_openapi(args.source, choice, headers, advance=advance)
 
 

@@ -51,6 +51,7 @@ examples:
   toolcall-proxy serve --mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081
   toolcall-proxy serve --mcp -- npx -y @modelcontextprotocol/server-filesystem /data
   toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json
+  toolcall-proxy serve --openapi http://127.0.0.1:8000/openapi.json --as mcp
 
 SIGTERM drains and ends it, Ctrl-C ends it sooner, SIGHUP looks at the config at once (docs/operations.md).
 
@@ -81,6 +82,10 @@ def register(subparsers: Any) -> None:
     )
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
+    parser.add_argument(
+        "--as", dest="doors", choices=("http", "mcp"), default="http",
+        help="with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server",
+    )  # fmt: skip
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=_admin_address,
@@ -168,6 +173,10 @@ def _unfit(args: argparse.Namespace) -> str:
         return "--header goes with --mcp URL alone"
     if args.relay and args.openapi is None:
         return "--relay goes with --openapi alone"
+    if args.doors != "http" and args.openapi is None:
+        return "--as goes with --openapi alone"
+    if args.doors != "http" and args.relay:
+        return "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
     return "--upstream goes with --openapi alone" if args.upstream is not None and args.openapi is None else ""
 
 
@@ -184,7 +193,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
             )
         else:
             path = make_config_file(args, kept)
-        guarded = (args.mcp, tuple(args.header)) if args.mcp is not None else None
+        guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.doors == "mcp" else None
         written: dict[str, object] = {
             "guarded": guarded,
             "header": [],
@@ -193,6 +202,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
             "command": None,
             "upstream": None,
             "relay": False,
+            "doors": "http",
             "path": path,
             "unwritten": True,
         }

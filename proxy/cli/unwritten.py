@@ -29,7 +29,7 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     from proxy.importing.reading import read_openapi
 
     try:
-        choice = Choice(relay=args.relay, upstream=args.upstream or "")
+        choice = Choice(relay=args.relay, upstream=args.upstream or "", as_mcp=args.doors == "mcp")
         with showing_operations() as advance:
             harvest = asyncio.run(read_openapi(args.openapi, choice, advance=advance))
         print("\n".join(describe_harvest(harvest)), file=sys.stderr)

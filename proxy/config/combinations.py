@@ -34,12 +34,17 @@ _JUDGING: Final = (
     "tool", "tools", "dispatch", "schema", "container", "description", "mode", "repair", "unknown_keys",
     "leaked_markup", "attempts", "caps", "feedback", "formats", "validation", "resend", "idempotent", "idempotency",
     "upstream_errors", "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
-    "protocol", "mcp", "servers", "query", "parameters",
+    "protocol", "mcp", "servers", "operations", "query", "parameters",
 )  # fmt: skip
 # Keys without a meaning where the message names the tool and MCP defines the answers.
 _NOT_MCP: Final = (
     "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
     "wrap_success", "response_schema", "response_mode", "parameters",
+)  # fmt: skip
+# Keys about a server's own list of tools.
+_OF_LISTS: Final = (
+    "tools", "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "credentials", "ttl", "wait",
+    "prefix", "resource",
 )  # fmt: skip
 
 
@@ -209,6 +214,28 @@ def _servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, "mcp", "resource"), "`resource` has no effect beside `servers`", _DROP_ONE
 
 
+def _operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that operations are served by MCP, in front of a service that speaks HTTP, and that nothing is said of a
+    server's own list."""
+    if "operations" not in route.entry:
+        return
+    at = (*route.at, "operations")
+    if not route.speaks_mcp:
+        yield at, "`operations` has no effect on this route", "say `protocol: mcp`"
+    if "servers" in route.entry:
+        yield at, "`operations` beside `servers`", "give each a route of its own"
+    if "command" in context.mapping("upstreams", route.upstream):
+        hint = "name the upstream of the HTTP service"
+        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which takes no HTTP requests", hint
+    if "upstream_path" in route.entry:
+        message = "`upstream_path` has no effect: each operation has a path of its own"
+        yield (*route.at, "upstream_path"), message, _DROP_ONE
+    for key in _OF_LISTS:
+        if key in route.entry.get("mcp", {}):
+            hint = "what is special about a tool stands in the catalogue `tools`" if key == "tools" else _DROP_ONE
+            yield (*route.at, "mcp", key), f"`{key}` has no effect beside `operations`: no server lists them", hint
+
+
 def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if route.passes or route.speaks_mcp:
         return
@@ -267,6 +294,7 @@ CHECKS: Final[tuple[Callable[[Context, WrittenRoute], Iterator[Finding]], ...]] 
     _mcp,
     _process,
     _servers,
+    _operations,
     _finalising,
     _which_tool,
     _query,

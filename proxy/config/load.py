@@ -15,13 +15,14 @@ from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig
+from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
 from proxy.config.sections.correction_section import check_correct, read_correction
 from proxy.config.sections.joined_section import with_joined
+from proxy.config.sections.mcp_operations import with_operations
 from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.stateurl import mask_url, read_state
@@ -151,7 +152,7 @@ def _config(context: Context, files: Files) -> Config:
     entries = routes.read()
     correction = read_correction(context, files, upstreams)
     check_correct(context, entries)
-    upstreams = with_joined(widen_session_pools(upstreams, entries, context.mapping("upstreams")), entries)
+    upstreams = _complete_upstreams(context, upstreams, entries)
     _note_findings(context, routes, catalogue, entries, {correction.upstream} if correction is not None else set())
     config = Config(
         routes=entries,
@@ -176,6 +177,14 @@ def _config(context: Context, files: Files) -> Config:
     )
     _check_workers(context, config)
     return config
+
+
+def _complete_upstreams(
+    context: Context, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...]
+) -> dict[str, UpstreamConfig]:
+    """The upstreams with what their routes ask of them, and those that stand for others."""
+    widened = widen_session_pools(upstreams, routes, context.mapping("upstreams"))
+    return with_operations(with_joined(widened, routes), routes)
 
 
 def _check_workers(context: Context, config: Config) -> None:

@@ -214,11 +214,21 @@ class JoinedServers:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedOperations:
+    """HTTP operations as the tools of one MCP server: the upstream that serves them, and each as `tools/list` shows it,
+    by name."""
+
+    upstream: str
+    tools: Mapping[str, Mapping[str, JsonValue]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamConfig:
     """One service behind the proxy. `idle_timeout` is the longest silence within a streamed answer.
 
     `socket` is the path of a unix socket to use instead of the URL's host. An answer longer than `buffer` is streamed.
-    `command` replaces the URL where the service is a process of the proxy, `joined` where it is several upstreams.
+    `command` replaces the URL where the service is a process of the proxy, `joined` where it is several upstreams, and
+    `operations` where it is an MCP server made of another upstream's operations.
     `health` is a path that answers when it is ready; '' where taking connections says so.
     """
 
@@ -236,6 +246,7 @@ class UpstreamConfig:
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     command: Command | None = None
     joined: JoinedServers | None = None
+    operations: ServedOperations | None = None
     health: str = ""
 
 
@@ -399,6 +410,7 @@ class RouteEntry:
     websocket: bool = True
     mcp: McpConfig | None = None
     joined: JoinedServers | None = None
+    operations: ServedOperations | None = None
     query: QueryPolicy = QueryPolicy.FORWARD
     channels: Channels | None = None
     lookalikes: Literal["refuse", "pass"] = "refuse"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from proxy.adapters.base import CallShape
@@ -10,10 +11,17 @@ from proxy.config.combinations import PARAMETER, WrittenRoute, check_route
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import LeftOutEntry, Policy, RouteEntry, ToolConfig
+from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.sections.access import check_auth
 from proxy.config.sections.joined_section import name_joined, read_joined
+from proxy.config.sections.mcp_operations import (
+    OPERATION_DEFAULTS,
+    describe_operations,
+    name_served,
+    name_tools,
+    read_operations,
+)
 from proxy.config.sections.mcp_section import McpReader
 from proxy.config.sections.route_channels import ChannelReader, select_query_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
@@ -75,9 +83,8 @@ class Routes:
         check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        mcp = McpReader(self._context, self._catalogue).read(route.entry, route.at) if route.speaks_mcp else None
-        joined = read_joined(self._context, route)
-        self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
+        mcp = self._mcp(route) if route.speaks_mcp else None
+        joined = self._joined(route)
         tools = {} if route.passes or mcp is not None else self._tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
@@ -86,7 +93,7 @@ class Routes:
         single = self._context.mapping("tools", name)
         policy = mcp.template if mcp else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
         sends = route.upstream != NO_UPSTREAM
-        channels, query = self._channels(route, name, tools)
+        channels, query = self._channels(route, name, tools if mcp is None else mcp.tools)
         request = self._request(route, tools.get(name))
         return RouteEntry(
             name=route.name,
@@ -97,19 +104,25 @@ class Routes:
             shape=_shape(route, policy, tools, is_operation=request is not None),
             policy=policy,
             tools=tools,
-            upstream=name_joined(route) if joined is not None else route.upstream if sends else "",
-            upstream_path=route.upstream_path if sends else "",
+            upstream=_upstream_name(route) if sends else "",
+            upstream_path=route.upstream_path if sends and "operations" not in route.entry else "",
             websocket=read_switch(route.entry.get("websocket", True)),
             mcp=mcp,
             joined=joined,
+            operations=describe_operations(route, mcp),
             rewrites_resource=route.path if mcp is not None and mcp.resource == "rewrite" else "",
             query=query,
             channels=channels,
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
         )
 
+    def _joined(self, route: WrittenRoute) -> JoinedServers | None:
+        joined = read_joined(self._context, route)
+        self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
+        return joined
+
     def _channels(
-        self, route: WrittenRoute, name: str, tools: dict[str, ToolConfig]
+        self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
     ) -> tuple[Channels | None, QueryPolicy]:
         """What the route judges beside the body; only where it calls one tool can anything be declared."""
         if any(tool.request is not None for tool in tools.values()):
@@ -149,6 +162,12 @@ class Routes:
             hint = suggest_word(route.upstream, self._upstreams) or known
             self._context.mistake(at, f"unknown upstream {route.upstream!r}", hint)
 
+    def _mcp(self, route: WrittenRoute) -> McpConfig:
+        if "operations" not in route.entry:
+            return McpReader(self._context, self._catalogue).read(route.entry, route.at)
+        found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
+        return replace(found, tools=read_operations(self._context, route, self._tools(route)))
+
     # --- its tools ----------------------------------------------------------------------------------------------------
     def _tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
         upstream = self._context.mapping("upstreams", route.upstream)
@@ -166,7 +185,9 @@ class Routes:
     def _tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
         """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
-        if "tool" in route.entry:
+        if "operations" in route.entry:
+            yield from name_tools(self._context, route, known)
+        elif "tool" in route.entry:
             yield reveal(route.entry["tool"]), (*route.at, "tool")
         elif "tool" not in route.parameters and "dispatch" not in route.entry:
             return
@@ -215,6 +236,12 @@ class Routes:
 
     def _line(self, route: WrittenRoute) -> int:
         return self._context.source.places.at(route.at)[0]
+
+
+def _upstream_name(route: WrittenRoute) -> str:
+    if "servers" in route.entry:
+        return name_joined(route)
+    return name_served(route) if "operations" in route.entry else route.upstream
 
 
 def _adapter(route: WrittenRoute, is_operation: bool) -> str:

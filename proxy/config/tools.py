@@ -163,7 +163,7 @@ class ToolReader:
                 merge_layers(self.defaults, entry),
             ) if own or "schema" in entry else None  # fmt: skip
             described = reveal(written.get("description", entry.get("description", "")))
-            known = _shown(schema) if schema is not None else None
+            known = show_schema(schema) if schema is not None else None
             yield ContainerFunction(name, described or (schema.description if schema else ""), known)
 
     def note_overrides(self, name: str, entry: Written, route: Written, route_path: Pointer) -> None:
@@ -175,7 +175,7 @@ class ToolReader:
                 )
 
 
-def _shown(schema: ToolSchema) -> dict[str, JsonValue] | None:
+def show_schema(schema: ToolSchema) -> dict[str, JsonValue] | None:
     """A schema as a model sees it: complete, because a model cannot follow a reference to a file."""
     shown = bundle_schema(schema.check.schemas) if schema.check.schemas.has_references else schema.value
     return shown if isinstance(shown, dict) else None

@@ -21,11 +21,10 @@ from proxy.core.explain.channels import judge_channels
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup, may_hold_markup
 from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
-from proxy.core.explain.notices import list_notices
+from proxy.core.explain.own_words import list_notices
 from proxy.core.explain.unwritable import find_unwritable
 from proxy.core.json.embedded import find_embedded
-from proxy.core.json.frames import TRUSTED
-from proxy.core.json.jsontext import TextLimits, are_equal, dumps_known, parse
+from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.known_text import UnreadDocument
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -271,7 +270,11 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
     repaired = _repair_document(document, policy, check)
-    found = tuple(_findings(check, repaired, policy, leaks=_may_leak(document, policy)))
+    leaks = policy.leaked_markup is not _NOT_GUARDED and may_hold_markup(document.text)
+    if repaired.accepted and not leaks and _has_nothing_to_say(policy, check):
+        found: tuple[Violation, ...] = ()
+    else:
+        found = tuple(_findings(check, repaired, policy, leaks=leaks))
     if found and any(violation.severity is _ERROR for violation in found):
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
     text = _write_text(document, repaired)
@@ -310,8 +313,9 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 
-def _may_leak(document: Document, policy: ToolPolicy) -> bool:
-    return policy.leaked_markup is not _NOT_GUARDED and may_hold_markup(document.text)
+def _has_nothing_to_say(policy: ToolPolicy, check: Check) -> bool:
+    """Whether there is nothing to say of a value that the schema accepts: no key is unknown or deprecated."""
+    return policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
 
 
 def _findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leaks: bool) -> Iterator[Violation]:

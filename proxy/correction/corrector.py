@@ -18,7 +18,7 @@ from typing import Final
 from proxy.core.contract.correction import Asked, BudgetKind, CorrectionSettings, Layer, Scope
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.explain.failing import find_failing_places
+from proxy.core.explain.explain import find_failing_places
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import (
     CheckedCall,

@@ -65,7 +65,7 @@ def write_config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
         "listen": "127.0.0.1:8080",
         "upstreams": {UPSTREAM: {"url": escape_variables(harvest.upstream)}},
         "tools": {} if harvest.kind == "mcp" else _catalogue(harvest, schemas),
-        "routes": [_mcp_route(harvest, schemas)] if harvest.kind == "mcp" else list(_routes(harvest)),
+        "routes": [_mcp_route(harvest, schemas)] if harvest.path else list(_routes(harvest)),
     }
     return head + "".join(f"\n{write_yaml({key: value})}" for key, value in sections.items() if value)
 
@@ -93,7 +93,10 @@ def _escaped_texts(value: JsonValue) -> JsonValue:
 
 
 def _mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
-    """One route for all tools. What it does not name is learned from the server, as always."""
+    """One route for all tools: operations of the catalogue, or those of an MCP server. What it does not name of these
+    is learned from the server, as always."""
+    if harvest.kind == "openapi":
+        return {"path": harvest.path, "protocol": "mcp", "upstream": UPSTREAM, "operations": "all"}
     tools = {tool.name: {"schema": schemas[tool.name]} for tool in harvest.tools}
     return {"path": escape_variables(harvest.path), "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
 

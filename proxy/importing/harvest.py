@@ -71,7 +71,8 @@ Kind = Literal["openapi", "mcp"]
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """One source. `upstream` is the URL for the config; `path` the path that MCP is spoken at; `about` one line on it.
+    """One source. `upstream` is the URL for the config; `path` where MCP is spoken, '' for
+    nowhere; `about` one line on it.
 
     `seen` has the names of everything at the source, also of what was left out or not asked for.
     """

@@ -1,8 +1,8 @@
-"""An OpenAPI description -> Harvest: each operation with a JSON body becomes a tool behind a route of its own path.
+"""An OpenAPI description -> Harvest: each operation becomes a tool behind a route of its own path, or an MCP tool.
 
 The routes have the paths that clients know already (the server's base path included), so that a client has to change
-its host and nothing else. What has required arguments besides a JSON body and its path cannot be judged: it is left
-out by name, or relayed where the user asks for that. What takes nothing has nothing to judge and is relayed.
+its host and nothing else. What cannot be judged, such as an operation whose body is neither JSON nor a form, is left
+out by name, or relayed where the user asks for that.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ _ROUTE_METHODS: Final = (*_CALL_METHODS, "OPTIONS")
 _TOOL_NAME: Final = re.compile(r"[^\s{}]{1,128}")  # as schemas/config.schema.json has it
 _SEGMENT: Final = re.compile(r"[^{}%?#\s]*|\{[^{}]+\}")
 _PARAMETER: Final = re.compile(r"\{([^{}]+)\}")
+MCP_PATH: Final = "/mcp"
 _RELAY_HINT: Final = "--relay passes it on unjudged"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What the user asked for. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: pass on
-    unjudged what cannot be judged; `upstream`: where the tools run, '' where the description says it."""
+    unjudged what cannot be judged; `upstream`: where the tools run, '' where the description says it; `as_mcp`: serve
+    them as the tools of an MCP server, and no path of their own."""
 
     only: tuple[str, ...] = ()
     relay: bool = False
     upstream: str = ""
+    as_mcp: bool = False
 
     def wants(self, operation: ListedOperation) -> bool:
         """Whether an operation was asked for."""
@@ -62,7 +65,7 @@ def harvest_operations(
         raise ImportProblem(error.message, error.hint) from None
     origin, prefix, notes = _server(document, source, choice.upstream)
     sorting = _Sorting(document, prefix, choice)
-    own = _description_path(source, origin)
+    own = "" if choice.as_mcp else _description_path(source, origin)
     if own:
         sorting.claim("GET", own)
         sorting.relayed.append(RelayedPath("GET", own, "the description itself"))
@@ -83,6 +86,7 @@ def harvest_operations(
         tuple(sorting.left_out),
         notes,
         tuple(f"{operation.method} {operation.path}" for operation in operations),
+        MCP_PATH if choice.as_mcp else "",
     )
 
 
@@ -211,7 +215,7 @@ class _Sorting:
         if self.choice.relay:
             self.relayed.append(RelayedPath(operation.method, path, f"unjudged, as asked: {why}"))
         else:
-            self.leave(operation, why, _RELAY_HINT, path)
+            self.leave(operation, why, "" if self.choice.as_mcp else _RELAY_HINT, path)
 
     def leave(self, operation: ListedOperation, why: str, hint: str = "", path: str = "") -> None:
         name = f"{operation.method} {operation.path}"

@@ -87,7 +87,7 @@ def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container
         auth=entry.policy.auth,
         cors=entry.policy.cors,
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_learn(entry.mcp) if entry.mcp is not None else None,
+        learn=_learn(entry.mcp, operations) if entry.mcp is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
@@ -110,7 +110,7 @@ def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
         name: bind_operation(
             tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query
         )
-        for name, tool in entry.tools.items()
+        for name, tool in (entry.mcp.tools if entry.mcp is not None else entry.tools).items()
         if tool.request is not None and entry.kind == "call"
     }
 
@@ -147,11 +147,11 @@ def _tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _learn(entry: McpConfig) -> LearnPolicy:
-    """What the operator says of tools that are listed by their server."""
+def _learn(entry: McpConfig, operations: Mapping[str, HttpOperation]) -> LearnPolicy:
+    """What the operator says of tools that are listed by their server, or that are `operations`."""
     overlays = {
         name: Overlay(
-            _policy(tool, None, "call", listed=True),
+            _policy(tool, None, "call", listed=True, operation=operations.get(name)),
             entry.patches.get(name, ABSENT),
             read_switch(tool.written.get("validation", True)),
         )

@@ -16,6 +16,7 @@ from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments,
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
 from proxy.interfaces import UpstreamRequest
@@ -34,7 +35,7 @@ _JSON: Final = (("content-type", "application/json"),)
 class RouteBinding:
     """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope.
     `target` is the path to send to where it is the same for every request, else ''. `judges`: its
-    requests are calls, unless their adapter says otherwise. `catalogues` holds what was
+    requests are calls, unless their adapter says otherwise; `form` is `Route.form`. `catalogues` holds what was
     learned of its tools, where a route learns them."""
 
     route: Route
@@ -43,6 +44,7 @@ class RouteBinding:
     alone: bool
     target: str
     judges: bool = True
+    form: str = ""
     catalogues: Catalogues = field(default_factory=Catalogues)
 
     @classmethod
@@ -55,7 +57,7 @@ class RouteBinding:
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
         target = "" if "{" in route.upstream_path else route.upstream_path
-        return cls(route, ADAPTERS[route.adapter], dropped, alone, target, route.kind != "passthrough")
+        return cls(route, ADAPTERS[route.adapter], dropped, alone, target, route.kind != "passthrough", route.form)
 
     def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
@@ -71,8 +73,8 @@ class RouteBinding:
         target = self.target or route.target(request.params, tool)
         if request.query:
             target = f"{target}?{request.query}"
-        names = request.headers.sent_names if isinstance(request.headers, Fields) else ()
-        timeout = route.timeout_for(tool)
+        names = request.headers.names if isinstance(request.headers, Fields) else None
+        timeout = route.timeout_for(tool) if route.tool_timeouts else route.timeout
         return UpstreamRequest(
             route.upstream,
             request.method,
@@ -80,7 +82,7 @@ class RouteBinding:
             headers,
             body,
             timeout,
-            sent_names=names,
+            spellings=NO_SPELLINGS if names is None else names.spellings,
             is_from_root=route.is_from_root,
         )
 
@@ -97,9 +99,17 @@ class RouteBinding:
             own += (("content-type", written.media_type),) if written.media_type else ()
         headers = make_request_headers(request.headers, dropped, own)
         target = f"{path}?{written.query}" if written.query else path
-        names = request.headers.sent_names if isinstance(request.headers, Fields) else ()
+        names = request.headers.names if isinstance(request.headers, Fields) else None
         timeout = route.timeout_for(tool)
-        return UpstreamRequest(route.upstream, method, target, headers, written.body, timeout, sent_names=names)
+        return UpstreamRequest(
+            route.upstream,
+            method,
+            target,
+            headers,
+            written.body,
+            timeout,
+            spellings=NO_SPELLINGS if names is None else names.spellings,
+        )
 
 
 @value_class
@@ -145,7 +155,7 @@ class RouteRequest:
             return None
         operation = binding.route.operations.get(checked.call.tool)
         if operation is not None and not (operation.template.is_plain and not operation.by_name):
-            return self._operation_request(operation, checked)
+            return self.operation_request(operation, checked)
         body = checked.arguments if binding.alone else binding.adapter.rewrite(self.raw, binding.route.shape, checked)
         return binding.make_outgoing(self.raw, self.hop_fields, checked.call.tool, body)
 
@@ -153,7 +163,7 @@ class RouteRequest:
         """Finds nothing: over HTTP a tool complains with a status."""
         return None
 
-    def _operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
+    def operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
         """What is sent for a call whose arguments stand all over an HTTP request."""
         binding, route, raw = self.binding, self.binding.route, self.raw
         if operation.by_name:

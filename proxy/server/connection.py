@@ -315,7 +315,16 @@ class Connection(web.RequestHandler, WatchedProtocol):
         if self.half_closed:
             self._probe(request)
         try:
-            response = await self._answer(request)
+            try:
+                response = await self.service.handle(request)
+                if isinstance(response, Response):
+                    self._encode(request, response)
+                else:
+                    await response.prepare(request)
+            except Exception as error:  # noqa: BLE001 - the border: whatever it is, the client gets an answer
+                response = self._answer_defect(request, error)
+            if isinstance(response, Response):
+                response.send(request)
             if self.slow_reader is not None or not isinstance(response, Response):
                 await response.write_eof()
         except asyncio.CancelledError:  # the client has gone, or the listener shuts down
@@ -333,24 +342,14 @@ class Connection(web.RequestHandler, WatchedProtocol):
             await self._end(request)
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Gets the response to a request, and sends it, or its head where it streams. Raises ConnectionError where a
-        response that has begun cannot be completed."""
-        try:
-            response = await self.service.handle(request)
-            if isinstance(response, Response):
-                self._encode(request, response)
-                whole = response
-            else:
-                await response.prepare(request)
-                return response
-        except Exception as error:
-            if has_begun(request):
-                raise ConnectionError("the response broke off") from error
-            whole = self.service.refuse(BadRequest(INTERNAL_ERROR, ""))
-            self._encode(request, whole)
-        whole.send(request)
-        return whole
+    def _answer_defect(self, request: web.BaseRequest, error: Exception) -> Response:
+        """The response to a request that could not be answered. Raises ConnectionError where another response has
+        begun."""
+        if has_begun(request):
+            raise ConnectionError("the response broke off") from error
+        response = self.service.refuse(BadRequest(INTERNAL_ERROR, ""))
+        self._encode(request, response)
+        return response
 
     def _encode(self, request: web.BaseRequest, response: Response) -> None:
         if self.state is _LAST or (self.half_closed and not self.queued):

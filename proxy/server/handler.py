@@ -74,7 +74,7 @@ from proxy.server.http.websocket import run as run_tunnel
 from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import McpRequest
 from proxy.upstream.faults import close_body
-from proxy.upstream.traced import trace_sends
+from proxy.upstream.resending import trace_sends
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # A passthrough body up to this size is sent whole, with its length: not every server takes chunks.
@@ -266,7 +266,7 @@ class Handler:
             call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._relay(request, fields, call_route, snapshot.services, record)
         else:
-            data = None if binding.route.form else take_body(request, fields, binding.route.max_body)
+            data = None if binding.form else take_body(request, fields, binding.route.max_body)
             raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
             call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._call(request, fields, call_route, data is not None, snapshot.services, record)

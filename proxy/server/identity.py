@@ -43,15 +43,13 @@ class SystemPacing:
 
 def make_uuid7(milliseconds: int, random: int) -> str:
     """A UUID of version 7 (RFC 9562 section 5.7), which sorts by time: milliseconds since the epoch, 74 random bits."""
-    value = (
-        (milliseconds & 0xFFFFFFFFFFFF) << 80
-        | 7 << 76
-        | (random >> 62 & 0xFFF) << 64
-        | 0b10 << 62
-        | random & (1 << 62) - 1
+    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031 - quicker than an f-string with five formats
+        milliseconds >> 16 & 0xFFFFFFFF,
+        milliseconds & 0xFFFF,
+        random >> 62 & 0xFFF,
+        0x8000 | random >> 48 & 0x3FFF,
+        random & 0xFFFFFFFFFFFF,
     )
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def make_id() -> str:

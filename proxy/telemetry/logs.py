@@ -150,7 +150,7 @@ class Log:
         if second != at:
             text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
             self._instant = (second, text)
-        return f"{text}.{millisecond:03}+00:00"
+        return "%s.%03d+00:00" % (text, millisecond)  # noqa: UP031 - quicker than an f-string with a format
 
     def _losses(self, lost: Mapping[str, int]) -> bytes:
         """The line that says how many lines were lost before it, by reason."""

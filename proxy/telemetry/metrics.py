@@ -51,7 +51,7 @@ _VALIDATION: Final = {
     "upstream_error": "passed",
 }
 
-_STAGES: Final = tuple((stage,) for stage in OWN_STAGES)
+_STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 _COUNTED: Final = frozenset(CORRECTION_EVENTS)
 
 # The most (route, tool) pairs with series of their own among tools that upstreams list.
@@ -323,9 +323,9 @@ class Metrics:
         if record.upstream:
             self._count_sent(record, route)
         stages = record.stages
-        for labels in _STAGES:
-            if (seconds := stages.get(labels[0])) is not None:
-                self._overhead.observe(seconds, labels)
+        for stage, labels in _STAGES:
+            if stage in stages:
+                self._overhead.observe(stages[stage], labels)
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
         error = record.upstream_error or (status if record.status >= 500 else "")

@@ -9,14 +9,15 @@ Every send carries the same payload and the same idempotency key, and all sends 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy
+from proxy.core.model.tracecontext import write_traceparent
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply
+from proxy.core.model.values import CheckedCall, Executed, Failure, Headers, UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import (
     ResendDenied,
     add_idempotency_key,
@@ -25,11 +26,15 @@ from proxy.core.tool_errors.backoff import (
     read_wait,
 )
 from proxy.core.tool_errors.classify import classify_answer, is_success, make_fault_failure
-from proxy.interfaces import CallRecord, GuardedUpstream, Services, UpstreamRequest
+from proxy.interfaces import CallRecord, GuardedUpstream, Sent, Services, Trace, UpstreamRequest
 from proxy.upstream.faults import close_body
-from proxy.upstream.traced import trace_sends
 
 _OF_NO_TOOL: Final = ResendPolicy()
+Answer = UpstreamReply | UpstreamFault
+Send = Callable[[UpstreamRequest], Awaitable[Answer]]
+
+_PARENT: Final = "traceparent"
+_STATE: Final = "tracestate"
 
 
 @value_class
@@ -124,3 +129,30 @@ def _denied(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpst
 
 def _is_unsent(answer: UpstreamReply | UpstreamFault) -> bool:
     return isinstance(answer, UpstreamFault) and answer.executed is Executed.NO
+
+
+# --- spans: each send, resends included, names itself in `traceparent` (W3C Trace Context section 3.4) ----------------
+def trace_sends(send: Send, trace: Trace, now: Callable[[], float]) -> Send:
+    """`send`, noting in `trace` what was sent and when. `now` is the monotonic clock in seconds."""
+
+    async def sending(request: UpstreamRequest) -> Answer:
+        span_id, started = trace.fresh_id(), now()
+        answer: Answer | None = None
+        try:
+            answer = await send(replace(request, headers=_own(request.headers, trace, span_id)))
+            return answer
+        finally:
+            status = answer.status if isinstance(answer, UpstreamReply) else 0
+            error = answer.token if isinstance(answer, UpstreamFault) else "" if answer is not None else "client_gone"
+            trace.sent.append(
+                Sent(span_id, request.method, request.upstream, started, now(), status, error, request.resend)
+            )
+
+    return sending
+
+
+def _own(headers: Headers, trace: Trace, span_id: str) -> Headers:
+    """The headers with this span as parent. `tracestate` without a valid parent is dropped (section 3.3)."""
+    dropped = (_PARENT,) if trace.parent_id else (_PARENT, _STATE)
+    kept = tuple([field for field in headers if field[0] not in dropped])
+    return (*kept, (_PARENT, write_traceparent(trace.trace_id, span_id, trace.flags)))

@@ -75,7 +75,10 @@ SAMPLES = {
         enveloped=True,
     ),
     "http": Sample(
-        CallShape(tool="weather", operation=HttpOperation(RequestTemplate("POST", "/call", body="application/json"))),
+        CallShape(
+            tool="weather",
+            operation=HttpOperation(RequestTemplate("POST", "/call", body="application/json", body_required=True)),
+        ),
         lambda arguments: arguments,
         {},
     ),

@@ -22,7 +22,7 @@ from proxy.call.jobs import (
 )
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
-from proxy.core.explain.failing import find_failing_places, list_failed
+from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
 from proxy.core.json.known_text import KnownText, UnreadDocument

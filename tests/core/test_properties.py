@@ -13,7 +13,7 @@ from proxy.core.decide import decide
 from proxy.core.explain.expectation import describe_expectation, write_signature
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.misplaced import find_unknown_fields
-from proxy.core.explain.notices import list_notices
+from proxy.core.explain.own_words import list_notices
 from proxy.core.guidance.examples import make_example, make_minimal_example
 from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
 from proxy.core.json.textrepair import read_document

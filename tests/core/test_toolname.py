@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.contract.toolname import FOLD_RULE, RULE, find_known_name, trim, unfold
-from proxy.core.explain.unknown_tool import explain_unknown_tool
+from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.model import codes
 from proxy.core.model.values import Container, ContainerFunction, Conversation, Document, JsonProblem, Rung, ToolCall
 

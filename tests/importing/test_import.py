@@ -288,6 +288,29 @@ def test_serve_openapi_needs_no_config(tmp_path: Path) -> None:
     assert first.startswith("listening on http://127.0.0.1:")
 
 
+def test_serve_openapi_as_mcp_says_where_clients_find_its_tools(tmp_path: Path) -> None:
+    with shop() as running:
+        words = ["serve", "--openapi", running.url, "--as", "mcp", "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "proxy", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as served:
+            assert served.stdout is not None
+            assert served.stderr is not None
+            lines = [served.stdout.readline()]
+            while not lines[-1].startswith("clients use "):
+                lines.append(served.stdout.readline())
+            served.kill()
+            said = served.stderr.read()
+    assert lines[-1] == lines[0].replace("listening on", "clients use").rstrip() + "/mcp\n"
+    assert "relay" not in said
+
+
+def test_an_import_as_mcp_writes_one_route(tmp_path: Path) -> None:
+    with shop() as running:
+        assert 0 == imported(tmp_path, running.url, "--as", "mcp")
+    assert [{"path": "/mcp", "protocol": "mcp", "upstream": "tools", "operations": "all"}] == config(tmp_path)["routes"]
+    assert 5 == len(config(tmp_path)["tools"])
+
+
 def test_a_hostile_description_writes_nothing_but_its_own_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,6 +141,25 @@ async def test_head_is_taken_where_get_is() -> None:
     assert ["HEAD /trips/7 HTTP/1.1"] == [each.start for each in server.seen]
 
 
+@pytest.mark.parametrize("required", [False, True])
+async def test_an_absent_body_stays_absent_where_it_may_be(required: bool) -> None:
+    schema = {"type": "object", "properties": {"quantity": {"type": "integer"}}}
+    body = {"required": required, "content": {"application/json": {"schema": schema}}}
+    operation = {"operationId": "order", "requestBody": body, "responses": {"200": {"description": "ok"}}}
+    description = {
+        "openapi": "3.1.0",
+        "info": {"title": "O", "version": "1"},
+        "paths": {"/orders": {"post": operation}},
+    }
+    async with tool(replies(OK)) as server, served(description, server.url) as port:
+        seen = await ask(port, "POST", "/orders")
+        wrong = await ask(port, "POST", "/orders", b'{"quantity": []}')
+
+    assert (200, 400) == (seen.status, wrong.status)
+    assert [b"{}" if required else b""] == [each.body for each in server.seen]
+    assert required == bool(seen.header("tool-repairs"))
+
+
 COUNTED = {"type": "object", "additionalProperties": {"type": "integer"}}
 NAMED = {"type": "object", "propertyNames": {"maxLength": 2}}
 PAIR = {"type": "object", "maxProperties": 1}

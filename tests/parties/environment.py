@@ -23,7 +23,8 @@ NODE: Final = PARTIES / "node"
 EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 # Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
 LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
-                "tools": HERE / "tools.txt", "servers": HERE / "servers.json"}  # fmt: skip
+                "tools": HERE / "tools.txt", "servers": HERE / "servers.json",
+                "services": HERE / "services.json", "strict": HERE / "servers/strict/main.go"}  # fmt: skip
 
 # For a config: the operator's port is any that is free.
 ADMIN: Final = "admin: {listen: 127.0.0.1:0}\n"
@@ -54,6 +55,8 @@ def python(name: str) -> str:
 SERVERS: Final = {
     "py2": [python("py2"), str(HERE / "servers" / "python.py")],
     "node": ["node", str(HERE / "servers" / "typescript.mjs"), str(NODE)],
+    "trips": [python("py1"), str(HERE / "servers" / "trips.py")],
+    "ledger": [str(PARTIES / "strict" / "ledger")],
     "everything": ["node", "--require", str(HERE / "servers" / "loopback.cjs"), str(EVERYTHING), "streamableHttp"],
 }
 CLIENTS: Final = {

@@ -23,12 +23,14 @@ HOPPING = frozenset(
 
 @dataclass(frozen=True)
 class Said:
-    """One message. `start` is the method or the status; `fields` without those of the connection, sorted."""
+    """One message. `start` is the method or the status; `fields` without those of the connection, sorted. `target` is
+    a request's path and query as they were sent."""
 
     start: str
     fields: tuple[tuple[str, str], ...]
     body: bytes
     complete: bool
+    target: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,13 @@ class _Reader:
     fields: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
     open: bool = False
+    target: str = ""
 
     def on_message_begin(self) -> None:
-        self.fields, self.body, self.open = [], b"", True
+        self.fields, self.body, self.open, self.target = [], b"", True, ""
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.fields.append((name.decode().lower(), value.decode("latin-1").strip()))
@@ -59,7 +65,7 @@ class _Reader:
 
     def message(self, start: str, complete: bool) -> None:
         kept = tuple(sorted(entry for entry in self.fields if entry[0] not in HOPPING))
-        self.said.append(Said(start, kept, self.body, complete))
+        self.said.append(Said(start, kept, self.body, complete, self.target))
         self.open = False
 
 

@@ -110,6 +110,18 @@ async def test_a_sound_request_goes_on() -> None:
     assert ([200] * len(TAKEN), len(TAKEN)) == (statuses, len(server.seen))
 
 
+async def test_a_sound_request_makes_no_other_one_sound() -> None:
+    """What is remembered of heads without a fault is no more than what is the same again."""
+    async with tool(replies(OK)) as server, proxied(ROUTES, server.url) as proxy:
+        for raw in [*TAKEN, *TAKEN, head(HOST, line=b"GET / HTTP/1.1"), head(HOST, line=b"POST / HTTP/1.1")]:
+            await exchange(proxy.port, raw)
+        before = len(server.seen)
+        seen = [await exchange(proxy.port, raw) for raw, _ in REFUSED]
+
+    assert [400] * len(REFUSED) == [one.status for one in seen]
+    assert before == len(server.seen)
+
+
 @pytest.mark.parametrize(
     "raw",
     [

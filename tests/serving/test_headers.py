@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.model.fields import FieldNames
 from proxy.core.model.values import Fields, Headers
 from proxy.server.http.headers import Caller, Changes, Hop, make_reply_headers, make_request_headers
 
@@ -167,8 +168,10 @@ VALUES = st.sampled_from(["keep-alive", "close", "x-mine", "keep-alive, x-mine",
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=6).map(tuple))
 def test_fields_that_were_indexed_cross_as_those_do_that_were_not(headers: Headers) -> None:
     dropped, own = Changes((("authorization", "ours"),)).dropped, (("via", "1.1 me"),)
+    named = Fields.with_names(FieldNames([name for name, _ in headers]), [value for _, value in headers])
 
-    assert make_request_headers(headers, dropped, own) == make_request_headers(Fields(headers), dropped, own)
+    for _ in range(2):  # the second time the names are known
+        assert make_request_headers(headers, dropped, own) == make_request_headers(named, dropped, own)
 
 
 SAID = st.lists(
@@ -234,3 +237,23 @@ def test_where_calls_are_judged_no_hop_names_another_path() -> None:
     assert {"x-original-url", "x-rewrite-url"} == dict(caller.own_fields(said)).keys() - dict(
         caller.own_fields(said, judged=True)
     ).keys()
+
+
+def test_requests_with_the_same_names_cross_by_their_own_values() -> None:
+    names = FieldNames(["Host", "X-Keep", "Connection", "X-Hop"])
+    lasting = Fields.with_names(names, ["a", "1", "keep-alive", "2"])
+    naming = Fields.with_names(names, ["a", "1", "x-hop", "2"])
+    dropped = Changes().dropped
+    for _ in range(2):  # the second time the names are known
+        assert (("x-keep", "1"), ("x-hop", "2")) == make_request_headers(lasting, dropped, ())
+        assert (("x-keep", "1"),) == make_request_headers(naming, dropped, ())
+        assert (("x-hop", "2"),) == make_request_headers(lasting, dropped | {"x-keep"}, ())
+
+
+def test_a_field_that_comes_twice_keeps_its_first_value_and_both_cross() -> None:
+    fields = Fields.with_names(
+        FieldNames(["X-Keep", "x-keep", "Connection", "Connection"]), ["1", "2", "keep-alive", "x-keep"]
+    )
+    assert fields.get("x-keep") == "1"
+    assert () == make_request_headers(fields, Changes().dropped, ())
+    assert (("x-keep", "1"), ("x-keep", "2")) == make_request_headers(fields[:2], Changes().dropped, ())

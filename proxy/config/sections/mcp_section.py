@@ -9,7 +9,7 @@ stands before it, as RFC 9728 section 3.1 has it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -75,10 +75,11 @@ class McpReader:
 
     context: Context
     catalogue: ToolReader
+    defaults: Written = field(default_factory=lambda: MCP_DEFAULTS)
 
     def policy(self, entry: Written) -> Written:
         """The policy keys of the route, with MCP's own defaults furthest out."""
-        return merge_layers(MCP_DEFAULTS, self.catalogue.defaults, entry)
+        return merge_layers(self.defaults, self.catalogue.defaults, entry)
 
     def read(self, entry: Written, at: Pointer) -> McpConfig:
         """What the route does with the tools its server lists."""

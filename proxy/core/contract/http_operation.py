@@ -65,9 +65,11 @@ class HttpOperation:
 
     @property
     def argument_names(self) -> dict[tuple[str, str], str]:
-        """Place and name of each parameter outside of the body -> the argument that it is."""
-        outside = self.in_place("path", "query", "header", "cookie")
-        return {(each.declared.place, each.declared.name): each.name for each in outside}
+        """Place and name of each parameter outside of the body -> the argument that it is. A service may know a
+        parameter of its path by the argument's name, which a route cannot spell (`trip-id`)."""
+        outside = list(self.in_place("path", "query", "header", "cookie"))
+        found: dict[tuple[str, str], str] = {(each.declared.place, each.name): each.name for each in outside}
+        return found | {(each.declared.place, each.declared.name): each.name for each in outside}
 
 
 def bind_operation(

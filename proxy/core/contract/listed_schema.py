@@ -12,8 +12,7 @@ from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
-from proxy.core.json.frames import TRUSTED
-from proxy.core.json.jsontext import LosslessFloat, format_pointer, parse, walk
+from proxy.core.json.jsontext import TRUSTED, LosslessFloat, format_pointer, parse, walk
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.formats import Formats

@@ -3,7 +3,7 @@
 `trim` takes off what a model's template left around a known name (repair.md section 3): template tokens such as
 `<|channel|>` that leaked into it, quotes, a counter (`:0`), and a namespace that some client or model puts in front.
 `unfold`, where the operator asks for it, takes `getWeather` for `get_weather`. Nothing is matched by likeness. What
-remains unknown is explained in `explain/unknown_tool.py`, with a did-you-mean.
+remains unknown is explained in `explain/explain.py`, with a did-you-mean.
 """
 
 from __future__ import annotations

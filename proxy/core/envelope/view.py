@@ -116,4 +116,18 @@ def _hint_at_missing(violation: Violation) -> str:
 
 def show_path(path: Pointer) -> str:
     """A path as RFC 6901 text on one line, cut short; '' for the root."""
-    return cut(escape(mask_credentials(replace_surrogates(format_pointer(path[:_STEPS])), _PATH)), _PATH)
+    return _known_paths.get(path) or _show_path(path)
+
+
+def _show_path(path: Pointer) -> str:
+    text = format_pointer(path[:_STEPS])
+    shown = cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
+    if shown == text:  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
+        if len(_known_paths) >= _MOST_PATHS:
+            _known_paths.clear()
+        _known_paths[path] = shown
+    return shown
+
+
+_known_paths: dict[Pointer, str] = {}
+_MOST_PATHS: Final = 1024

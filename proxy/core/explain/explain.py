@@ -8,16 +8,19 @@ order, at most 100.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import BrokenKeyword, Check
+from proxy.core.contract.container import explain_dotted_name
+from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
+from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_signature
-from proxy.core.explain.misplaced import find_value, relate_fields
+from proxy.core.explain.misplaced import find_value, hinted_places, relate_fields
 from proxy.core.explain.own_words import add_own_words, is_sensitive
 from proxy.core.explain.wording import (
     OWN_WORDS,
@@ -30,7 +33,7 @@ from proxy.core.explain.wording import (
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import JsonProblem, JsonValue, Violation
+from proxy.core.model.values import Document, Failure, JsonProblem, JsonValue, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.rules.members import list_declared
@@ -40,6 +43,8 @@ MAX_VIOLATIONS: Final = 100
 _MAX_BRANCHES: Final = 6
 # A refused value is never left without a violation.
 _REFUSED: Final = Violation(codes.CONSTRAINT, (), "The arguments break the tool's schema")
+# Of a name, how many characters may name a container.
+_LONGEST_NAME: Final = 400
 
 
 def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguity]) -> tuple[Violation, ...]:
@@ -224,3 +229,45 @@ def _ambiguous(entry: Ambiguity) -> Violation:
     message = "The value has more than one possible meaning"
     hint = f"It could mean {readings}: send the one you mean in its proper type."
     return Violation(codes.AMBIGUOUS, entry.path, message, hint=hint)
+
+
+# --- a call of a tool that the route does not know --------------------------------------------------------------------
+def explain_unknown_tool(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Failure:
+    """The failure of a call of a tool outside `tools`: the body names none, one like `Math.Add`, or an unknown one."""
+    if call.tool == "" and isinstance(call.arguments, JsonProblem):
+        return Failure(
+            codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, (explain_invalid_json(call.arguments),)
+        )
+    start = fold_name(call.tool[:_LONGEST_NAME])
+    heads = [name for name in tools if start.startswith(fold_name(name))]  # not all tools: there may be thousands
+    found = {head: policy.container for head in heads if (policy := tools.get(head)) is not None}
+    containers = {head: container for head, container in found.items() if container is not None}
+    failure = explain_dotted_name(call.tool, containers) or make_unknown_tool_failure(call.tool, tools)
+    return failure if call.tool else replace(failure, message="The call names no tool.")
+
+
+# --- the places that a correction may change --------------------------------------------------------------------------
+def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
+    """The places of the violations, in text, and those where the arguments break the schema by themselves: what a
+    repair rule would have mended is not among the violations, but may be corrected too. What the hints of either ask a
+    model to rename or to move belongs to them."""
+    found = list(violations)
+    if not check.accepts(arguments):
+        found += list_violations(check, arguments, ())
+    places = [item.path for item in found if item.severity is Severity.ERROR]
+    places += hinted_places(check, arguments, found)
+    return [tuple(map(str, path)) for path in places]
+
+
+def find_failing_places(call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
+    """The places of a refused call that a correction may change; no body at all counts as no arguments."""
+    document, failed = call.arguments, list_failed(failure)
+    if not failed or policy.check is None or not isinstance(document, Document):
+        return failed
+    value: JsonValue = {} if document.text == b"" else document.value
+    return list_failing_places(policy.check, value, failure.violations)
+
+
+def list_failed(failure: Failure) -> list[tuple[str, ...]]:
+    """The places that a failure names as wrong, in text."""
+    return [tuple(map(str, item.path)) for item in failure.violations if item.severity is Severity.ERROR]

@@ -1,18 +1,26 @@
 """What a schema says of a place in its own words: `x-hint`, else description, examples and default.
 
-Of its values only those are told that the place takes: a default that the schema itself refuses would be false advice.
+Only values that the place takes are shown: a default that the schema itself refuses would be false advice. Keys that
+the schema calls deprecated give warnings, which block nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
+from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import clean_text
 from proxy.core.explain.expectation import list_limits, write_literal
+from proxy.core.explain.misplaced import walk_places
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
+from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Violation
+from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.nodes import Node
 
@@ -20,6 +28,7 @@ from proxy.core.schema.nodes import Node
 _SHORT: Final = 60
 _OWN: Final = 80
 _EXAMPLES: Final = 2
+_MOST_NOTICES: Final = 100
 
 
 def add_own_words(violation: Violation, node: Node) -> Violation:
@@ -101,3 +110,23 @@ def takes_nothing(node: Node) -> bool:
     """Whether a place lists values of which none is of a type that it takes."""
     choices = read_facts(node).site.choices
     return choices is not None and not any(may_take(node, choice) for choice in choices)
+
+
+# --- what a schema accepts and yet warns of ---------------------------------------------------------------------------
+def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
+    """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
+    if check.schemas.mentions("deprecated"):
+        try:
+            with borrow_work(EXPLAINING) as work:
+                yield from islice(_deprecated_at(check, value, work), _MOST_NOTICES)
+        except TooMuchWorkError:
+            return
+
+
+def _deprecated_at(check: Check, value: JsonValue, work: Work) -> Iterator[Violation]:
+    for place in walk_places(check, value, work):
+        marked = next((part for part in place.parts if part.get("deprecated") is True), None)
+        if place.path and marked is not None:
+            message = f"Field '{clean_text(str(place.path[-1]), 60)}' is deprecated"
+            hint = read_own_words(marked)
+            yield Violation(codes.DEPRECATED_FIELD, place.path, message, hint=hint, severity=Severity.WARNING)

@@ -316,4 +316,6 @@ class _Sketch:
 
 
 def _parts(nodes: tuple[Node, ...]) -> list[Node]:
+    if len(nodes) == 1:
+        return list(applies_always(nodes[0]))
     return list({id(part): part for node in nodes for part in applies_always(node)}.values())

@@ -21,6 +21,8 @@ from proxy.core.schema.nodes import Node
 ANY: Final = "*"
 _DEPTH: Final = 16
 _WORK: Final = 2000
+# Places that are remembered for one schema.
+_MOST_KNOWN: Final = 1024
 
 
 @dataclass(slots=True)
@@ -79,6 +81,16 @@ class ToolMistakes:
 
 def find_place(check: Check, path: Pointer) -> Pointer:
     """The place of a value in the schema, of at most 16 steps."""
+    memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
+    place = memo.get(path)
+    if place is None:
+        place = _look_up_place(check, path)
+        if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
+            memo[path] = place
+    return place
+
+
+def _look_up_place(check: Check, path: Pointer) -> Pointer:
     nodes, found, work = [check.root], list[str | int](), Work(_WORK)
     for step in path[:_DEPTH]:
         parts = _parts(nodes)

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Final
+from struct import Struct
+from typing import Any, Final
 
 from orjson import dumps as write_shortest
 
@@ -61,6 +62,9 @@ JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", 
 
 # CPython refuses to convert longer integer texts (sys.int_info.default_max_str_digits).
 MAX_INTEGER_DIGITS: Final = 4300
+_LENGTH: Final = Struct(">I")
+# The data was made by this program, or was already read within the limits of its own source.
+TRUSTED: Final = TextLimits(depth=1000, nodes=20_000_000)
 
 
 def parse(text: bytes, limits: TextLimits = DEFAULT_LIMITS) -> JsonValue | JsonProblem:
@@ -269,3 +273,17 @@ def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
             return None
         value = value[step]
     return None
+
+
+# --- a JSON head followed by bytes: how jobs and their results pass to child processes and back -----------------------
+def join_frame(head: JsonValue, tail: bytes = b"") -> bytes:
+    """Joins a JSON head and the bytes behind it."""
+    text = dumps(head)
+    return b"".join((_LENGTH.pack(len(text)), text, tail))
+
+
+def split_frame(data: bytes) -> tuple[Any, bytes]:
+    """Splits what `join_frame` joined into head and tail."""
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    return parse(data[_LENGTH.size : end], TRUSTED), data[end:]

@@ -6,13 +6,15 @@ sent, of headers taken from a config, and of headers copied from one side to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 Headers = tuple[tuple[str, str], ...]
-# Names of header fields as they were sent, each with its raw value.
-SentNames = Sequence[tuple[bytes, bytes]]
+# Names of header fields in lower case -> as they were sent.
+Spellings = Mapping[str, str]
+
+NO_SPELLINGS: Final[Spellings] = {}
 # RFC 9110 section 7.6.1, RFC 9112 section 6, and the older spellings still on the wire.
 OF_THE_CONNECTION: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -21,19 +23,41 @@ OF_THE_CONNECTION: Final = frozenset(
 OF_THE_SENDER: Final = OF_THE_CONNECTION | {"content-length", "host"}
 
 
-class Fields(tuple[tuple[str, str], ...]):
-    """`Headers` of one request, with an index by name (lower case) that is built at the first question. `sent_names`
-    are the names as the client spelled them, for the upstream; empty where they are not known."""
+class FieldNames:
+    """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote them.
 
-    sent_names: SentNames = ()
+    The requests of a client have the same names, so one `FieldNames` serves all of them, and what depends on names
+    alone is worked out once: `memos` holds it, under keys of the files that ask. `is_shared`: others of its kind are
+    expected, so it may be a key of what is remembered.
+    """
+
+    __slots__ = ("is_shared", "is_unique", "lower", "memos", "spellings")
+
+    def __init__(self, names: Iterable[str], *, is_shared: bool = False) -> None:
+        sent = tuple(names)
+        self.lower = tuple(name.lower() for name in sent)
+        self.spellings: Spellings = dict(zip(self.lower, sent, strict=True))
+        # Whether each name stands there once.
+        self.is_unique = len(self.spellings) == len(sent)
+        self.is_shared = is_shared
+        self.memos: dict[object, Any] = {}
+
+
+class Fields(tuple[tuple[str, str], ...]):
+    """`Headers` of one request, with an index by name (lower case) that is built at the first question. `names` are
+    its names, where it came from a client."""
+
+    names: FieldNames | None = None
 
     @classmethod
-    def with_index(cls, fields: Iterable[tuple[str, str]], index: Mapping[str, str]) -> Fields:
-        """Fields with an index (lower-case name -> first value) that the reader of the message has already built."""
-        made = cls(fields)
-        made.by_name = index
+    def with_names(cls, names: FieldNames, values: Iterable[str]) -> Fields:
+        """The fields of a request with such names, and these values."""
+        made = cls(zip(names.lower, values, strict=True))
+        made.names = names
+        if names.is_unique:
+            made.by_name = dict(made)
         # One call looks up about a dozen fields, so `get` is the index's own method.
-        made.get = index.get  # type: ignore[assignment, method-assign]
+        made.get = made.by_name.get  # type: ignore[assignment, method-assign]
         return made
 
     @cached_property

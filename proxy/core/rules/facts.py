@@ -71,19 +71,25 @@ def list_mistaken_null_switches(schemas: Schemas) -> Iterator[tuple[Node, str]]:
             yield node, str(node.get("x-null"))
 
 
-def applies_always(node: Node) -> Iterator[Node]:
-    """The node and every node that always judges the same value: references and `allOf`, each once."""
-    seen: set[int] = set()
+def applies_always(node: Node) -> tuple[Node, ...]:
+    """The node and every node that always judges the same value: references and `allOf`, each once; the same object
+    each time."""
+    memo: dict[int, tuple[Node, ...]] = node.schemas.memos.setdefault("always", {})
+    return memo.get(id(node)) or memo.setdefault(id(node), _list_applying(node))
+
+
+def _list_applying(node: Node) -> tuple[Node, ...]:
+    found: dict[int, Node] = {}
     stack = [node]
     while stack:
         current = stack.pop()
-        if id(current) in seen:
+        if id(current) in found:
             continue
-        seen.add(id(current))
-        yield current
+        found[id(current)] = current
         stack.extend(reversed(current.all_of))
         if current.reference is not None:
             stack.append(current.reference)
+    return tuple(found.values())
 
 
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.

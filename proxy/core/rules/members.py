@@ -17,8 +17,12 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     """
     nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
     work.spend(1 + len(nodes))
-    if len(nodes) == 1 and (named := _list_named(nodes[0], step, work)):
-        return named
+    if len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(step, str) and not node.pattern_properties and step in node.properties:
+            return [node.properties[step]]
+        if named := _list_named(node, step, work):
+            return named
     found: dict[int, Node] = {}
     for node in nodes:
         for schema in _list_named(node, step, work):

@@ -273,10 +273,11 @@ class Schemas:
 
     def mentions(self, keyword: str) -> bool:
         """Whether any reachable schema holds this keyword."""
-        return keyword in self._mentioned
+        return keyword in self.mentioned
 
     @cached_property
-    def _mentioned(self) -> frozenset[str]:
+    def mentioned(self) -> frozenset[str]:
+        """The keywords of all reachable schemas."""
         return frozenset(keyword for node in self.nodes() if isinstance(node.raw, dict) for keyword in node.raw)
 
     def nodes(self) -> Iterator[Node]:

@@ -17,6 +17,7 @@ from aiohttp.streams import StreamReader
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import codes
+from proxy.core.model.fields import NO_SPELLINGS, FieldNames
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, RawRequest
 from proxy.server.http.checks import BadRequest
@@ -130,9 +131,11 @@ def replace_body(raw: RawRequest, body: Body) -> RawRequest:
     """The request with its body; a coding that was taken off is no longer claimed."""
     headers = raw.headers
     if body.decoded:
-        sent_names = headers.sent_names if isinstance(headers, Fields) else ()
-        headers = Fields(field for field in headers if field[0] != "content-encoding")
-        headers.sent_names = sent_names
+        rest = [field for field in headers if field[0] != "content-encoding"]
+        sent = headers.names if isinstance(headers, Fields) else None
+        spellings = NO_SPELLINGS if sent is None else sent.spellings
+        names = FieldNames(spellings.get(name, name) for name, _ in rest)
+        headers = Fields.with_names(names, [value for _, value in rest])
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 
 

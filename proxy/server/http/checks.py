@@ -56,6 +56,14 @@ _TARGET: Final = re.compile(r"[!\"$-~]+")
 _SUPPORTED: Final = (HttpVersion11, HttpVersion10)
 
 
+# Clients send the same heads again and again. Those that broke no rule are remembered by all that `RULES` look at,
+# which for most requests is no more than the request line, the host and the names of the fields.
+_faultless: set[tuple[object, ...]] = set()
+_WITH_MORE_TO_SEE: Final = frozenset({"transfer-encoding", "upgrade"})
+_MOST_FAULTLESS: Final = 1024
+_LONGEST: Final = 256
+
+
 def is_word(value: str, word: str) -> bool:
     """Whether a value is a word in any case. Only ASCII counts, because some other letters become ASCII in lower
     case."""
@@ -64,10 +72,19 @@ def is_word(value: str, word: str) -> bool:
 
 def find_fault(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
     """The first rule of `RULES` that a request breaks. `fields` are its headers, names in lower case."""
+    names, host = fields.names, fields.get("host")
+    head = (request.version, request.method, request.raw_path, host, names)
+    if head in _faultless:
+        return None
     by_name = fields.by_name
     for name, rule in RULES:
         if (not name or name in by_name) and (fault := rule(request, fields)) is not None:
             return fault
+    length = len(request.raw_path) + len(host or "")
+    if names is not None and names.is_shared and length <= _LONGEST and _WITH_MORE_TO_SEE.isdisjoint(by_name):
+        if len(_faultless) >= _MOST_FAULTLESS:
+            _faultless.clear()
+        _faultless.add(head)
     return None
 
 

@@ -211,8 +211,10 @@ def has_begun(request: web.BaseRequest) -> bool:
 def is_lasting(request: web.BaseRequest) -> bool:
     """Whether the client wants to go on with its connection (RFC 9112 section 9.3). `close` goes before all else,
     which llhttp has otherwise for HTTP/1.0."""
-    if not request.keep_alive or request.version == HttpVersion11:
-        return request.keep_alive
+    if not request.keep_alive:
+        return False
+    if request.version == HttpVersion11:
+        return True
     wishes = ",".join(request.headers.getall("Connection", ())).split(",")
     return all(wish.strip(" \t").lower() != "close" for wish in wishes)
 

@@ -11,14 +11,16 @@ where a trusted hop sent it, and never begun here: `X-Forwarded-*` says the same
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
+from itertools import compress
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
 
-from proxy.core.model.fields import OF_THE_CONNECTION
+from proxy.core.model.fields import OF_THE_CONNECTION, FieldNames
 from proxy.core.model.values import Fields, Headers
 
 # RFC 9110 section 11.7: credentials between a client and this proxy.
@@ -69,13 +71,19 @@ _LASTING: Final = "keep-alive"
 
 # What is said of the client or of the request before this hop: dropped, unless a trusted hop said it.
 _SAID: Final = _ADDRESSES | _OTHER_ADDRESSES | _REWRITTEN
-_ORIGINAL: Final = "-original-"  # in both of `_PATHS`
 _SAID_PREFIXES: Final = (_SAID_OF_THE_CLIENT, *_PATHS)
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _SAID
 _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 
 # Addresses of clients that are remembered with what this hop thinks of them.
 _MOST_CALLERS: Final = 1024
+# Names of requests that are remembered, and their characters in one request.
+_MOST_NAMES: Final = 512
+_LONGEST_NAMES: Final = 1024
+_name_of: Final = itemgetter(0)
+_known_names: dict[tuple[bytes, ...], FieldNames] = {}
+# How many sets of dropped names are remembered for the names of a request: routes have few that differ.
+_MOST_DROPPED: Final = 64
 
 Network = IPv4Network | IPv6Network
 
@@ -95,13 +103,19 @@ _NODE: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+)(?::[0-9]+
 def read_fields(request: web.BaseRequest) -> Fields:
     """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
     (surrogateescape): it goes on as it came."""
-    pairs = [(name.lower(), value) for name, value in request.headers.items()]
-    index = dict(pairs)
-    if len(index) != len(pairs):
-        index = dict(reversed(pairs))
-    fields = Fields.with_index(pairs, index)
-    fields.sent_names = request.raw_headers
-    return fields
+    sent = tuple(map(_name_of, request.raw_headers))
+    return Fields.with_names(_known_names.get(sent) or _learn_names(sent), request.headers.values())
+
+
+def _learn_names(sent: tuple[bytes, ...]) -> FieldNames:
+    """The names of a request, kept for the next one that has the same in the same spelling."""
+    is_shared = sum(map(len, sent)) <= _LONGEST_NAMES
+    names = FieldNames([name.decode("utf-8", "surrogateescape") for name in sent], is_shared=is_shared)
+    if is_shared:
+        if len(_known_names) >= _MOST_NAMES:
+            _known_names.clear()
+        _known_names[sent] = names
+    return names
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -252,11 +266,18 @@ def _is_said(name: str) -> bool:
 
 def asks_for_another_method(headers: Fields) -> str:
     """Returns the field that asks for another method, or ''; `_` is read as `-` too."""
-    by_name = headers.by_name
-    for name in _METHODS:
-        if name in by_name:
-            return name
-    return next((name for name in by_name if "_" in name and name.replace("_", "-") in _METHODS), "")
+    names = headers.names
+    if names is None:
+        return _find_method_override(headers.by_name)
+    found: str | None = names.memos.get(_find_method_override)
+    if found is None:
+        found = names.memos[_find_method_override] = _find_method_override(names.lower)
+    return found
+
+
+def _find_method_override(names: Collection[str]) -> str:
+    plain = next((name for name in _METHODS if name in names), "")
+    return plain or next((name for name in names if "_" in name and name.replace("_", "-") in _METHODS), "")
 
 
 class Callers:
@@ -287,29 +308,29 @@ def _all(headers: Headers, name: str) -> list[str]:
 
 def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
     """A client's headers as they go on to the upstream: without `dropped`, `X-Forwarded-*`, `X-Original-*` and what
-    `Connection` names, with `own`, in which those stand that are believed.
+    `Connection` names, with `own`, in which those stand that are believed."""
+    if (
+        isinstance(headers, Fields)
+        and (names := headers.names) is not None
+        and names.is_unique
+        and (headers.get("connection") or _LASTING) == _LASTING
+    ):
+        crossing: dict[frozenset[str], tuple[bool, ...]] = names.memos.setdefault(_may_cross, {})
+        selected = crossing.get(dropped)
+        if selected is None:
+            if len(crossing) >= _MOST_DROPPED:
+                crossing.clear()
+            selected = crossing[dropped] = tuple([_may_cross(name, dropped) for name in names.lower])
+        return (*compress(headers, selected), *own)
+    dropped = dropped | list_nominated(headers)
+    return (*[field for field in headers if _may_cross(field[0], dropped)], *own)
 
-    Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such a spelling is dropped too.
-    """
-    if type(headers) is Fields and len(by_name := headers.by_name) == len(headers):  # each name once, as nearly always
-        names = "\n".join(by_name)
-        lasting = by_name.get("connection", _LASTING) == _LASTING
-        if (
-            lasting and "_" not in names and _SAID_OF_THE_CLIENT not in names and _ORIGINAL not in names
-        ):  # nothing to look at name by name
-            crossing: list[tuple[str, str]] = []
-            for field in headers:  # each call comes here: a comprehension would be one more call
-                if field[0] not in dropped:
-                    crossing.append(field)  # noqa: PERF401
-            return (*crossing, *own)
-    names = "\n".join([name for name, _ in headers])
-    if "connection" in names:
-        dropped = dropped | list_nominated(headers)
-    kept = [field for field in headers if field[0] not in dropped and not field[0].startswith(_SAID_PREFIXES)]
-    if "_" in names:
-        plain = [(field, field[0].replace("_", "-")) for field in kept]
-        kept = [field for field, name in plain if name not in dropped and not name.startswith(_SAID_PREFIXES)]
-    return (*kept, *own)
+
+def _may_cross(name: str, dropped: frozenset[str]) -> bool:
+    """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
+    a spelling is dropped too."""
+    plain = name.replace("_", "-")
+    return not (name in dropped or plain in dropped or plain.startswith(_SAID_PREFIXES))
 
 
 # --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from proxy.adapters.mcpheaders import update_headers
+from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.codes import UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, ToolCall, UpstreamReply
@@ -14,6 +15,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.catalogue import Catalogue
 from proxy.server.mcp.lists.learner import decode_body
+from proxy.server.mcp.operation_calls import make_operation_request
 from proxy.server.mcp.verdicts import read_result_failure
 
 
@@ -30,6 +32,10 @@ class McpRouteRequest:
     request_id: JsonValue = None
 
     @property
+    def _operations(self) -> Mapping[str, HttpOperation]:
+        return self.call_route.binding.route.operations
+
+    @property
     def unknown(self) -> UnknownTool:
         """What holds for calls of tools outside of `tools`."""
         return self.call_route.unknown
@@ -39,11 +45,14 @@ class McpRouteRequest:
         return self.call_route.find_user_query()
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Whether a call of an unknown tool goes on."""
-        return self.call_route.can_forward_unknown(tool)
+        """Whether a call of an unknown tool goes on: not where the tools are operations, and no server is behind
+        them."""
+        return not self._operations and self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
         """Makes the request for a checked call. Headers that repeat a changed part of the body are changed too."""
+        if (operation := self._operations.get(checked.call.tool)) is not None:
+            return make_operation_request(self.call_route, operation, checked)
         binding, raw, tool, body = (
             self.call_route.binding,
             self.call_route.raw,
@@ -60,7 +69,9 @@ class McpRouteRequest:
         return replace(sent, headers=headers, silence=math.inf)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
-        """What a result with `isError` says against the arguments."""
+        """What a result with `isError` says against the arguments. An HTTP service complains with a status."""
+        if self._operations:
+            return None
         body = decode_body(reply, reply.body) if isinstance(reply.body, bytes) else None
         if body is None or reply.status >= 300:
             return None

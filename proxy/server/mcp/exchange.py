@@ -45,6 +45,7 @@ from proxy.server.mcp.lists.asking import Asking, Tools
 from proxy.server.mcp.lists.learner import Learner, Unlearned, find_header
 from proxy.server.mcp.lists.shown_lists import VisibleTools, announce_change, filter_list, make_collapsed_list
 from proxy.server.mcp.mcp_request import McpRequest, Reports
+from proxy.server.mcp.operation_calls import make_result, read_whole
 from proxy.server.mcp.protected_resource import rewrite_challenge
 from proxy.server.mcp.verdicts import LateStore, ResultVerdict, watch_promise
 from proxy.server.mcp.watching import LIST_CHANGED, UNKNOWN_TOOL, Watch, WatchedBody, WatchedStream, watch_answer
@@ -155,6 +156,8 @@ class Exchange:
             if self._shows_more(reply.body, asking):
                 answer = announce_change(answer)
             return make_response(answer, mcp_request.record)
+        if mcp_request.call_route.binding.route.operations:
+            return await self._deliver_result(mcp_request, outcome, asking, verdict)
         if not message.modern:
             reply = self._detached.outlives(reply)
         promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
@@ -166,6 +169,20 @@ class Exchange:
             return await self._answer(mcp_request, replace(outcome, reply=reply))
         finally:
             await self._detached.run_to_end(verdict.settle())
+
+    async def _deliver_result(
+        self, mcp_request: McpRequest, outcome: Delivered, asking: Asking, verdict: ResultVerdict
+    ) -> web.StreamResponse:
+        """The answer of an HTTP service as the result of the tool that it is."""
+        record, call_route, message = mcp_request.record, mcp_request.call_route, asking.message
+        await verdict.settle()
+        whole = await read_whole(outcome.reply)
+        if isinstance(whole, UpstreamFault):
+            return answer_fault(call_route.binding, call_route.raw, whole, record)
+        result = make_result_message(message, make_result(record.tool, whole))
+        answer = write_answer(result, message, call_route.raw, call_route.raw.header("accept") or "", _JSON)
+        reply = UpstreamReply(answer.status, answer.headers, answer.body)
+        return await self._answer(mcp_request, replace(outcome, reply=reply))
 
     # --- lists --------------------------------------------------------------------------------------------------------
     async def _list(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:

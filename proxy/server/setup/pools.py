@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from proxy.config.model import Config, HeaderChanges
 from proxy.config.model import UpstreamConfig as UpstreamEntry
 from proxy.interfaces import Upstream
-from proxy.server.setup.upstreams import make_joined
+from proxy.server.setup.upstreams import make_joined, make_operations
 from proxy.upstream import UpstreamGuard
 
 if TYPE_CHECKING:
@@ -41,12 +41,11 @@ class Pools:
     def of(self, config: Config) -> tuple[dict[str, UpstreamGuard], list[UpstreamGuard]]:
         """The upstreams of a config by name, and those that no later config knows; they are not closed yet."""
         before, after = self._made, dict[str, tuple[UpstreamEntry, UpstreamGuard]]()
-        for name, entry in sorted(config.upstreams.items(), key=lambda item: item[1].joined is not None):
+        for name, entry in sorted(config.upstreams.items(), key=lambda item: bool(_parts(item[1]))):
             # Headers belong to the routes and the health path to the probes, not to the connections.
             same = replace(entry, headers=HeaderChanges(), health="")
             kept = before.get(name)
-            parts = [server.upstream for server in entry.joined.servers] if entry.joined is not None else []
-            as_before = all(after.get(part) is before.get(part) for part in parts)
+            as_before = all(after.get(part) is before.get(part) for part in _parts(entry))
             after[name] = kept if kept and kept[0] == same and as_before else (same, self._make(entry, after))
         self._made = after
         gone = [made[1] for name, made in before.items() if after.get(name) is not made]
@@ -59,6 +58,8 @@ class Pools:
             joined = make_joined(entry.name, entry.joined, upstreams, partial(self.unreachable, entry.name))
             self._joined[entry.name] = joined
             upstream = joined
+        elif entry.operations is not None:
+            upstream = make_operations(entry.name, entry.operations, made[entry.operations.upstream][1])
         else:
             upstream = self.make(entry, partial(self.stderr, entry.name))
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
@@ -92,6 +93,13 @@ class Pools:
         await asyncio.gather(*self._closing, return_exceptions=True)
         for _, upstream in self._made.values():
             await upstream.close()
+
+
+def _parts(entry: UpstreamEntry) -> tuple[str, ...]:
+    """The upstreams that an upstream is made of; none where it has connections of its own."""
+    if entry.joined is not None:
+        return tuple(server.upstream for server in entry.joined.servers)
+    return (entry.operations.upstream,) if entry.operations is not None else ()
 
 
 async def _close_after(upstream: Upstream, last: frozenset[asyncio.Task[object]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy import __version__
 from proxy.config.files.secrets import reveal
-from proxy.config.model import Command, JoinedServers, UpstreamTls
+from proxy.config.model import Command, JoinedServers, ServedOperations, UpstreamTls
 from proxy.config.model import UpstreamConfig as UpstreamEntry
 from proxy.interfaces import GuardedUpstream, Upstream
 from proxy.upstream import UpstreamSettings
@@ -18,6 +18,7 @@ from proxy.upstream.http1 import Http1Upstream, make_client_context
 
 if TYPE_CHECKING:
     from proxy.upstream.joined import JoinedUpstream
+    from proxy.upstream.operations import OperationsUpstream
     from proxy.upstream.stdio import StdioSettings
 
 # What the specification's SDKs hand on to a server that they start, and what says how to write texts and times.
@@ -75,6 +76,13 @@ def make_joined(
     )
     settings = JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
     return JoinedUpstream(settings, upstreams)
+
+
+def make_operations(name: str, entry: ServedOperations, upstream: GuardedUpstream) -> OperationsUpstream:
+    """Operations as one MCP server; `upstream` leads to the service."""
+    from proxy.upstream.operations import OperationsSettings, OperationsUpstream
+
+    return OperationsUpstream(OperationsSettings(name, entry.tools, __version__), upstream)
 
 
 def make_settings(entry: UpstreamEntry) -> UpstreamSettings:

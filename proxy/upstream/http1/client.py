@@ -60,7 +60,7 @@ class Http1Upstream:
             origin, body, keep = self._origin, request.body, self._settings.buffer
             target = origin.prefix + request.target
             head = write_head(
-                request.method, target, origin.authority, request.headers, len(body), sent_names=request.sent_names
+                request.method, target, origin.authority, request.headers, len(body), spellings=request.spellings
             )
             now = self._loop.time()
             due = now + request.timeout
@@ -99,7 +99,7 @@ class Http1Upstream:
                 request.headers,
                 length,
                 upgrade,
-                sent_names=request.sent_names,
+                spellings=request.spellings,
             )
             due = self._loop.time() + request.timeout
             reader = AnswerReader(request.method, self._limits, bool(upgrade), self._plain)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.model.fields import OF_THE_SENDER, SentNames
+from proxy.core.model.fields import NO_SPELLINGS, OF_THE_SENDER, Spellings
 from proxy.core.model.values import Headers
 from proxy.upstream.http1.faults import UNSENDABLE, ExchangeError
 
@@ -22,11 +22,6 @@ CHUNKED: Final = -1
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
-# The client's spelling of a header name -> the name in lower case, and as text. Most requests spell the same few.
-_spellings: dict[bytes, tuple[str, str]] = {}
-_MOST_SPELLINGS: Final = 1024
-
-
 def write_head(
     method: str,
     target: str,
@@ -34,21 +29,21 @@ def write_head(
     headers: Headers,
     length: int,
     upgrade: str = "",
-    sent_names: SentNames = (),
+    spellings: Spellings = NO_SPELLINGS,
 ) -> bytes:
     """The bytes of a request up to its body.
 
     `length` is the body's in bytes, or `CHUNKED`. A `host` among `headers` replaces `authority`. `upgrade` is the
-    protocol to ask for. A header that is among `sent_names` goes out in the client's spelling.
+    protocol to ask for. `spellings`: how the client wrote the names of headers.
     Raises Broken(UNSENDABLE) where a line would break.
     """
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
         raise ExchangeError(UNSENDABLE)
     lines: list[str] = []
-    spelled = _spell(sent_names)
+    spell = spellings.get
     for name, value in headers:  # each call comes here: CPython 3.11 calls a comprehension, a loop it only goes round
         if name not in OF_THE_SENDER:
-            lines.append(f"{spelled.get(name, name)}: {value}")
+            lines.append(f"{spell(name, name)}: {value}")
     if len(lines) < len(headers):
         authority = next((value for name, value in headers if name == "host"), authority)
     if length == CHUNKED:
@@ -64,20 +59,6 @@ def write_head(
     rest = "\r\n".join(lines)
     # surrogateescape: bytes of a client's header that are not UTF-8 go out as they came.
     return f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n{rest}".encode("utf-8", "surrogateescape")
-
-
-def _spell(sent_names: SentNames) -> dict[str, str]:
-    """Names in lower case -> the client's spelling. If one name was sent in several spellings, the last counts."""
-    spelled: dict[str, str] = {}
-    for raw, _ in sent_names:
-        known = _spellings.get(raw)
-        if known is None:
-            if len(_spellings) >= _MOST_SPELLINGS:
-                _spellings.clear()
-            name = raw.decode("utf-8", "surrogateescape")
-            known = _spellings[raw] = (name.lower(), name)
-        spelled[known[0]] = known[1]
-    return spelled
 
 
 def read_upgrade(headers: Headers) -> str:

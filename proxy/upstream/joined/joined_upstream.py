@@ -21,6 +21,7 @@ from typing import Final
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
@@ -39,29 +40,30 @@ from proxy.upstream.joined.event_rewriting import LIMITS, RewrittenStream, Serve
 from proxy.upstream.joined.introduction import CREDENTIALS, Introduction
 from proxy.upstream.joined.listed_names import ListedNames
 from proxy.upstream.joined.merged_lists import LISTS, MergedLists, Pages, merge_capabilities
-from proxy.upstream.joined.own_answers import (
+from proxy.upstream.joined.server_group import ServerGroup
+from proxy.upstream.joined.server_link import ServerLink
+from proxy.upstream.joined.settings import JoinedSettings
+from proxy.upstream.own_answers import (
     INVALID_PARAMS,
     INVALID_REQUEST,
-    JSON,
     METHOD_NOT_FOUND,
     NO_SESSION,
     NOT_INITIALIZED,
+    choose_revision,
+    describe_self,
     header_of,
     plain_request,
+    write_discovery,
     write_error,
+    write_list,
     write_refusal,
     write_result,
 )
-from proxy.upstream.joined.server_group import ServerGroup
-from proxy.upstream.joined.server_link import LATEST_WITH_SESSIONS, MODERN, ServerLink
-from proxy.upstream.joined.settings import JoinedSettings
 
 Answer = UpstreamReply | UpstreamFault
 
-_OLD_REVISIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", LATEST_WITH_SESSIONS})
 _EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
-_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 # Methods that name what they want -> where the name stands.
 _NAMED: Final[dict[str, Pointer]] = {"tools/call": ("params", "name"), "prompts/get": ("params", "name")}
 _OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
@@ -112,7 +114,7 @@ class JoinedUpstream:
         await asyncio.gather(*(group.close(request) for group in groups), *self._ending, return_exceptions=True)
 
     async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
-        request = replace(request, sent_names=())
+        request = replace(request, spellings=NO_SPELLINGS)
         match request.method:
             case "POST":
                 return await self._post(request, body, checked)
@@ -144,8 +146,7 @@ class JoinedUpstream:
     async def _initialize(self, message: Message, request: UpstreamRequest) -> Answer:
         if message.id is ABSENT:
             return write_refusal(400, INVALID_REQUEST, "Invalid Request: `initialize` has an id")
-        wanted = message.param("protocolVersion")
-        revision = wanted if isinstance(wanted, str) and wanted in _OLD_REVISIONS else LATEST_WITH_SESSIONS
+        revision = choose_revision(message)
         capabilities, client = message.param("capabilities"), message.param("clientInfo")
         who = Introduction(
             revision,
@@ -280,12 +281,8 @@ class JoinedUpstream:
             return write_error(message, INVALID_PARAMS, "Invalid cursor: the list has one page")
         listed, is_whole = await group.lists(message.method, plain_request(request))
         entries = self._lists.merge(message.method, listed)
-        more = b""
-        if message.modern:
-            said = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
-            more = b',"resultType":"complete","cacheScope":"private","ttlMs":' + dumps(min(said, default=0))
-        head = b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":{"' + LISTS[message.method].encode() + b'":'
-        return UpstreamReply(200, JSON, head + entries + more + b"}}")
+        said = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
+        return write_list(message, LISTS[message.method], entries, min(said, default=0))
 
     async def _carry_named(
         self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
@@ -333,8 +330,7 @@ class JoinedUpstream:
     # --- what is said of all ------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
-        told = {"ttlMs": 0, "cacheScope": "private", "_meta": {_SERVER_INFO: self._self()}}
-        return write_result(message, {"supportedVersions": [MODERN], **self._described(group), **told})
+        return write_discovery(message, self._described(group), self._settings.version)
 
     def _described(self, group: ServerGroup) -> dict[str, JsonValue]:
         """What all servers together can do, and what they say of themselves."""
@@ -348,7 +344,7 @@ class JoinedUpstream:
         return {"capabilities": capabilities, **({"instructions": "\n\n".join(told)} if told else {})}
 
     def _self(self) -> dict[str, JsonValue]:
-        return {"name": "toolcall-proxy", "version": self._settings.version}
+        return describe_self(self._settings.version)
 
     # --- streams ------------------------------------------------------------------------------------------------------
     async def _listen(self, request: UpstreamRequest) -> Answer:

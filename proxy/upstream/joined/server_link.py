@@ -57,11 +57,10 @@ from proxy.upstream.joined.introduction import (
     with_params,
 )
 from proxy.upstream.joined.settings import JoinedServer
+from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
 
 Answer = UpstreamReply | UpstreamFault
 
-MODERN: Final = "2026-07-28"
-LATEST_WITH_SESSIONS: Final = "2025-11-25"
 _CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 _CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _ID: Final[Pointer] = ("id",)

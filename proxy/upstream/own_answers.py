@@ -1,4 +1,4 @@
-"""Answers that a joined upstream writes itself."""
+"""Answers that upstreams write themselves, where several MCP servers, or operations of an HTTP API, are one server."""
 
 from __future__ import annotations
 
@@ -17,6 +17,35 @@ INVALID_PARAMS: Final = -32602
 NO_SESSION: Final = -32001
 NOT_INITIALIZED: Final = -32000
 JSON: Final[Headers] = (("content-type", "application/json"),)
+
+MODERN: Final = "2026-07-28"
+LATEST_WITH_SESSIONS: Final = "2025-11-25"
+_OLD_REVISIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", LATEST_WITH_SESSIONS})
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+
+
+def choose_revision(message: Message) -> str:
+    """The revision of an old-era client's session: the one that it asks for, else the latest."""
+    wanted = message.param("protocolVersion")
+    return wanted if isinstance(wanted, str) and wanted in _OLD_REVISIONS else LATEST_WITH_SESSIONS
+
+
+def describe_self(version: str) -> dict[str, JsonValue]:
+    """What the proxy says of itself as a server or a client (`Implementation`)."""
+    return {"name": "toolcall-proxy", "version": version}
+
+
+def write_discovery(message: Message, described: Mapping[str, JsonValue], version: str) -> UpstreamReply:
+    """The answer to `server/discover`, with the capabilities in `described`."""
+    told: dict[str, JsonValue] = {"ttlMs": 0, "cacheScope": "private", "_meta": {_SERVER_INFO: describe_self(version)}}
+    return write_result(message, {"supportedVersions": [MODERN], **described, **told})
+
+
+def write_list(message: Message, name: str, entries: bytes, ttl: int = 0) -> UpstreamReply:
+    """The answer to a request for a list: all `entries`, a JSON array. `ttl`: how long it may be kept, in ms."""
+    more = b',"resultType":"complete","cacheScope":"private","ttlMs":' + dumps(ttl) if message.modern else b""
+    head = b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":{"' + name.encode() + b'":'
+    return UpstreamReply(200, JSON, head + entries + more + b"}}")
 
 
 def plain_request(request: UpstreamRequest) -> UpstreamRequest:
