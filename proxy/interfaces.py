@@ -426,7 +426,7 @@ class JudgesElsewhere(Protocol):
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:
         """A text that can be read at little cost, or why it cannot be read now."""
 
-    async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
+    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
         """What `decide` says of a call, however long that takes within its bounds."""
 
     async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:

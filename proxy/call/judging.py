@@ -34,8 +34,8 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
         decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
         return Judged(decision, "dotted" if failure.container is not None else "")
     is_plain = policy.member_of is None and policy.container is None and is_ready(policy)
-    if is_plain and (decision := decide_here(context.call, policy)) is not None:
-        return Judged(decision)
+    if is_plain and (here := decide_here(context.call, policy)) is not None:
+        return Judged(here)
     return _judge_slowly(context, policy, tried=is_plain)
 
 
