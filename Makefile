@@ -114,7 +114,7 @@ pictures: $(VENV)/test.stamp
 vendor: $(VENV)/python.stamp
 	$(BIN)/python .ci/vendor.py
 
-# A real Kubernetes, built once (20 minutes) and cached outside of the repository. Needs root, Go and buildah; says what it
+# A real Kubernetes, built once (half an hour) and cached outside of the repository. Needs root and Go; says what it
 # lacks otherwise.
 cluster: $(VENV)/test.stamp
 	@bash .ci/cluster >/dev/null && bash .ci/helm >/dev/null

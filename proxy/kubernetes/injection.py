@@ -43,7 +43,11 @@ class Injected:
 
 
 def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[str] = ()) -> Injected:
-    """Injects every workload, or those of `only` (`kind/name`, in lower case). Raises InjectionError."""
+    """Injects every workload, or those of `only` (`kind/name`, in lower case). Raises InjectionError.
+
+    What was injected names no version that the API server gave: `kubectl apply` would refuse it once the server has
+    written the state of a rollout.
+    """
     found, notes, pods = list(manifests), list[str](), list[Manifest]()
     wanted, seen = set(only), set[str]()
     for index, manifest in enumerate(found):
@@ -54,7 +58,7 @@ def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[s
         if why := _find_reason_to_skip(manifest):
             notes.append(f"{name} is left as it is: {why}")
             continue
-        found[index] = inject_workload(manifest, sidecar, notes)
+        found[index] = _forget_version(inject_workload(manifest, sidecar, notes))
         pods.append(_find_pod(found[index]))
     if missing := sorted(wanted - seen):
         raise InjectionError(
@@ -65,8 +69,13 @@ def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[s
     for index, manifest in enumerate(found):
         if manifest.get("kind") == "Service" and (selected := [pod for pod in pods if _selects(manifest, pod)]):
             names = {_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
-            found[index] = redirect_service(manifest, sidecar, names, notes)
+            found[index] = _forget_version(redirect_service(manifest, sidecar, names, notes))
     return Injected(found, notes)
+
+
+def _forget_version(manifest: Manifest) -> Manifest:
+    kept = {key: value for key, value in (manifest.get("metadata") or {}).items() if key != "resourceVersion"}
+    return manifest | {"metadata": kept}
 
 
 def describe(manifest: Manifest) -> str:

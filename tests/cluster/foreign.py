@@ -31,7 +31,7 @@ http.server.ThreadingHTTPServer(("", 9101), Handler).serve_forever()
 """
 
 
-def make_config(path: str) -> dict[str, Any]:
+def make_config() -> dict[str, Any]:
     """A config for the sidecar of such a tool: one route."""
     schema = {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"]}
     return {
@@ -40,9 +40,7 @@ def make_config(path: str) -> dict[str, Any]:
         "admin": {"listen": "127.0.0.1:9090", "probes": "0.0.0.0:9091"},
         "drain": {"serve": "15s", "finish": "30s", "stay_ready": True},
         "upstreams": {"tool": {"url": "http://127.0.0.1:9101"}},
-        "routes": [
-            {"path": path, "upstream": "tool", "upstream_path": "/weather", "tool": "weather", "schema": schema}
-        ],
+        "routes": [{"path": "/tools/weather", "upstream": "tool", "tool": "weather", "schema": schema}],
     }
 
 
@@ -59,7 +57,7 @@ def make_foreign(namespace: str, name: str, *, injected: bool) -> list[dict[str,
     }
     annotations = {"toolcall-proxy/inject": name} if injected else {}
     template = {"metadata": {"labels": {"app": name}, "annotations": annotations}, "spec": {"containers": [container]}}
-    config = {"config.yaml": json.dumps(make_config("/tools/weather"))}
+    config = {"config.yaml": json.dumps(make_config())}
     ports = [{"port": 80, "targetPort": "http" if injected else 9101}]
     selected = {"selector": {"matchLabels": {"app": name}}, "template": template}
     return [

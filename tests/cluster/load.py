@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 
-WORKERS, RATE = 6, 40.0
+WORKERS, RATE = 8, 80.0
 
 
 def call(host: str, port: int, until: float, answers: Counter[str], lock: threading.Lock) -> None:

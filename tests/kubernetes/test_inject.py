@@ -130,6 +130,17 @@ def test_a_diff_shows_what_would_change_and_changes_nothing(folder: Path) -> Non
     assert done.stdout.startswith("--- before\n+++ injected\n")
 
 
+def test_what_a_cluster_gave_out_can_be_applied_while_its_state_changes(folder: Path) -> None:
+    """`kubectl apply` refuses a version that is no longer the newest, and a rollout's state makes new ones."""
+    given = [yaml.safe_load(text) for text in (DEPLOYMENT, SERVICE, OTHER)]
+    for each in given:
+        each["metadata"] |= {"resourceVersion": "7", "uid": "u"}
+    made = injected(folder, yaml.safe_dump_all(given))
+    versions = {each["metadata"]["name"]: each["metadata"].get("resourceVersion") for each in made[:3]}
+    assert {"weather": None, "other": "7"} == versions
+    assert ["u"] * 3 == [each["metadata"]["uid"] for each in made if each["kind"] != "ConfigMap"]
+
+
 def test_what_the_tool_has_of_its_own_is_kept(folder: Path) -> None:
     manifest = yaml.safe_load(DEPLOYMENT)
     spec = manifest["spec"]["template"]["spec"]
@@ -330,6 +341,18 @@ def test_each_policy_is_bound() -> None:
         for verb in ("Mutating", "Validating"):
             policy, binding = (made[f"{verb}AdmissionPolicy{end}"] for end in ("", "Binding"))
             assert policy["metadata"]["name"] == binding["spec"]["policyName"]
+
+
+@pytest.mark.parametrize("case", ["gateway", "tool", "tool-plain"])
+def test_the_charts_own_pods_want_no_sidecar_in_a_marked_namespace(case: str) -> None:
+    """Those of the hooks too: a check of the config must not wait for a ConfigMap that is not there."""
+    templates = [
+        each if each["kind"] == "Pod" else each["spec"]["template"]
+        for each in render(case)
+        if each["kind"] in {"Pod", "Job", "Deployment"}
+    ]
+    annotations = [each["metadata"]["annotations"] for each in templates]
+    assert ["disabled"] * 3 == [each["toolcall-proxy/inject"] for each in annotations]
 
 
 def test_every_refusal_says_what_to_do() -> None:
