@@ -155,7 +155,9 @@ def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bo
     if form and not is_form(media_type, form):
         return BadRequest(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as {form} in UTF-8, and say so.")
     if not form and not is_json(media_type):
-        sent = f"not as {media_type.partition(';')[0].strip()[:60]!r}" if media_type else "and say so"
+        plain = media_type.partition(";")[0].strip()
+        shown = media_type.strip() if is_json(plain) else plain  # it is the charset that does not fit
+        sent = f"not as {shown[:60]!r}" if media_type else "and say so"
         return BadRequest(codes.UNSUPPORTED_MEDIA_TYPE, f"Arguments must come as JSON in UTF-8, {sent}.")
     if coding and not is_known(coding):
         return BadRequest(
