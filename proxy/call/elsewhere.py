@@ -177,7 +177,7 @@ class Here:
         """The same bytes."""
         return text
 
-    async def decide(self, call: ToolCall, policy: ToolPolicy) -> Decision:
+    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:  # noqa: ARG002 - nothing is elsewhere
         """The decision, made here. A listed schema was settled by `examine` before."""
         return decide(call, policy)
 
