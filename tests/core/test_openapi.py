@@ -22,6 +22,11 @@ def described(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = No
     }
 
 
+def beside(**more: JsonValue) -> JsonValue:
+    """A description of OpenAPI 3.2 whose one path has no method but what stands beside them."""
+    return {"openapi": "3.2.0", "paths": {"/things": more}}
+
+
 def translated(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = None) -> JsonValue:
     made = import_operation(described(schema, version, schemas), "make")
     compile_check(made.schema)
@@ -195,6 +200,11 @@ QUERY = {"in": "query", "name": "q", "required": True}
         (described({"$ref": "other.yaml#/x"}),
          "$ref 'other.yaml#/x' leads out of the description", "bundle the description"),
         (described({"$ref": "#/components/schemas/no"}), "$ref '#/components/schemas/no' leads nowhere", ""),
+        (described({}, parameters=[{"name": "q", "in": "querystring", "content": {"application/json": {}}}]),
+         "a parameter is `in: querystring`, which is not judged", "relay the operation, or leave it out"),
+        (beside(query={"operationId": "make"}), "no route takes QUERY", "leave the operation out"),
+        (beside(additionalOperations={"COPY": {"operationId": "make"}}),
+         "no route takes COPY", "leave the operation out"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_taken_is_refused_with_a_remedy(document: JsonValue, message: str, hint: str) -> None:

@@ -28,7 +28,10 @@ __all__ = [
     "list_servers",
 ]
 
-METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+
+# Operations of other methods (OpenAPI 3.2, Path Item Object). They are listed, and none of them can be imported.
+_MORE: Final = "additionalOperations"
 
 _WHOLE_SEGMENTS: Final = re.compile(r"(?:/(?:[^/{}?#]*|\{[^/{}]+\}))+")
 _IN_PATH: Final = re.compile(r"\{([^{}]+)\}")
@@ -71,10 +74,11 @@ class _Operation:
     path: str
     value: Mapping[str, JsonValue]
     shared: tuple[JsonValue, ...]  # the parameters of the whole path
+    holder: Pointer = ()  # where the path has it, if not under its method
 
     @property
     def pointer(self) -> Pointer:
-        return ("paths", self.path, self.method)
+        return ("paths", self.path, *self.holder, self.method)
 
 
 def import_operation(document: JsonValue, operation: str, provided: frozenset[str] = frozenset()) -> ImportedOperation:
@@ -85,6 +89,8 @@ def import_operation(document: JsonValue, operation: str, provided: frozenset[st
     """
     version = _version(document)
     found = _find(document, operation)
+    if found.holder or found.method == "query":
+        raise OpenApiError(f"no route takes {found.method.upper()}", found.pointer, "leave the operation out")
     if not _WHOLE_SEGMENTS.fullmatch(found.path):
         hint = "relay the operation, or leave it out"
         raise OpenApiError("its path has a parameter in a part of a segment, or a ? or #", found.pointer, hint)
@@ -163,11 +169,14 @@ def _operations(document: dict[str, JsonValue]) -> Iterator[_Operation]:
     for path, item in (paths if isinstance(paths, dict) else {}).items():
         if not isinstance(item, dict):
             continue
+        shared = tuple(_list_of(item.get("parameters")))
         for method in METHODS:
             if isinstance(value := item.get(method), dict):
-                yield _Operation(
-                    str(value.get("operationId", "")), method, path, value, tuple(_list_of(item.get("parameters")))
-                )
+                yield _Operation(str(value.get("operationId", "")), method, path, value, shared)
+        more = item.get(_MORE)
+        for method, value in (more if isinstance(more, dict) else {}).items():
+            if isinstance(value, dict):
+                yield _Operation(str(value.get("operationId", "")), method, path, value, shared, (_MORE,))
 
 
 def _listed_operation(document: JsonValue, operation: _Operation) -> ListedOperation:

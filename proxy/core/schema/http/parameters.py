@@ -88,10 +88,14 @@ def list_parameters(
             if isinstance(value, dict):
                 name = str(value.get("name"))
                 found[str(value.get("in")), name.lower() if value.get("in") == "header" else name] = steps
+    for (place, _), steps in found.items():
+        if place not in (*STYLES, "formData", "body"):
+            hint = "relay the operation, or leave it out"
+            raise OpenApiError(f"a parameter is `in: {place}`, which is not judged", steps, hint)
     wanted = [
         steps
         for (place, name), steps in found.items()
-        if place in (*STYLES, "formData") and not (place == "header" and name in NO_ARGUMENTS)
+        if place != "body" and not (place == "header" and name in NO_ARGUMENTS)
     ]
     return tuple(read_parameter(document, steps, version, translator) for steps in wanted)
 
