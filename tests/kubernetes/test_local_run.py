@@ -109,9 +109,13 @@ class Pod:
         """Waits until a probe gets a status."""
         async with asyncio.timeout(300):
             while await self.probe(name) != status:
-                ended = [each for each, process in self.running.items() if process.poll() is not None]
-                assert [] == ended, "".join((self.folder.parent / f"{each}.log").read_text() for each in ended)
+                self.assert_alive()
                 await asyncio.sleep(0.02)
+
+    def assert_alive(self) -> None:
+        """Fails with the log of a container that has ended."""
+        ended = [each for each, process in self.running.items() if process.poll() is not None]
+        assert [] == ended, "".join((self.folder.parent / f"{each}.log").read_text() for each in ended)
 
     async def until_draining(self) -> None:
         """Waits until the proxy drains. It stays ready meanwhile."""
@@ -166,21 +170,22 @@ async def running(case: str, folder: Path, **values: Any) -> AsyncIterator[Pod]:
             if container["name"] == "toolcall-proxy":
                 await pod.until("startup", 200)
             else:
-                await listening(pod.tool)
+                await listening(pod.tool, pod)
         await pod.until("readiness", 200)
         yield pod
     finally:
         pod.end()
 
 
-async def listening(port: int) -> None:
-    """Waits until somebody listens."""
+async def listening(port: int, pod: Pod) -> None:
+    """Waits until somebody listens; not for a container that has ended."""
     async with asyncio.timeout(300):
         while True:
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.close()
                 return
+            pod.assert_alive()
             await asyncio.sleep(0.02)
 
 
