@@ -70,7 +70,8 @@ class OperatorPort:
 
 def write_refusal(status: int, found: dict[str, Any]) -> str:
     """What the port said in place of an answer, and what to do about it."""
-    said = str(found.get("error", "no operator's port  (it is where `admin.listen` says)"))
+    error = found.get("error")
+    said = error if isinstance(error, str) else "no operator's port  (it is where `admin.listen` says)"
     if status != http.HTTPStatus.UNAUTHORIZED:
         return said
     return (
