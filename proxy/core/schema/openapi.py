@@ -89,11 +89,7 @@ def import_operation(document: JsonValue, operation: str, provided: frozenset[st
     """
     version = _version(document)
     found = _find(document, operation)
-    if found.holder or found.method == "query":
-        raise OpenApiError(f"no route takes {found.method.upper()}", found.pointer, "leave the operation out")
-    if not _WHOLE_SEGMENTS.fullmatch(found.path):
-        hint = "relay the operation, or leave it out"
-        raise OpenApiError("its path has a parameter in a part of a segment, or a ? or #", found.pointer, hint)
+    _refuse_unroutable(found)
     translator = Translator(document, modern=not version.startswith(("2", "3.0")))
     declared = list_parameters(document, found.pointer, version, translator)
     body = find_body(document, found.pointer, version, declared, translator)
@@ -123,6 +119,14 @@ def import_operation(document: JsonValue, operation: str, provided: frozenset[st
     )
     description = str(found.value.get("description") or found.value.get("summary") or "")
     return ImportedOperation(made.schema, request.method, found.path, description, (*notes, *made.notes), request)
+
+
+def _refuse_unroutable(found: _Operation) -> None:
+    if found.holder or found.method == "query":
+        raise OpenApiError(f"no route takes {found.method.upper()}", found.pointer, "leave the operation out")
+    if not _WHOLE_SEGMENTS.fullmatch(found.path):
+        hint = "relay the operation, or leave it out"
+        raise OpenApiError("its path has a parameter in a part of a segment, or a ? or #", found.pointer, hint)
 
 
 def list_operations(document: JsonValue) -> tuple[ListedOperation, ...]:
