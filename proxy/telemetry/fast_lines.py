@@ -37,7 +37,7 @@ class FastLines:
         self.kinds: dict[Key, LineKind] = {}
 
     def kind_of(self, record: CallRecord) -> LineKind | None:
-        """The kind of a request; None for one that is of no kind."""
+        """The kind of a request; None where it has something of its own to tell (`make_key`)."""
         key = make_key(record)
         if key is None:
             return None

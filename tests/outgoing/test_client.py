@@ -18,7 +18,7 @@ from proxy.outgoing.webhook import MAX_ANSWER, MAX_POSTED
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import make_client_context
 from tests.serving.keys import authority, certificate
-from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, tool
+from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, tls_tool, tool
 
 GOOD = answer("200 OK", b"good", "X-Name: caf\xe9")
 LIMIT = 1000
@@ -205,26 +205,13 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def tls_tool(keys: Path) -> AsyncIterator[Tool]:
+async def certified_tool(keys: Path) -> AsyncIterator[Tool]:
     """A server that wants a certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(keys / "ca.pem"))
     context.load_cert_chain(keys / "server.pem", keys / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    upstream = Tool(replies(GOOD))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ssl.SSLError):
-            await upstream.serve(reader, writer)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    upstream.port = server.sockets[0].getsockname()[1]
-    try:
-        yield upstream
-    finally:
-        server.close()
-        upstream.end()
-        await server.wait_closed()
-        await asyncio.sleep(0.01)
+    async with tls_tool(context, replies(GOOD)) as server:
+        yield server
 
 
 async def test_tls_is_as_the_settings_say(keys: Path) -> None:
@@ -236,7 +223,7 @@ async def test_tls_is_as_the_settings_say(keys: Path) -> None:
         "no certificate of ours": (make_client_context(keys / "ca.pem"), "model.test"),
     }
     found = {}
-    async with tls_tool(keys) as server:
+    async with certified_tool(keys) as server:
         for name, (context, server_name) in cases.items():
             asker = client(f"https://127.0.0.1:{server.port}", tls=context, server_name=server_name)
             reply = await asker.fetch(asking(), LIMIT)

@@ -27,7 +27,7 @@ from tests.contract.test_upstream import CHECKED, request
 from tests.serving.keys import authority, certificate, openssl
 from tests.serving.process import process
 from tests.serving.proxied import RELAY, WEATHER, code, proxied
-from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, exchange, post, read_message, replies, tool
+from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, exchange, post, read_message, replies, tls_tool, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 CALL = post("/weather", b'{"lat": 1}')
@@ -246,27 +246,14 @@ async def test_trusted_hops_are_believed_and_others_are_not() -> None:
 
 # --- what goes out ----------------------------------------------------------------------------------------------------
 @contextlib.asynccontextmanager
-async def tls_tool(keys: Path, *, wants_ours: bool = False) -> AsyncIterator[Tool]:
+async def certified_tool(keys: Path, *, wants_ours: bool = False) -> AsyncIterator[Tool]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(keys / "server.pem", keys / "server.key")
     if wants_ours:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(keys / "ca.pem")
-    upstream = Tool(replies(OK))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ssl.SSLError):
-            await upstream.serve(reader, writer)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    upstream.port = server.sockets[0].getsockname()[1]
-    try:
-        yield upstream
-    finally:
-        server.close()
-        upstream.end()
-        await server.wait_closed()
-        await asyncio.sleep(0.01)
+    async with tls_tool(context, replies(OK)) as server:
+        yield server
 
 
 def upstreams(url: str, tls: str = "") -> str:
@@ -286,7 +273,7 @@ def upstreams(url: str, tls: str = "") -> str:
 async def test_an_upstreams_certificate_is_checked_as_the_config_says(
     keys: Path, tmp_path: Path, host: str, tls: str, status: int | None
 ) -> None:
-    async with tls_tool(keys) as server:
+    async with certified_tool(keys) as server:
         url = f"https://{host}:{server.port}"
         path = tmp_path / "c.yaml"
         path.write_text(
@@ -303,7 +290,7 @@ async def test_an_upstreams_certificate_is_checked_as_the_config_says(
 
 async def test_the_command_trusts_the_authorities_of_the_system_for_its_upstreams(keys: Path, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    async with tls_tool(keys) as server:
+    async with certified_tool(keys) as server:
         path.write_text(
             "version: 1\nlisten: 127.0.0.1:0\nadmin: off\n"
             f"upstreams: {upstreams(f'https://localhost:{server.port}')}\n"
@@ -318,7 +305,7 @@ async def test_the_command_trusts_the_authorities_of_the_system_for_its_upstream
 
 
 async def test_the_proxy_shows_an_upstream_its_certificate(keys: Path) -> None:
-    async with tls_tool(keys, wants_ours=True) as server:
+    async with certified_tool(keys, wants_ours=True) as server:
         url = f"https://localhost:{server.port}"
         ours = f"ca: {keys}/ca.pem, cert: {keys}/client.pem, key: {keys}/client.key"
         async with proxied(WEATHER, upstreams=upstreams(url, ours)) as proxy:
@@ -330,7 +317,7 @@ async def test_the_proxy_shows_an_upstream_its_certificate(keys: Path) -> None:
 
 
 async def test_an_untrusted_upstream_gets_no_call(keys: Path) -> None:
-    async with tls_tool(keys) as server, proxied(WEATHER, f"https://localhost:{server.port}") as proxy:
+    async with certified_tool(keys) as server, proxied(WEATHER, f"https://localhost:{server.port}") as proxy:
         seen = await proxy.post("/weather", b'{"lat": 1}', "Authorization: Bearer secret")
 
     assert ((502, "UPSTREAM_UNAVAILABLE"), []) == (code(seen), server.seen)

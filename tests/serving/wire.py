@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -170,3 +171,23 @@ def post(path: str, body: bytes, *headers: str, content_type: str | None = "appl
     typed = (f"Content-Type: {content_type}",) if content_type is not None else ()
     head = "".join(f"{line}\r\n" for line in ("Host: tools.test", *typed, *headers, f"Content-Length: {len(body)}"))
     return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+@contextlib.asynccontextmanager
+async def tls_tool(context: ssl.SSLContext, script: Script) -> AsyncIterator[Tool]:
+    """A tool behind TLS, on a free port."""
+    upstream = Tool(script)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ssl.SSLError):
+            await upstream.serve(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    upstream.port = server.sockets[0].getsockname()[1]
+    try:
+        yield upstream
+    finally:
+        server.close()
+        upstream.end()
+        await server.wait_closed()
+        await asyncio.sleep(0.01)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +24,7 @@ from proxy.core.model.values import (
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream, make_client_context
-from tests.serving.wire import Tool, answer, replies
+from tests.serving.wire import answer, replies, tls_tool
 
 CHECKED = CheckedCall(
     ToolCall("weather", Document(b"{}", {}), "call-1", Conversation("c", Rung.HEADER)), b"{}", {}
@@ -68,25 +66,6 @@ def server_context(keys: Path, name: str = "server", *, wants_ours: bool = False
     return context
 
 
-@contextlib.asynccontextmanager
-async def tls_tool(context: ssl.SSLContext, reply: bytes = GOOD) -> AsyncIterator[Tool]:
-    upstream = Tool(replies(reply))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ssl.SSLError):
-            await upstream.serve(reader, writer)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    upstream.port = server.sockets[0].getsockname()[1]
-    try:
-        yield upstream
-    finally:
-        server.close()
-        upstream.end()
-        await server.wait_closed()
-        await asyncio.sleep(0.01)
-
-
 async def calls(
     url: str, context: ssl.SSLContext | None, count: int = 1, server_name: str | None = None
 ) -> list[UpstreamReply | UpstreamFault]:
@@ -104,7 +83,7 @@ def told(fault: UpstreamReply | UpstreamFault) -> tuple[object, ...]:
 
 
 async def test_a_ca_of_ones_own_is_trusted_and_the_connection_used_again(keys: Path) -> None:
-    async with tls_tool(server_context(keys)) as server:
+    async with tls_tool(server_context(keys), replies(GOOD)) as server:
         got = await calls(f"https://localhost:{server.port}", make_client_context(keys / "ca.pem"), 5)
 
     assert [UpstreamReply(200, (("Content-Length", "4"),), b"good")] * 5 == got
@@ -113,7 +92,7 @@ async def test_a_ca_of_ones_own_is_trusted_and_the_connection_used_again(keys: P
 
 
 async def test_a_ca_that_is_not_ours_is_refused_before_anything_is_sent(keys: Path) -> None:
-    async with tls_tool(server_context(keys)) as server:
+    async with tls_tool(server_context(keys), replies(GOOD)) as server:
         (got,) = await calls(f"https://localhost:{server.port}", None)
 
     assert (UPSTREAM_UNAVAILABLE, "tls_certificate_error", Executed.NO) == told(got)
@@ -121,7 +100,7 @@ async def test_a_ca_that_is_not_ours_is_refused_before_anything_is_sent(keys: Pa
 
 
 async def test_a_certificate_for_another_host_is_refused_before_anything_is_sent(keys: Path) -> None:
-    async with tls_tool(server_context(keys, "elsewhere")) as server:
+    async with tls_tool(server_context(keys, "elsewhere"), replies(GOOD)) as server:
         (got,) = await calls(f"https://localhost:{server.port}", make_client_context(keys / "ca.pem"))
 
     assert (UPSTREAM_UNAVAILABLE, "tls_certificate_error", Executed.NO) == told(got)
@@ -129,7 +108,7 @@ async def test_a_certificate_for_another_host_is_refused_before_anything_is_sent
 
 
 async def test_the_name_the_certificate_carries_can_be_given(keys: Path) -> None:
-    async with tls_tool(server_context(keys, "elsewhere")) as server:
+    async with tls_tool(server_context(keys, "elsewhere"), replies(GOOD)) as server:
         context = make_client_context(keys / "ca.pem")
         (got,) = await calls(f"https://127.0.0.1:{server.port}", context, server_name="elsewhere.test")
         (wrong,) = await calls(f"https://127.0.0.1:{server.port}", context, server_name="tools.test")
@@ -141,7 +120,7 @@ async def test_the_name_the_certificate_carries_can_be_given(keys: Path) -> None
 
 async def test_our_certificate_is_shown_to_a_server_that_wants_one(keys: Path) -> None:
     context = make_client_context(keys / "ca.pem", keys / "client.pem", keys / "client.key")
-    async with tls_tool(server_context(keys, wants_ours=True)) as server:
+    async with tls_tool(server_context(keys, wants_ours=True), replies(GOOD)) as server:
         got = await calls(f"https://localhost:{server.port}", context, 3)
 
     assert [UpstreamReply(200, (("Content-Length", "4"),), b"good")] * 3 == got
@@ -152,7 +131,7 @@ async def test_our_certificate_is_shown_to_a_server_that_wants_one(keys: Path) -
 async def test_without_our_certificate_such_a_server_never_sees_a_request(keys: Path, version: ssl.TLSVersion) -> None:
     context = server_context(keys, wants_ours=True)
     context.maximum_version = version
-    async with tls_tool(context) as server:
+    async with tls_tool(context, replies(GOOD)) as server:
         (got,) = await calls(f"https://localhost:{server.port}", make_client_context(keys / "ca.pem"))
 
     code, token, executed = told(got)
@@ -201,7 +180,7 @@ async def test_an_answer_that_tls_ended_is_whole(keys: Path) -> None:
 
 async def test_a_large_answer_streams_through_tls(keys: Path) -> None:
     body = bytes(range(256)) * 16_000
-    async with tls_tool(server_context(keys), answer("200 OK", body)) as server:
+    async with tls_tool(server_context(keys), replies(answer("200 OK", body))) as server:
         upstream = Http1Upstream(
             UpstreamSettings("weather", f"https://localhost:{server.port}", tls=make_client_context(keys / "ca.pem"))
         )

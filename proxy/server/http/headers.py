@@ -54,10 +54,10 @@ _OTHER_ADDRESSES: Final = frozenset(
 _PATHS: Final = ("x-original-", "x-envoy-original-")
 _REWRITTEN: Final = frozenset({"x-rewrite-url"})
 
-# By these some frameworks and gateways take a request for one with another method than its first line says. Where calls
-# are judged such a request is refused.
+# Some frameworks and gateways take the method of a request from these fields in place of its first line. Where calls
+# are judged, such a request is refused.
 _METHODS: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
-# And by these for one at another path. They end here where calls are judged, whoever sent them.
+# Some take the path from these. Where calls are judged, they are dropped, whoever sent them.
 _PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
 ANOTHER_REQUEST: Final = frozenset({*_METHODS, *_PATH_OVERRIDES})
 

@@ -74,7 +74,7 @@ class Pool:
             self._park(connection, self._loop.time() + limit)
 
     async def close(self) -> None:
-        """Closes every connection, and fails whoever waits for one."""
+        """Closes every connection. Callers that wait for one get an ExchangeError."""
         self._closed = True
         while (waiting := self._longest_waiting()) is not None:
             waiting.set_exception(ExchangeError(CLOSED))

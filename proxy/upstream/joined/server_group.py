@@ -202,7 +202,7 @@ class _Tracked:
 
 
 async def _finished(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
-    """Waits for a list that may come too late; whoever comes in time reads it himself."""
+    """Waits until the task ends. Its list is read by the callers that still wait; its error is theirs too."""
     with suppress(OutOfReach, Refusal):
         await task
 
