@@ -16,7 +16,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from proxy.adapters.ladder import trace_id
-from proxy.call.elsewhere import LONG
+from proxy.call.judging import LONG
 from proxy.call.run import run_call
 from proxy.config.model import Guidance
 from proxy.core.contract.spellings import Unclear

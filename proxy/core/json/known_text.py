@@ -1,7 +1,7 @@
 """A text that was read before: what its reader found, so that reading it again takes a tenth of the time.
 
 Reading checks what two parsers could read differently, and for a megabyte of small values those checks take a tenth of
-a second. A child process does them (`call/elsewhere.py`) and says which plain reader gives the same value; or what is
+a second. A child process does them (`call/judging.py`) and says which plain reader gives the same value; or what is
 wrong, or what text repair made of it. `jsontext.parse` and `textrepair.read_document` ask a `KnownText` first.
 
 The value of such a text takes ten to forty times the memory of its bytes. So an `UnreadDocument` reads it when it is
