@@ -13,8 +13,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
 from proxy.core.contract.correction import CORRECTIONS
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import CheckedCall, Failure, Repair, Rung, ToolCall, UpstreamReply
+from proxy.core.model.values import CheckedCall, Failure, Repair, Rung, ToolCall, UpstreamReply, value_class
 from proxy.interfaces import CallRecord, CallRoute, Services
 
 _ADDRESS: Final = Rung.ADDRESS

@@ -13,8 +13,7 @@ from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide, forward_unjudged, is_ready, prepare
 from proxy.core.explain.explain import explain_unknown_tool
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Decision, Failure, Forward, Reject, ToolCall
+from proxy.core.model.values import Decision, Failure, Forward, Reject, ToolCall, value_class
 
 
 @value_class
