@@ -421,7 +421,7 @@ class Corrector(Protocol):
 
 
 class JudgesElsewhere(Protocol):
-    """Reads and judges in child processes what would keep other calls waiting (call/elsewhere.py)."""
+    """Reads and judges in child processes what would keep other calls waiting (call/judging.py)."""
 
     async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:
         """A text that can be read at little cost, or why it cannot be read now."""

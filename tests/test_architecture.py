@@ -316,12 +316,12 @@ def rows_import_upwards(file: Source) -> Iterator[str]:
 
 
 def one_file_writes_the_record_of_a_call(file: Source) -> Iterator[str]:
-    """Within `call/`: `record.py` writes what the stages return."""
-    if file.room != "call" or file.path == "proxy/call/record.py":
+    """Within `call/`: `context.py` writes what the stages return."""
+    if file.room != "call" or file.path == "proxy/call/context.py":
         return
     for node in ast.walk(file.tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _last_name(node.value) == "record":
-            yield f"{file.path}:{node.lineno} writes record.{node.attr}: call/record.py does that"
+            yield f"{file.path}:{node.lineno} writes record.{node.attr}: call/context.py does that"
 
 
 def names_are_plain(file: Source) -> Iterator[str]:

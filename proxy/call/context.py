@@ -1,23 +1,42 @@
-"""What every stage of a call knows of it: a `CallContext`, opened once by `open_context`, and the `PendingFailure`.
+"""The `CallContext` holds what every stage of a call knows; `open_context` makes it once per call.
 
-A pending failure is what went wrong and has not been counted yet: it is told to the model only when nothing better is
-left (a correction may still find a better call), so the store does not know of it yet.
+A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted: a
+correction may still find a better call, and the model reads of the failure only if none is found.
+
+The functions below `open_context` write what the stages return into the call's `CallRecord`; no other file of this room
+changes a record. It holds names, codes, paths and numbers, and the call itself for what the operator may ask to see
+(docs/console.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from asyncio import Future
+from dataclasses import field, fields, replace
 from typing import Final
 
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
 from proxy.core.contract.correction import CORRECTIONS
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
-from proxy.core.model.values import CheckedCall, Failure, Repair, Rung, ToolCall, UpstreamReply, value_class
-from proxy.interfaces import CallRecord, CallRoute, Services
+from proxy.core.model.values import (
+    CheckedCall,
+    Episode,
+    Failure,
+    Repair,
+    Rung,
+    ToolCall,
+    ToolResult,
+    UpstreamReply,
+    Violation,
+    value_class,
+)
+from proxy.interfaces import CallRecord, CallRoute, Ending, Services
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
+_MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
+# Fields of a record that a correction keeps although it found no better call.
+_KEPT: Final = frozenset({"events", "questions", "stages", "hook_failures", "trace"})
 
 
 @value_class
@@ -84,16 +103,6 @@ class PendingFailure:
     answered: tuple[ApprovedCall, UpstreamReply] | None = None
 
 
-def approve_call(context: CallContext, checked: CheckedCall, event: str) -> ApprovedCall:
-    """A checked call with its repairs told apart from what a model changed in it."""
-    repairs = context.opening + checked.repairs
-    corrections: tuple[Repair, ...] = ()
-    if checked.repairs:
-        corrections = tuple(made for made in repairs if made.rule in CORRECTIONS)
-        repairs = tuple(made for made in repairs if made.rule not in CORRECTIONS) if corrections else repairs
-    return ApprovedCall(checked, repairs, corrections, event)
-
-
 def open_context(call: ToolCall, call_route: CallRoute, services: Services, record: CallRecord) -> CallContext:
     """Finds the call's policy, under its name or under the known name that it stands for (`toolname`)."""
     opening: tuple[Repair, ...] = ()
@@ -105,3 +114,82 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
         call = call if policy.mode is _REPORT else replace(call, tool=name)
     report_only = call_route.can_forward_unknown(call.tool) if policy is None else policy.mode is _REPORT
     return CallContext(call, policy, call_route, services, record, report_only, call, opening)
+
+
+# --- the record ------------------------------------------------------------------------------------------------------
+def record_call(context: CallContext) -> None:
+    """Records the caller, the tool and the policy."""
+    record, call, policy = context.record, context.call, context.policy
+    record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
+    record.repairs = context.opening
+    record.call, record.policy = call, policy
+    if policy is not None:
+        record.mode, record.schema_id = _MODES[policy.mode], policy.schema_id
+        record.container = policy.container.name if policy.container is not None else ""
+
+
+def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds: float) -> ApprovedCall:
+    """Tells the proxy's own repairs from a model's corrections, and records the findings on a call that is forwarded:
+    on a report-only route, those it would have refused."""
+    repairs = context.opening + checked.repairs
+    corrections: tuple[Repair, ...] = ()
+    if checked.repairs:
+        corrections = tuple(made for made in repairs if made.rule in CORRECTIONS)
+        repairs = tuple(made for made in repairs if made.rule not in CORRECTIONS) if corrections else repairs
+    record, would = context.record, checked.would
+    record.checked = checked
+    record.stages["decide"] = seconds
+    record.container_event = event or record.container_event
+    record.repairs, record.corrections = repairs, corrections
+    record.would_refuse = would is not None
+    record.violations = checked.warnings if would is None else would.violations
+    record.code = "" if would is None else would.code.name
+    return ApprovedCall(checked, repairs, corrections, event)
+
+
+def record_refusal(context: CallContext, event: str, seconds: float) -> None:
+    """Records a refusal; the reason is recorded with the result."""
+    context.record.stages["decide"] = seconds
+    context.record.container_event = event or context.record.container_event
+    context.record.repairs = context.opening
+
+
+def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...]) -> None:
+    """Records the result of checking the tool's answer."""
+    record.answer, record.answer_violations = verdict, violations
+
+
+def record_delivery(
+    record: CallRecord, outcome: str, ended: Episode | Ending | None = None, container_event: str = ""
+) -> None:
+    """Records a delivery. `ended`: the episode that the delivery ended, now or later."""
+    record.outcome = outcome
+    record.container_event = record.container_event or container_event
+    if isinstance(ended, Future):
+        record.settling = ended
+    elif ended is not None:
+        record.corrected_after = ended.count
+
+
+def record_tool_error(record: CallRecord, failure: Failure) -> None:
+    """Records that the tool's own error goes to the client unchanged."""
+    record.outcome, record.code = "tool_error", failure.code.name
+
+
+def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
+    """Records the answer that the model reads for a failed call."""
+    record.outcome, record.code = outcome, result.failure.code.name
+    record.violations = result.failure.violations
+    record.result = result
+    record.repeated, record.escalated = result.repeated, result.escalated
+    if result.attempt is not None:
+        record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
+
+
+def record_correction(record: CallRecord, before: CallRecord, seconds: float, *, found: bool) -> None:
+    """Records the time spent on corrections. If no better call was `found`, the rest is as `before`."""
+    if not found:
+        for entry in fields(record):
+            if entry.name not in _KEPT:
+                setattr(record, entry.name, getattr(before, entry.name))
+    record.stages["correction"] = seconds

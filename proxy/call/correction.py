@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import replace
 
-from proxy.call.context import CallContext, PendingFailure
-from proxy.call.record import record_correction
+from proxy.call.context import CallContext, PendingFailure, record_correction
 from proxy.core.model.values import Delivered, Failure, ToolCall
 from proxy.interfaces import Stumble
 from proxy.upstream.faults import close_body

@@ -10,9 +10,8 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from proxy.call.context import CallContext, PendingFailure
+from proxy.call.context import CallContext, PendingFailure, record_delivery
 from proxy.call.outcome import check_answer
-from proxy.call.record import record_delivery
 from proxy.core.model.values import CheckedCall, Decision, Delivered, Failure, Outcome, Reject, ToolCall, UpstreamReply
 from proxy.interfaces import Hooks
 from proxy.upstream.faults import close_body

@@ -1,19 +1,47 @@
-"""The decision about one call, from the pure core and from what the store knows of containers."""
+"""Decides about one call: `judge_call` asks the pure core, and the store about containers.
+
+Judging, repairing and explaining take longer the larger the arguments are. A call that would keep others waiting is
+judged in a child process of `offload` (`Elsewhere`): one with large arguments, unless the schema accepts them and
+checking costs little, and every call of a tool whose listed schema is expensive to compile (`ToolPolicy.listed`).
+
+Reading strictly costs a microsecond for each value. A child also reads texts of many values first, and says how they
+may be read again without its checks (`KnownText`).
+
+A call that exceeds its deadline or its memory in a child is refused at once and reaches no tool.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from proxy.call.context import CallContext
-from proxy.call.elsewhere import decide_here
+from proxy.call.jobs import (
+    describe_policy,
+    examine_schema,
+    find_failing,
+    read_decision,
+    read_examined,
+    read_failing,
+    read_known_text,
+    read_text,
+    write_call_job,
+    write_failing_job,
+    write_text_job,
+)
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
-from proxy.core.contract.policy import ToolPolicy
-from proxy.core.decide import decide, forward_unjudged, is_ready, prepare
-from proxy.core.explain.explain import explain_unknown_tool
-from proxy.core.model.values import Decision, Failure, Forward, Reject, ToolCall, value_class
+from proxy.core.contract.listed_tools import LearnedTools
+from proxy.core.contract.policy import ListedSchema, ToolPolicy
+from proxy.core.decide import complete_decision, decide, forward_unjudged, is_clean, is_ready, prepare
+from proxy.core.explain.explain import explain_unknown_tool, find_failing_places, list_failed
+from proxy.core.json.jsontext import TextLimits, dumps
+from proxy.core.model import codes
+from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
+from proxy.core.model.work import HERE, share_work
+from proxy.offload.pool import GaveUp, Limit, OffloadPool
 
 
 @value_class
@@ -77,3 +105,195 @@ async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failu
                 return Judged(decision, "dispatched")
             return Judged(Reject(container.make_inner_failure(decision.failure, dispatch, failure.sent)), "refused")
     return Judged(Reject(failure), "refused")
+
+
+# Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.
+LIGHT: Final = 8 * 1024
+# Up to so many bytes the schema is asked here first; what it takes is judged here.
+MODEST: Final = 16 * 1024
+# Large arguments with so many commas hold few values: a long text, a file. The schema is asked here first.
+FEW: Final = 4_000
+# CPU seconds that one call may be judged for, the compilation of its schema included where the child has to do that.
+CALL_SECONDS: Final = 5.0
+# Seconds of the clock that a call waits for a child and its verdict: CPU time passes slowly on a busy machine.
+PATIENCE: Final = 30.0
+# What compiling a schema may cost the event loop's process: CPU seconds in all, seconds of one pattern (which cannot be
+# interrupted), bytes kept. Real tools: 0.01 s, 0.001 s, 0.1 MB.
+MOST_SECONDS: Final = 0.2
+MOST_PATTERN_SECONDS: Final = 0.02
+MOST_BYTES: Final = 16 * 1024 * 1024
+# Texts of so many bytes, and of so many commas and brackets, are read in a child first: here that would take 10 ms.
+LONG: Final = 32 * 1024
+RICH: Final = 8_000
+# Keywords that make a verdict cost more than a look at each value.
+_DEAR: Final = (
+    "pattern", "patternProperties", "propertyNames", "uniqueItems", "format", "contains", "not", "if", "anyOf", "oneOf",
+    "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "$ref", "$dynamicRef", "$recursiveRef",
+)  # fmt: skip
+_READ: Final = f"proxy.call.jobs:{read_text.__name__}"
+_DECIDE: Final = "proxy.call.jobs:decide_call"
+_FAILING: Final = f"proxy.call.jobs:{find_failing.__name__}"
+_EXAMINE: Final = f"proxy.call.jobs:{examine_schema.__name__}"
+# Described policies that are kept: those of the tools that large calls come for.
+_KEPT: Final = 64
+
+_TOO_MUCH: Final = Violation(
+    codes.CONSTRAINT,
+    (),
+    "The arguments take more time or memory to be checked than one call may take",
+    hint="Send less in one call.",
+)
+
+
+class Elsewhere:
+    """Judges calls and examines schemas in child processes. What servers list has a pool of its own (`foreign`): no
+    server keeps the operator's own tools waiting."""
+
+    def __init__(self, pool: OffloadPool, foreign: OffloadPool) -> None:
+        self._pool = pool
+        self._foreign = foreign
+        self._examining: dict[tuple[int, str], asyncio.Future[None]] = {}
+        self._described: OrderedDict[int, tuple[ToolPolicy, bytes]] = OrderedDict()
+
+    @classmethod
+    def with_pools(cls) -> Elsewhere:
+        """With two pools of their usual size."""
+        return cls(OffloadPool(), OffloadPool())
+
+    async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:
+        """The same bytes, which can now be read at little cost; or why they cannot be read now."""
+        if not is_rich(text):
+            return text
+        ended = await self._pool.run(
+            _READ, write_text_job(text, limits, repairs), seconds=CALL_SECONDS, patience=PATIENCE
+        )
+        return (
+            _given_up(ended).failure
+            if isinstance(ended, GaveUp)
+            else read_known_text(ended.result, text, limits, repairs)
+        )
+
+    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
+        """The decision on a call. `tried`: `decide_here` has none."""
+        document = call.arguments
+        if not isinstance(document, Document):
+            return decide(call, policy)
+        if not tried and (here := decide_here(call, policy)) is not None:
+            return here
+        pool = self._pool if policy.listed is None else self._foreign
+        payload = write_call_job(self._describe(policy), document.text)
+        ended = await pool.run(_DECIDE, payload, seconds=CALL_SECONDS, patience=PATIENCE)
+        if isinstance(ended, GaveUp):
+            return complete_decision(call, policy, _given_up(ended))
+        return complete_decision(call, policy, read_decision(ended.result, call, document))
+
+    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
+        """The places of a call's arguments that a correction may change: those that failed and those that the hints
+        name; where finding them takes too much, those that failed."""
+        document = call.arguments
+        if policy.check is None or not isinstance(document, Document) or not document.text:
+            return find_failing_places(call, policy, failure)
+        if len(document.text) <= LIGHT or not list_failed(failure):
+            return find_failing_places(call, policy, failure)
+        payload = write_failing_job(self._describe(policy), document.text, document.value, failure.violations)
+        ended = await self._pool.run(_FAILING, payload, seconds=CALL_SECONDS, patience=PATIENCE)
+        return list_failed(failure) if isinstance(ended, GaveUp) else read_failing(ended.result)
+
+    async def examine(self, tools: LearnedTools, name: str) -> None:
+        """Finds out what a listed tool's schema costs before it is compiled here; once for all that ask at a time."""
+        schema = tools.find_unexamined(name)
+        if schema is None:
+            return
+        key = (id(tools), name)
+        under_way = self._examining.get(key)
+        if under_way is None:
+            under_way = self._examining[key] = asyncio.ensure_future(self._examine(tools, name, schema))
+            under_way.add_done_callback(lambda _: self._examining.pop(key, None))
+        await asyncio.shield(under_way)
+
+    async def _examine(self, tools: LearnedTools, name: str, schema: ListedSchema) -> None:
+        told = dumps(
+            {"schema": schema.schema, "formats": schema.formats.as_json(), "rules": sorted(tools.rules_of(name))}
+        )
+        ended = await self._foreign.run(_EXAMINE, told, seconds=tools.wait, patience=max(PATIENCE, tools.wait))
+        if isinstance(ended, GaveUp):
+            if ended.limit in (Limit.DEADLINE, Limit.MEMORY, Limit.CRASH):
+                tools.settle(name, bad=f"compiling it takes more than {tools.wait:g} s of CPU time, or too much memory")
+            return
+        bad, seconds, size, pattern = read_examined(ended.result)
+        expensive = seconds > MOST_SECONDS or size > MOST_BYTES or pattern > MOST_PATTERN_SECONDS
+        tools.settle(name, bad=bad, expensive=expensive)
+
+    async def close(self) -> None:
+        """Ends the child processes."""
+        await self._pool.close()
+        await self._foreign.close()
+
+    def _describe(self, policy: ToolPolicy) -> bytes:
+        known = self._described.get(id(policy))
+        if known is None or known[0] is not policy:
+            known = self._described[id(policy)] = (policy, describe_policy(policy))
+            if len(self._described) > _KEPT:
+                self._described.popitem(last=False)
+        return known[1]
+
+
+class Here:
+    """The same without child processes, for programs that serve one call at a time."""
+
+    async def read(self, text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes | Failure:  # noqa: ARG002 - as above
+        """The same bytes."""
+        return text
+
+    async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:  # noqa: ARG002 - nothing is elsewhere
+        """The decision, made here. A listed schema was settled by `examine` before."""
+        return decide(call, policy)
+
+    async def find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
+        """The places that failed, found here."""
+        return find_failing_places(call, policy, failure)
+
+    async def examine(self, tools: LearnedTools, name: str) -> None:
+        """Treats every schema as cheap to compile."""
+        if tools.find_unexamined(name) is not None:
+            tools.settle(name)
+
+
+def is_rich(text: bytes) -> bool:
+    """Whether reading a text may take so long that others would wait for it."""
+    return len(text) > LONG and text.count(b",") + text.count(b"[") + text.count(b"{") > RICH
+
+
+def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
+    """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
+    if not is_light(call, policy):
+        return None
+    with share_work(HERE) as budget:
+        decision = decide(call, policy)
+    return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
+
+
+def is_light(call: ToolCall, policy: ToolPolicy) -> bool:
+    """Whether a call is judged here: it is small, nothing judges it, or its schema takes it at little cost."""
+    document = call.arguments
+    if policy.listed is not None:
+        return False
+    if not isinstance(document, Document) or len(document.text) <= LIGHT:
+        return True
+    check = policy.check
+    if check is None or policy.container is not None:
+        return True
+    if len(document.text) <= MODEST:
+        return check.linear and is_clean(document.value, policy)
+    if document.text.count(b",") > FEW or any(map(check.schemas.mentions, _DEAR)):
+        return False
+    return is_clean(document.value, policy)
+
+
+def _given_up(ended: GaveUp) -> Reject:
+    killed = ended.limit is Limit.CRASH and ended.detail.startswith("exit")  # by the kernel, at its limit of CPU time
+    if killed or ended.limit in (Limit.DEADLINE, Limit.MEMORY):
+        return Reject(Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, (_TOO_MUCH,)))
+    if ended.limit is Limit.CRASH:
+        return Reject(Failure(codes.INTERNAL_ERROR, codes.INTERNAL_ERROR.meaning))
+    return Reject(Failure(codes.OVERLOADED, "Too many large calls are being checked."))

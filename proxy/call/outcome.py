@@ -8,8 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from proxy.call.context import ApprovedCall, CallContext, PendingFailure
-from proxy.call.record import record_answer, record_delivery, record_result, record_tool_error
+from proxy.call.context import (
+    ApprovedCall,
+    CallContext,
+    PendingFailure,
+    record_answer,
+    record_delivery,
+    record_result,
+    record_tool_error,
+)
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy, UnknownTool

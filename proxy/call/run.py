@@ -2,7 +2,7 @@
 
 `run_call` is the table of contents; the stages stand below it in the order in which they run, the longer ones in files
 of their own. The pure core decides everything; this room asks the store, sends, and notes in the `CallRecord` what
-happened (`record.py`).
+happened (`context.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from proxy.call.context import ApprovedCall, CallContext, PendingFailure, approve_call, open_context
+from proxy.call.context import (
+    ApprovedCall,
+    CallContext,
+    PendingFailure,
+    approve_call,
+    open_context,
+    record_call,
+    record_refusal,
+)
 from proxy.call.correction import correct_call
 from proxy.call.hooks import admit_call, replace_answer, tell_decision, tell_outcome
 from proxy.call.judging import Judged, judge_call
@@ -22,19 +30,10 @@ from proxy.call.outcome import (
     recall_failures,
     refuse_call,
 )
-from proxy.call.record import record_approval, record_call, record_refusal
 from proxy.core.contract import attempts, container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.values import (
-    Delivered,
-    Failure,
-    Outcome,
-    Reject,
-    ToolCall,
-    ToolResult,
-    UpstreamReply,
-)
+from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
 from proxy.interfaces import CallRecord, CallRoute, Hooks, Services, UpstreamRequest
 from proxy.upstream.faults import close_body
 from proxy.upstream.resending import send_with_backoff
@@ -92,8 +91,7 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
     if isinstance(decision, Reject):
         record_refusal(context, judged.container_event, seconds)
         return PendingFailure(decision.failure, "refused", context.opening)
-    approved = approve_call(context, decision.checked, judged.container_event)
-    record_approval(context.record, approved, seconds)
+    approved = approve_call(context, decision.checked, judged.container_event, seconds)
     judge = services.second_judge
     if judge is not None and policy is not None:
         if not judge.asks_first:  # it is asked about some calls, while they go
@@ -186,8 +184,8 @@ async def _hand_over(
 
 
 def _request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
-    """Sends a checked call, or returns the proxy's own answer: a container's functions, or on a route without an
-    upstream the checked arguments."""
+    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or on a route without
+    an upstream the checked arguments."""
     policy, checked = context.policy, approved.checked
     group = policy.container if policy is not None and policy.tool == checked.call.tool else None
     if group is not None and group.expand == "proxy":

@@ -25,6 +25,7 @@ from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
+from proxy.upstream.http1.dial import Origin, read_origin
 from proxy.upstream.http1.faults import (
     CONNECT_TIMEOUT,
     INCOMPLETE,
@@ -35,7 +36,6 @@ from proxy.upstream.http1.faults import (
     UNSENDABLE,
     connect_fault,
 )
-from proxy.upstream.http1.origin import Origin, read_origin
 from proxy.upstream.settings import UpstreamSettings
 
 # As for answers to calls (`upstream/http1/answer.py`): a field of a head, and how many there may be.

@@ -16,7 +16,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from proxy.adapters.ladder import trace_id
-from proxy.call.elsewhere import LONG
+from proxy.call.judging import LONG
 from proxy.call.run import run_call
 from proxy.config.model import Guidance
 from proxy.core.contract.spellings import Unclear
@@ -47,7 +47,6 @@ from proxy.server.http.access import (
 )
 from proxy.server.http.body import (
     BodyBrokenError,
-    find_unmet_expectation,
     read_body,
     read_content_length,
     read_whole,
@@ -237,7 +236,7 @@ class Handler:
     ) -> Response | Coroutine[Any, Any, web.StreamResponse]:
         """Finds the route, and whether it may be used now: the response, or the coroutine that makes it."""
         accept = fields.get("accept") or ""
-        if (fault := find_fault(request, fields) or find_unmet_expectation(fields)) is not None:
+        if (fault := find_fault(request, fields)) is not None:
             return answer_unrouted(fault.code, fault.message, record, accept, fault.status)
         snapshot = self.snapshot
         if self._hosts and not is_served_host(fields.get("host") or "", self._hosts):

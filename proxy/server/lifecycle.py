@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from proxy.call.elsewhere import Elsewhere
+from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config, ServerTls
 from proxy.interfaces import GuardedUpstream, Observer, Services
@@ -36,8 +36,7 @@ from proxy.server.upstream_ready import await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.address_watch import AddressWatch
 from proxy.telemetry.lag import LoopLag
-from proxy.telemetry.library_log import LibraryLog
-from proxy.telemetry.logs import Log
+from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metrics import Metrics
 
 # How long calls under way may still take once the port is to be closed.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from aiohttp.base_protocol import BaseProtocol
@@ -26,21 +27,16 @@ class Watcher(Protocol):
 
 
 class ParserWatch:
-    """Wraps a parser; it has the methods that `RequestHandler` calls."""
+    """Wraps a parser; it has the methods that `RequestHandler` calls. The watcher gets what `feed_data` gets."""
 
-    __slots__ = ("feed_eof", "message_consumed", "parse", "pause_reading", "set_upgraded", "watcher")
+    __slots__ = ("feed_data", "feed_eof", "message_consumed", "pause_reading", "set_upgraded")
 
     def __init__(self, watcher: Watcher, parser: Any) -> None:
-        self.watcher = watcher
-        self.parse: Callable[[bytes], Parsed] = parser.feed_data
+        self.feed_data: Callable[[bytes], Parsed] = partial(watcher.feed_parser, parse=parser.feed_data)
         self.feed_eof = parser.feed_eof
         self.message_consumed = parser.message_consumed
         self.pause_reading = parser.pause_reading
         self.set_upgraded = parser.set_upgraded
-
-    def feed_data(self, data: bytes) -> Parsed:
-        """Parses bytes as the connection wants it. Raises HttpProcessingError where they are refused."""
-        return self.watcher.feed_parser(data, self.parse)
 
 
 class WatchedProtocol(BaseProtocol):

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from proxy.call.elsewhere import LIGHT, MODEST, Elsewhere, is_light
 from proxy.call.jobs import (
     decide_call,
     describe_policy,
@@ -20,6 +19,7 @@ from proxy.call.jobs import (
     write_call_job,
     write_failing_job,
 )
+from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
 from proxy.core.explain.explain import find_failing_places, list_failed

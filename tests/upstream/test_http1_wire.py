@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.model.values import Headers
+from proxy.upstream.http1.client import CHUNKED, encode_chunk, write_head
+from proxy.upstream.http1.dial import Origin, read_origin
 from proxy.upstream.http1.faults import UNSENDABLE, ExchangeError
-from proxy.upstream.http1.origin import Origin, read_origin
-from proxy.upstream.http1.wire import CHUNKED, encode_chunk, write_head
 
 
 def test_a_request_is_its_line_its_host_its_headers_and_its_length() -> None:

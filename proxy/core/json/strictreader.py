@@ -5,7 +5,7 @@ the sign of `-0`; those are checked afterwards, and only where a cheap look at t
 reader keeps the text of every number that is not a plain integer. `jsontext.parse` gives it every text that the quick
 reader does not read.
 
-For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/elsewhere.py`)
+For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/judging.py`)
 and says which plain reader gives the same value; or what is wrong, or what text repair made of it. A `KnownText` holds
 what it found, so that reading the text again takes a tenth of the time; `jsontext.parse` and `textrepair.read_document`
 ask it first. The value of such a text takes ten to forty times the memory of its bytes. So an `UnreadDocument` reads it

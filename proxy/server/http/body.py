@@ -138,14 +138,6 @@ def replace_body(raw: RawRequest, body: Body) -> RawRequest:
     return RawRequest(raw.method, raw.path, raw.query, headers, body.data, raw.params, raw.peer)
 
 
-def find_unmet_expectation(fields: Fields) -> BadRequest | None:
-    """Why an `Expect` header cannot be met; None where there is none or it asks for `100-continue`."""
-    expected = fields.get("expect")
-    if expected is None or expected.lower() == "100-continue":
-        return None
-    return BadRequest(codes.EXPECTATION_FAILED, codes.EXPECTATION_FAILED.meaning)
-
-
 def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bool) -> BadRequest | None:
     """What the head alone says against the body."""
     media_type = fields.get("content-type") or ""

@@ -18,7 +18,7 @@ from typing import Final
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
 
-from proxy.core.model.codes import BAD_REQUEST, HEADERS_TOO_LARGE, ErrorCode
+from proxy.core.model.codes import BAD_REQUEST, EXPECTATION_FAILED, HEADERS_TOO_LARGE, ErrorCode
 from proxy.core.model.values import Fields
 
 
@@ -59,7 +59,7 @@ _SUPPORTED: Final = (HttpVersion11, HttpVersion10)
 # Clients send the same heads again and again. Those that broke no rule are remembered by all that `RULES` look at,
 # which for most requests is no more than the request line, the host and the names of the fields.
 _faultless: set[tuple[object, ...]] = set()
-_WITH_MORE_TO_SEE: Final = frozenset({"transfer-encoding", "upgrade"})
+_WITH_MORE_TO_SEE: Final = frozenset({"transfer-encoding", "upgrade", "expect"})
 _MOST_FAULTLESS: Final = 1024
 _LONGEST: Final = 256
 
@@ -157,6 +157,13 @@ def _upgrade(request: web.BaseRequest, fields: Fields) -> BadRequest | None:
     return BadRequest(BAD_REQUEST, "A request for a WebSocket has no body.")
 
 
+def _expectation(_request: web.BaseRequest, fields: Fields) -> BadRequest | None:
+    expected = fields.get("expect")
+    if expected is None or expected.lower() == "100-continue":
+        return None
+    return BadRequest(EXPECTATION_FAILED, EXPECTATION_FAILED.meaning)
+
+
 Rule = Callable[[web.BaseRequest, Fields], BadRequest | None]
 # Each with the field that it is about, '' where it is about the request line.
 RULES: Final[tuple[tuple[str, Rule], ...]] = (
@@ -168,6 +175,7 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("content_length", _underscores),
     ("transfer_encoding", _underscores),
     ("upgrade", _upgrade),
+    ("expect", _expectation),
 )
 
 

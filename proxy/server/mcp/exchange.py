@@ -21,7 +21,7 @@ from proxy.adapters.mcp import decode_message, make_result_message, write_answer
 from proxy.adapters.mcpheaders import find_wrong_mirror
 from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, guess_message, is_bare, read_message
 from proxy.call.context import open_context
-from proxy.call.elsewhere import Here
+from proxy.call.judging import Here
 from proxy.call.outcome import count_tool_error
 from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.call.elsewhere import Elsewhere
+from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config, HookEntry, OnEscalation, SecondJudging, SharedState, StateConfig

@@ -1,11 +1,10 @@
 """HTTP/1.1 connections to an upstream, strict about what they accept. llhttp (`httptools`) parses in `answer.py` only.
 
-    client.py      `Upstream`: send, relay, close
+    client.py      `Upstream`: send, relay, close; a request as bytes
     pool.py        idle connections, the limit, the queue
     connection.py  one exchange at a time on one socket
     answer.py      bytes -> an answer, without a socket        fast_head.py  the same for the usual heads
-    wire.py        a request -> bytes                          faults.py     what can fail
-    dial.py        TCP, unix sockets, TLS                      origin.py     an upstream's URL
+    dial.py        an upstream's URL; TCP, unix sockets, TLS   faults.py     what can fail
     stream.py      answer bodies, piece by piece; tunnels
 
 tests/contract/test_upstream.py and tests/contract/test_hostile_upstream.py run over it.

@@ -1,17 +1,71 @@
-"""Connects to an upstream by TCP or unix socket, with or without TLS. Every failure says `executed: no`."""
+"""Reads an upstream's URL, and connects to it by TCP or unix socket, with or without TLS.
+
+Every failure to connect says `executed: no`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.faults import CONNECT_ERRORS, ExchangeError, connect_fault
-from proxy.upstream.http1.origin import Origin
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`host` and `port` to connect to, or the path of a unix `socket`; `authority` is the Host header.
+
+    `prefix` goes before every target and does not end in a slash. `literal` says that the host is an IP address.
+    """
+
+    host: str
+    port: int
+    tls: bool
+    authority: str
+    prefix: str = ""
+    socket: str | None = None
+    literal: bool = False
+
+
+def read_origin(url: str, socket: str | None = None) -> Origin:
+    """Reads `http://host:port/prefix`, `https://...`, `unix:/path` or `http+unix://%2Fpath/prefix`.
+
+    `socket` is a unix socket to use instead of the network; the URL then gives the Host header, the scheme and the
+    prefix. Raises ValueError, which does not quote the URL: it may hold a secret.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme == "unix":
+        return Origin("localhost", 0, False, "localhost", socket="/" + rest.lstrip("/"))
+    if scheme == "http+unix":
+        parts = urlsplit(url)
+        return Origin("localhost", 0, False, "localhost", parts.path.rstrip("/"), unquote(parts.netloc))
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname or parts.username is not None:
+        raise ValueError("an upstream's URL is http://host:port, https://host:port, unix:/path or http+unix://")
+    host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+    name = host if host.isascii() else host.encode("idna").decode("ascii")
+    shown = f"[{name}]" if ":" in name else name
+    authority = shown if port == _PORTS[parts.scheme] else f"{shown}:{port}"
+    return Origin(name, port, parts.scheme == "https", authority, parts.path.rstrip("/"), socket, _is_address(name))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
 
 # Seconds for the peer's close_notify when TLS is closed in order; nobody waits for it.
 _TLS_GOODBYE: Final = 1.0
