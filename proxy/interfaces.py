@@ -15,7 +15,6 @@ from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import Spellings
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Decision,
@@ -33,6 +32,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
     Violation,
+    value_class,
 )
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 

@@ -91,7 +91,7 @@ LIBRARIES: Final = {
     "jsonschema": ("proxy/core/second_judge/reference.py",),
     "jsonschema_specifications": ("proxy/core/second_judge/reference.py",),
     "referencing": ("proxy/core/second_judge/reference.py",),
-    "fastjsonschema": ("proxy/core/second_judge/compiled.py",),
+    "fastjsonschema": ("proxy/core/second_judge/judge.py",),
     "re2": ("proxy/core/schema/matching.py",),
     "regex": ("proxy/core/schema/matching.py",),
     "idna": ("proxy/core/schema/formats.py",),

@@ -13,8 +13,7 @@ from typing import Final
 from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
-from proxy.core.contract.channels import QueryPolicy
-from proxy.core.contract.http_operation import HttpArgument, HttpOperation
+from proxy.core.contract.http_operation import HttpArgument, HttpOperation, QueryPolicy
 from proxy.core.display.preview import clean_text
 from proxy.core.explain.channels import explain_unreadable
 from proxy.core.json.jsontext import dumps
@@ -35,8 +34,17 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.core.schema.http.body import FORM, MULTIPART
-from proxy.core.schema.http.multipart import Part, find_boundary, split_parts
-from proxy.core.schema.http.parameter_text import Pairs, is_of, read_header, read_pairs, read_path, split_query
+from proxy.core.schema.http.request_text import (
+    Pairs,
+    Part,
+    find_boundary,
+    is_of,
+    read_header,
+    read_pairs,
+    read_path,
+    split_parts,
+    split_query,
+)
 
 # The repair by which an absent body becomes `{}` (repair.md section 1).
 EMPTY: Final = "empty_arguments"

@@ -24,11 +24,12 @@ from proxy.core.contract.http_operation import HttpArgument, HttpOperation
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest
 from proxy.core.schema.http.body import FORM, MULTIPART
-from proxy.core.schema.http.multipart import find_boundary, join_parts
-from proxy.core.schema.http.parameter_text import (
+from proxy.core.schema.http.request_text import (
     Pairs,
     escape_pairs,
+    find_boundary,
     is_of,
+    join_parts,
     split_query,
     write_header,
     write_pairs,

@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.adapters.base import ConversationSource
 from proxy.core.json.jsontext import find_at_pointer, parse, parse_pointer
-from proxy.core.model import tracecontext
+from proxy.core.model.fields import read_trace_id
 from proxy.core.model.values import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
 # A call id goes back in answers and logs, so it has to be printable; a longer one goes back as its hash.
@@ -24,7 +24,7 @@ Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 
 # Reads the trace id of a `traceparent` header; None where it is missing or malformed.
-trace_id: Final = tracecontext.read_trace_id
+trace_id: Final = read_trace_id
 
 
 def _header(request: RawRequest, name: str, _body: JsonValue) -> str | None:

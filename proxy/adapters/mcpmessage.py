@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.json.jsontext import LosslessFloat, TextLimits, find_case_duplicate, parse
-from proxy.core.json.known_text import KnownText, outline
+from proxy.core.json.strictreader import KnownText, outline
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer, RawRequest
 
 CALL: Final = "tools/call"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.core.json.known_text import UnreadDocument
+from proxy.core.json.strictreader import UnreadDocument
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import (
     ABSENT,

@@ -18,7 +18,6 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
 from proxy.core.contract.correction import CORRECTIONS
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
-from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
     CheckedCall,
     Episode,
@@ -29,6 +28,7 @@ from proxy.core.model.values import (
     ToolResult,
     UpstreamReply,
     Violation,
+    value_class,
 )
 from proxy.interfaces import CallRecord, CallRoute, Ending, Services
 

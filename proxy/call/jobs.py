@@ -30,7 +30,7 @@ from proxy.core.explain.explain import list_failing_places
 from proxy.core.explain.misplaced import find_value
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
-from proxy.core.json.known_text import KnownText, PlainReader
+from proxy.core.json.strictreader import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text
 from proxy.core.model.codes import VIOLATION_CODES, Severity
 from proxy.core.model.values import (

@@ -39,8 +39,7 @@ from proxy.core.decide import complete_decision, decide, forward_unjudged, is_cl
 from proxy.core.explain.explain import explain_unknown_tool, find_failing_places, list_failed
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation
+from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, ToolCall, Violation, value_class
 from proxy.core.model.work import HERE, share_work
 from proxy.offload.pool import GaveUp, Limit, OffloadPool
 

@@ -30,7 +30,7 @@ from proxy.call.outcome import (
     recall_failures,
     refuse_call,
 )
-from proxy.core.contract import caps, container
+from proxy.core.contract import attempts, container
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
@@ -108,11 +108,11 @@ async def _send_within_cap(
 ) -> Delivered | PendingFailure:
     """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
     store, call = context.services.store, approved.checked.call
-    slot = None if policy is None else caps.make_reservation(call, policy)
+    slot = None if policy is None else attempts.make_reservation(call, policy)
     if slot is None:
         return await _send(context, approved)
     if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
-        return PendingFailure(caps.make_cap_failure(call, slot), "refused", approved.repairs)
+        return PendingFailure(attempts.make_cap_failure(call, slot), "refused", approved.repairs)
     result: Delivered | PendingFailure | None = None
     try:
         result = await _send(context, approved)

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
-from proxy.core.contract.channels import Channels, QueryPolicy
 from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
+from proxy.core.contract.http_operation import Channels, QueryPolicy
 from proxy.core.contract.listed_tools import LearnPolicy, ServedTools, Unjudged
 from proxy.core.contract.policy import (
     AttemptsPolicy,

@@ -27,7 +27,7 @@ from proxy.config.sections.route_channels import ChannelReader, select_query_pol
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
-from proxy.core.contract.channels import Channels, QueryPolicy
+from proxy.core.contract.http_operation import Channels, QueryPolicy
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.core.schema.http.operations import RequestTemplate

@@ -15,7 +15,7 @@ from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.operation_section import read_request
 from proxy.config.sections.units import read_switch
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
-from proxy.core.schema.bundling import bundle_schema
+from proxy.core.schema.dialects import bundle_schema
 from proxy.core.schema.http.operations import RequestTemplate
 
 # The keys that define a tool; the nearest entry that has one counts.

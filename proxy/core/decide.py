@@ -17,15 +17,14 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.container import check_container
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
-from proxy.core.explain.channels import judge_channels
+from proxy.core.explain.channels import find_unwritable, judge_channels
+from proxy.core.explain.expectation import list_notices
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
 from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
-from proxy.core.explain.own_words import list_notices
-from proxy.core.explain.unwritable import find_unwritable
 from proxy.core.json.embedded import find_embedded
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
-from proxy.core.json.known_text import UnreadDocument
+from proxy.core.json.strictreader import UnreadDocument
 from proxy.core.model import codes
 from proxy.core.model.values import (
     ABSENT,
@@ -43,8 +42,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
-from proxy.core.repair.respell import INTEGRAL_FRACTION, RESPELT, respell_integers, respell_text
-from proxy.core.repair.strict import respell_keys
+from proxy.core.repair.respell import INTEGRAL_FRACTION, RESPELT, respell_integers, respell_keys, respell_text
 from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
 

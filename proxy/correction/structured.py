@@ -17,7 +17,7 @@ from proxy.core.guidance.strictschema import is_strict
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
-from proxy.core.schema.bundling import bundle_schema
+from proxy.core.schema.dialects import bundle_schema
 
 # Characters of a schema that is sent as a form; the prompt holds a longer one in short.
 _LONGEST: Final = 16 * 1024

@@ -22,8 +22,7 @@ import aiohttp
 from yarl import URL
 
 from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
+from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
 from proxy.upstream.http1.dial import Origin, read_origin

@@ -22,8 +22,7 @@ from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
 from proxy.config.sections.units import read_switch
 from proxy.core.check.validation import Check
-from proxy.core.contract.channels import Channels
-from proxy.core.contract.http_operation import HttpOperation, bind_operation
+from proxy.core.contract.http_operation import Channels, HttpOperation, bind_operation
 from proxy.core.contract.listed_tools import LearnPolicy, Overlay
 from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import find_sensitive_names

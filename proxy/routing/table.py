@@ -28,8 +28,7 @@ from proxy.config.model import (
     UpstreamConfig,
     find_default,
 )
-from proxy.core.contract.channels import QueryPolicy
-from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.http_operation import HttpOperation, QueryPolicy
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving

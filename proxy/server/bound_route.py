@@ -17,8 +17,7 @@ from proxy.adapters.ladder import find_text
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.fields import NO_SPELLINGS
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply
+from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json

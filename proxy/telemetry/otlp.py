@@ -39,7 +39,7 @@ from opentelemetry.trace import (
 )
 
 from proxy import __version__
-from proxy.core.model.tracecontext import RANDOM, SAMPLED, read
+from proxy.core.model.fields import RANDOM, SAMPLED, read_traceparent
 from proxy.interfaces import CallRecord, Clock, Trace
 from proxy.telemetry.traces import Span, build_spans
 
@@ -81,7 +81,7 @@ class Traces:
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
         """Starts the trace of a request: its parent's trace where it names one, else a new one."""
-        parent = read(traceparent)
+        parent = read_traceparent(traceparent)
         trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
         state = (tracestate or "") if parent is not None else ""
         context = Context()

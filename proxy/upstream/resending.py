@@ -15,9 +15,8 @@ from functools import partial
 from typing import Final
 
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy
-from proxy.core.model.tracecontext import write_traceparent
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import CheckedCall, Executed, Failure, Headers, UpstreamFault, UpstreamReply
+from proxy.core.model.fields import write_traceparent
+from proxy.core.model.values import CheckedCall, Executed, Failure, Headers, UpstreamFault, UpstreamReply, value_class
 from proxy.core.tool_errors.backoff import (
     ResendDenied,
     add_idempotency_key,

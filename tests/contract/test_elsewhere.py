@@ -25,7 +25,7 @@ from proxy.core.decide import complete_decision, decide
 from proxy.core.explain.explain import find_failing_places, list_failed
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
-from proxy.core.json.known_text import KnownText, UnreadDocument
+from proxy.core.json.strictreader import KnownText, UnreadDocument
 from proxy.core.json.textrepair import read_document
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, Repair, ToolCall, ToolResult

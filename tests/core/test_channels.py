@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.core.check.validation import compile_check
-from proxy.core.contract.channels import Channels, JudgedParameter
+from proxy.core.contract.http_operation import Channels, JudgedParameter
 from proxy.core.explain.channels import judge_channels
 from proxy.core.model.values import Violation
 from proxy.core.schema.http.parameters import read_parameter

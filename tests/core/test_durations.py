@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.envelope.headers import read_retry_after
-from proxy.core.model.durations import read_seconds
+from proxy.core.model.fields import read_seconds
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import RepairPolicy
+from proxy.core.explain.expectation import list_notices
 from proxy.core.explain.explain import MAX_VIOLATIONS, explain_invalid_json, list_violations
 from proxy.core.explain.misplaced import find_unknown_fields
-from proxy.core.explain.own_words import list_notices
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode

@@ -7,7 +7,7 @@ import pytest
 from proxy.core.check.validation import compile_check
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal, write_signature
 from proxy.core.guidance.examples import Example, make_example, make_minimal_example
-from proxy.core.guidance.patterntext import make_text_for
+from proxy.core.guidance.scalarvalues import make_text_for
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from tests.core.repairing import obj

@@ -20,8 +20,7 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Forward, JsonValue, Reject, ToolResult
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work
 from proxy.core.repair.engine import repair
-from proxy.core.rules.facts import read_facts
-from proxy.core.rules.members import is_match
+from proxy.core.rules.facts import is_match, read_facts
 from tests.core.repairing import call, obj, policy
 
 INT: Final[JsonValue] = {"type": "integer"}

@@ -10,7 +10,7 @@ from proxy.adapters.mcpmessage import guess_message
 from proxy.call.jobs import read_known_text, read_text, write_text_job
 from proxy.core.json import fast_json
 from proxy.core.json.jsontext import TextLimits, dumps, parse
-from proxy.core.json.known_text import KnownText, PlainReader, outline
+from proxy.core.json.strictreader import KnownText, PlainReader, outline
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Document, JsonProblem, RawRequest
 

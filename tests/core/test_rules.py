@@ -12,8 +12,7 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.toolname import trim
 from proxy.core.json.jsontext import JSON_TYPES, LosslessFloat
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.applicable_rules import may_change
-from proxy.core.rules.facts import list_mistaken_switches
+from proxy.core.rules.facts import list_mistaken_switches, may_change
 from proxy.core.rules.proposals import NONE, Site
 from proxy.core.rules.rules import (
     LEVELS,

@@ -12,8 +12,8 @@ from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import LosslessFloat, parse
 from proxy.core.schema.drafts import Draft
 from proxy.core.schema.formats import STRICT
-from proxy.core.second_judge.compiled import CompiledJudge
 from proxy.core.second_judge.judge import (
+    CompiledJudge,
     Opinion,
     Question,
     SecondVerdict,

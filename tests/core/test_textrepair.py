@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
+from proxy.core.json.embedded import read_python_value
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.json.pythontext import read_python_value
 from proxy.core.json.textrepair import read_document, repair_text
 from proxy.core.model.values import Document, JsonProblem
 from proxy.core.rules.rules import TEXT_RULES, select_rules

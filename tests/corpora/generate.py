@@ -16,8 +16,7 @@ from proxy.core.guidance.scalarvalues import make_numbers, make_texts
 from proxy.core.json.jsontext import LosslessFloat, dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import Work
-from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.members import list_declared, list_member_schemas, list_required
+from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 # Texts that look like something else: none of them may be touched where text is legal.

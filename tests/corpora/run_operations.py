@@ -16,7 +16,7 @@ from typing import Final
 from proxy.adapters.http_request import write_request
 from proxy.core.check.validation import SchemaError
 from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.explain.unwritable import find_unwritable
+from proxy.core.explain.channels import find_unwritable
 from proxy.core.guidance.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, JsonValue

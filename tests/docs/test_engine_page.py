@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.check import graph, program, shapes, unevaluated
+from proxy.core.check import functions, graph, program, shapes
 from proxy.core.check.scalars import CONDITIONS
 from proxy.core.model.work import REPAIRING
 from tests.cli.demo import ROOT
@@ -17,7 +17,7 @@ WORDS: Final = re.sub(r"\s+", " ", PAGE)
 
 def test_every_keyword_that_is_written_is_named() -> None:
     section = PAGE[PAGE.index("## What generated code expresses") : PAGE.index("(`then` and `else`")]
-    written = sorted({*CONDITIONS, *shapes.SHAPES, *unevaluated.CLOSING})
+    written = sorted({*CONDITIONS, *shapes.SHAPES, *functions.CLOSING})
     assert written == re.findall(r"`([^`]+)`", section)
 
 

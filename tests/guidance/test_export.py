@@ -17,7 +17,7 @@ from proxy.core.contract.policy import AnswerPolicy, ResendPolicy, ToolPolicy
 from proxy.core.guidance.export import VENDORS, Exported, export
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, Container, ContainerFunction
-from proxy.core.schema.bundling import bundle_schema
+from proxy.core.schema.dialects import bundle_schema
 from tests.corpora.generate import damaged, random_value
 from tests.guidance.schemas import policy, real_tools
 

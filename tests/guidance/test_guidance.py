@@ -11,8 +11,16 @@ import pytest
 
 from proxy.core.contract.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.guidance.lessons import Wrong, make_lesson
-from proxy.core.guidance.prompt import REACT_HEADER, TYPE_RULES, ToolState, write_guidance, write_section, write_state
+from proxy.core.guidance.prompt import (
+    REACT_HEADER,
+    TYPE_RULES,
+    ToolState,
+    Wrong,
+    make_lesson,
+    write_guidance,
+    write_section,
+    write_state,
+)
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import (
     Container,

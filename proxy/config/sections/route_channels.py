@@ -12,7 +12,7 @@ from proxy.config.policies import Written
 from proxy.config.schemas import SchemaPlace
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import ToolReader
-from proxy.core.contract.channels import Channels, JudgedParameter, QueryPolicy
+from proxy.core.contract.http_operation import Channels, JudgedParameter, QueryPolicy
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.http.parameters import Parameter, list_properties, list_schema_types, read_parameter
 from proxy.core.schema.openapi_schema import OpenApiError

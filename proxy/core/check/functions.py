@@ -1,18 +1,26 @@
 """Writes the functions of a program whole: the signature, the entry's frame, and the body that `Writer` writes.
 
-The kinds of function stand in `program.py`. This file brings `Writer` together with the keywords it writes.
+The kinds of function are listed in `program.py`. This file brings `Writer` together with the keywords it writes.
+
+`unevaluatedProperties` and `unevaluatedItems` are among them, because they need functions of their own: they judge
+what no other keyword of the node has judged in place. So the other keywords are judged first; then a collector adds up
+the keys or indexes that they evaluated. Only subschemas that accept the value count (2020-12 core 7.7.1.1), so the
+collector asks the branches again. Those answers are remembered where asking again could add up to much work.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from proxy.core.check.program import Program
 from proxy.core.check.shapes import SHAPES
-from proxy.core.check.unevaluated import CLOSING, COLLECTORS, write_collector
-from proxy.core.check.writer import Shapes, Spot, Writer
-from proxy.core.schema.nodes import Node
+from proxy.core.check.writer import Shape, Shapes, Spot, Writer
+from proxy.core.schema.nodes import Draft, Node
+
+# The kinds of collector: `k` collects keys, `i` indexes, both into the set `s`; and the keyword that asks each.
+COLLECTORS: Final = {"k": "unevaluatedProperties", "i": "unevaluatedItems"}
 
 _JUDGE_ENTRY: Final = """\
 def {name}(v):
@@ -63,8 +71,6 @@ _REPORTING_ONCE: Final = """\
 # The variable `m` wherever a text uses it.
 _MEMORY: Final = re.compile(r"\bm\b")
 
-_KEYWORDS: Final = Shapes(SHAPES, CLOSING)
-
 
 def write_function(program: Program, kind: str, node: Node) -> str:
     """The source of one function (see program.py for the kinds)."""
@@ -102,3 +108,94 @@ def write_function(program: Program, kind: str, node: Node) -> str:
         return f"{head}def {'w' if remembers else 'a'}{number}(v, m):\n{body}\n    return True\n"
     once = _REPORTING_ONCE.format(number=program.call("a", node)[1:]) if remembers else ""
     return f"def {name}(v, p, out, m):\n{once}    add = out.append\n{body}\n"
+
+
+# --- the keywords `unevaluated*`, and the collectors they need --------------------------------------------------------
+def _write_properties(writer: Writer, node: Node, spot: Spot) -> None:
+    if spot.known in (None, "object"):
+        with writer.block(f"if {spot.type} is dict:"):
+            _judge_rest(writer, node, spot, "unevaluatedProperties", "k")
+
+
+def _write_items(writer: Writer, node: Node, spot: Spot) -> None:
+    if spot.known in (None, "array"):
+        with writer.block(f"if {spot.type} is list:"):
+            _judge_rest(writer, node, spot, "unevaluatedItems", "i")
+
+
+def _judge_rest(writer: Writer, node: Node, spot: Spot, keyword: str, kind: str) -> None:
+    """Judges the parts of a value that no other keyword has evaluated."""
+    inner = node.inner(keyword)
+    if inner is None or not (inner.never or inner.keywords):
+        return
+    s, step, x = writer.name("s"), writer.name("k"), writer.name("x")
+    writer.line(f"{s} = set()")
+    writer.line(f"{writer.program.call(kind, node)}({spot.v}, m, {s})")
+    pairs = f"{spot.v}.items()" if kind == "k" else f"enumerate({spot.v})"
+    broken = writer.name("e")
+    refused = "" if inner.never else f" and not ({writer.truth(inner, x)})"
+    writer.line(f"{broken} = [{step} for {step}, {x} in {pairs} if {step} not in {s}{refused}]")
+    with writer.block(f"if {broken}:"):
+        writer.fail(node, keyword, spot, broken)
+
+
+def write_collector(writer: Writer, node: Node, kind: str) -> None:
+    """The body of a collector: adds the parts of `v` that `node` evaluates to `s`, without its own `unevaluated*`."""
+    _collect_own(writer, node, kind)
+    for test, inner in _list_counted(writer, node):
+        if inner.keywords:
+            with writer.block(f"if {test}:"):
+                _into(writer, inner, kind)
+
+
+def _into(writer: Writer, inner: Node, kind: str) -> None:
+    """Collects what an in-place subschema evaluates: everything, where it has an `unevaluated*` keyword itself."""
+    if inner.inner(COLLECTORS[kind]) is not None:
+        writer.line("s.update(v)" if kind == "k" else "s.update(range(len(v)))")
+    else:
+        writer.line(f"{writer.program.call(kind, inner)}(v, m, s)")
+
+
+def _collect_own(writer: Writer, node: Node, kind: str) -> None:
+    if kind == "i":
+        _own_indexes(writer, node)
+        return
+    if node.additional is not None:
+        writer.line("s.update(v)")
+        return
+    if node.properties:
+        writer.line(f"s.update({writer.program.constant('keys', frozenset(node.properties))})")
+    for pattern in node.pattern_properties:
+        writer.line(f"s.update(filter({writer.program.pattern(pattern)[0]}, v))")
+
+
+def _own_indexes(writer: Writer, node: Node) -> None:
+    if node.items is not None:
+        writer.line("s.update(range(len(v)))")
+        return
+    if node.prefix_items:
+        writer.line(f"s.update(range({len(node.prefix_items)}))")
+    contains = node.inner("contains")
+    if contains is not None and node.draft >= Draft.D2020:  # in 2019-09, `contains` produces no annotation
+        writer.line(f"s.update(i for i, x in enumerate(v) if {writer.truth(contains, 'x')})")
+
+
+def _list_counted(writer: Writer, node: Node) -> Iterator[tuple[str, Node]]:
+    """The in-place subschemas, each with the expression that says whether it counts. `not` never counts."""
+    yield from (("True", inner) for inner in (*node.references, *node.all_of))
+    yield from ((writer.truth(inner, "v"), inner) for inner in (*node.any_of, *node.one_of))
+    yield from ((f"{key!r} in v", inner) for key, inner in node.dependent.items())
+    test = node.inner("if")
+    if test is None:
+        return
+    holds = writer.truth(test, "v")
+    yield holds, test
+    for keyword, condition in (("then", holds), ("else", f"not ({holds})")):
+        if (inner := node.inner(keyword)) is not None:
+            yield condition, inner
+
+
+# Both are written after all other keywords of their node.
+CLOSING: Final[dict[str, Shape]] = {"unevaluatedProperties": _write_properties, "unevaluatedItems": _write_items}
+
+_KEYWORDS: Final = Shapes(SHAPES, CLOSING)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.check.equality import PLAIN_INT, make_equality_key
-from proxy.core.check.numbers import Bound, Step, read_digits
+from proxy.core.check.numbers import PLAIN_INT, Bound, Step, make_equality_key, read_digits
 from proxy.core.check.program import Program
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.nodes import Draft, Node

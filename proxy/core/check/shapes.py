@@ -9,9 +9,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.check.graph import Pin, are_exclusive, find_discriminator, follow_reference, list_types
 from proxy.core.check.numbers import read_digits
-from proxy.core.check.runtime import Others
-from proxy.core.check.unions import Pin, are_exclusive, find_discriminator, follow_reference, list_types
+from proxy.core.check.program import Others
 from proxy.core.check.writer import ShapeRow, Spot, Writer
 from proxy.core.schema.nodes import Draft, Node
 

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar
 from proxy.core.check import fast_metaschema
 from proxy.core.check.functions import write_function
 from proxy.core.check.graph import Graph
-from proxy.core.check.program import Program
-from proxy.core.check.runtime import BrokenKeyword
+from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import META_SCHEMAS, Draft
 from proxy.core.schema.formats import NONE, STRICT, Formats

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from proxy.core.check.program import Program
-from proxy.core.check.runtime import BrokenKeyword
+from proxy.core.check.graph import follow_reference
+from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
-from proxy.core.check.unions import follow_reference
 from proxy.core.schema.nodes import Node
 
 # Beyond this indentation, or this many nested nodes, a node becomes a function: CPython allows 20 nested loops.

@@ -18,13 +18,22 @@ How a call uses it (`call/run.py`); all of this is pure, the store is only told 
     key = make_attempt_key(conversation, tool, policy, hash_call(call, policy))  # the digest counts by address alone
     episode = await store.look(key, if_known=not asks_first(policy))
     answer = look_up_attempt(call, episode, digest, policy)      # a ToolResult needs no work
-    ... decide; send ...
+    ... decide ...
+    slot = make_reservation(call, policy)             # None: no call cap applies
+    if slot and await store.reserve(slot.key, slot.limit, slot.ttl) is None:
+        failure = make_cap_failure(call, slot)        # neither raises nor resets the attempt
+    ... send; not delivered: await store.release(slot.key) ...
     delivered:  episode = await store.clear(key)      # episode.count failed attempts came before
     failed:     attempt = make_failed_attempt(failure, digest, find_resend_id(call), episode.count)
                 recorded = await store.fail(key, attempt, ttl) if raises_attempt(failure) else None
                 result = grant_attempt(call, failure, recorded, policy)
 
 The answer to the last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
+
+A call cap says how often one tool may be called in one conversation (Compozy gap 2; contract section 5). Its slot is
+reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do not use the
+cap up and parallel calls cannot overshoot it. On the rung `ADDRESS`, which several users may share, a cap applies only
+where the config says so (`by_address`).
 """
 
 from __future__ import annotations
@@ -48,6 +57,7 @@ from proxy.core.model.values import (
     Rung,
     ToolCall,
     ToolResult,
+    value_class,
 )
 
 # The failures a differently written call can mend; each raises the attempt.
@@ -326,3 +336,31 @@ def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPoli
         },
     )
     return ToolResult(call, failure, limits=policy.feedback, finalising=_finalising(policy))
+
+
+# --- call caps --------------------------------------------------------------------------------------------------------
+@value_class
+class Reservation:
+    """The slot a call takes: the store's key, the cap, and how many seconds the count is remembered."""
+
+    key: str
+    limit: int
+    ttl: float
+
+
+def make_reservation(call: ToolCall, policy: ToolPolicy) -> Reservation | None:
+    """The slot this call has to take, or None where no cap applies."""
+    if policy.cap.limit is None or (call.conversation.rung is Rung.ADDRESS and not policy.cap.by_address):
+        return None
+    key = f"{hash_conversation(call.conversation)}/cap/{policy.tool}"
+    return Reservation(key, policy.cap.limit, policy.cap.ttl)
+
+
+def make_cap_failure(call: ToolCall, slot: Reservation) -> Failure:
+    """The `budget_exceeded` failure: says how many calls were used, of how many, and that another will not help."""
+    times = "once" if slot.limit == 1 else f"{slot.limit} times"
+    return Failure(
+        codes.CALL_CAP_EXCEEDED,
+        f"Tool '{call.tool}' may be called {times} in this conversation and has been ({slot.limit}/{slot.limit} used).",
+        details={"used": str(slot.limit), "limit": str(slot.limit)},
+    )

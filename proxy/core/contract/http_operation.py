@@ -1,22 +1,71 @@
-"""An HTTP operation with its compiled schema: which part of a request is which argument, and what each may be. Pure.
+"""What of an HTTP request holds arguments: its path, its query, the parts that an OpenAPI operation names. Pure.
 
-Made once per route from a `RequestTemplate`; `adapters/http_operation.py` reads requests by it and writes them.
+`Channels` are the path and the query of a route whose body is the arguments: a route made from an OpenAPI operation has
+them from there, a written one from its key `parameters`. `explain/channels.py` judges their values; the bytes of the
+request stay as they came.
+
+`HttpOperation` is an operation with the compiled schema of its tool: which part of a request is which argument, and
+what each may be. It is made once per route from a `RequestTemplate`; `adapters/http_operation.py` reads requests by it
+and writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.channels import QueryPolicy
 from proxy.core.json.jsontext import JSON_TYPES
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.http.operations import RequestTemplate
 from proxy.core.schema.http.parameters import Parameter
 from proxy.core.schema.nodes import Node
+
+
+class QueryPolicy(StrEnum):
+    """What becomes of a query string: `judge` holds declared parameters to their schemas, `strict` refuses undeclared
+    ones as well, `forward` lets everything go on unjudged, `refuse` takes no query."""
+
+    JUDGE = "judge"
+    STRICT = "strict"
+    FORWARD = "forward"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedParameter:
+    """A declared parameter with its compiled schema. `key`: the name the route's path has for it."""
+
+    declared: Parameter
+    check: Check
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The judged parameters of one route's requests. `free`: names of the query that nothing judges, such as those of
+    credentials. `judges_query` False: the query is not looked at. `strict`: undeclared names are refused."""
+
+    path: tuple[JudgedParameter, ...] = ()
+    query: tuple[JudgedParameter, ...] = ()
+    free: frozenset[str] = frozenset()
+    judges_query: bool = True
+    strict: bool = False
+
+    @property
+    def matrix(self) -> frozenset[str]:
+        """The path parameters in whose text `;` has a meaning."""
+        return frozenset(each.key for each in self.path if each.declared.style == "matrix")
+
+    @property
+    def described(self) -> str:
+        """All that decides what is judged, as text for a hash."""
+        declared = [each.declared for each in (*self.path, *self.query)]
+        return repr((declared, sorted(self.free), self.judges_query, self.strict))
+
 
 _ALL: Final = frozenset(JSON_TYPES)
 

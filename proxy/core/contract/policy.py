@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.channels import Channels
 from proxy.core.contract.correction import CorrectionPolicy
-from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.http_operation import Channels, HttpOperation
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits

@@ -16,9 +16,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import Final
 
-from proxy.core.display.filepaths import shorten_paths
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.secrets import MASK, is_secret_name, mask_credentials, may_hold_secret
+from proxy.core.display.secrets import MASK, is_secret_name, mask_credentials, may_hold_secret, shorten_paths
 from proxy.core.json.jsontext import LosslessFloat, write_number
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
 

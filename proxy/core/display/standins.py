@@ -1,9 +1,13 @@
-"""Stand-ins for the texts of a call, which keep its verdict: so that a recorded call can be judged again elsewhere.
+"""What stands in for a value that must not be shown: a description, the shape of a text, or a stand-in text.
 
-A stand-in has the length, the punctuation and the classes of its text (a letter becomes x or X, a digit 1). It stands
-only where the verdict stays the same: a text that decides (a member of an enum) stays readable. This is no
-anonymisation. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always replaced; where
-that changes the verdict, the call is lost.
+An operator who may not see values still learns that a text of 19 characters came where a number is wanted
+(`describe_value`), and that it had the shape `0000-00-00T00:00:00` (`make_shape`).
+
+A recorded call may leave the house with stand-ins for its texts, which keep its verdict, so that it can be judged again
+elsewhere (`stand_in`). A stand-in has the length, the punctuation and the classes of its text (a letter becomes x or X,
+a digit 1). It stands only where the verdict stays the same: a text that decides (a member of an enum) stays readable.
+This is no anonymisation. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always
+replaced; where that changes the verdict, the call is lost.
 """
 
 from __future__ import annotations
@@ -14,9 +18,47 @@ from typing import Final
 
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.json.jsontext import parse
-from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer
+from proxy.core.json.jsontext import name_json_type, parse
+from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer
 
+LONGEST_SHAPE: Final = 40
+# Signs of dates and times that stay as they are beside a digit.
+_TIME_SIGNS: Final = frozenset("TZtz")
+
+
+def describe_value(value: JsonValue) -> str:
+    """Type and size: `text of 5`, `list of 2`, `object of 3`, `number`, `boolean`, `null`; `nothing` for no value."""
+    if isinstance(value, Absent):
+        return "nothing"
+    if isinstance(value, str):
+        return f"text of {len(value)}"
+    if isinstance(value, list):
+        return f"list of {len(value)}"
+    if isinstance(value, dict):
+        return f"object of {len(value)}"
+    return name_json_type(value)
+
+
+def make_shape(text: str) -> str:
+    """The shape of a text: digits become 0, letters a; ASCII punctuation, spaces, and T and Z beside a digit stay; all
+    else becomes ?. At most LONGEST_SHAPE characters, then `...`."""
+    shown = text[:LONGEST_SHAPE]
+    shape = "".join(_shape_sign(shown, index) for index in range(len(shown)))
+    return shape + "..." if len(text) > LONGEST_SHAPE else shape
+
+
+def _shape_sign(text: str, index: int) -> str:
+    character = text[index]
+    if character.isdecimal():
+        return "0"
+    if character in _TIME_SIGNS and index and text[index - 1].isdecimal():
+        return character
+    if character.isalpha():
+        return "a"
+    return character if character.isascii() and character.isprintable() else "?"
+
+
+# --- recorded calls ---------------------------------------------------------------------------------------------------
 # The most judgements that one call may take; about 4 are usual.
 MOST_JUDGED: Final = 40
 

@@ -6,6 +6,7 @@ accepts, and ends with what to do. Layout, in this order; parts without content 
 
     opening       one line, with attempt n/max; at the last attempt the escalation (history, what to do)
     Errors:       errors before warnings, then by path; each with hint, Expected and Actual
+    arguments     optional (`feedback: {marks: true}`): the sent arguments with the errors written into them as comments
     notes         the hint of the whole call, container guidance, whether the tool ran, its own words
     Accepts:, Example of valid arguments:, the closing line
 
@@ -21,14 +22,13 @@ from typing import Final
 
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
-from proxy.core.display.marks import mark_errors
-from proxy.core.display.preview import clean_text, write_preview
+from proxy.core.display.preview import clean_text, hide, write_preview
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.values import Absent, Failure, FeedbackLimits, Pointer, Rung, ToolResult
+from proxy.core.model.values import Absent, Failure, FeedbackLimits, JsonValue, Pointer, Rung, ToolResult, Violation
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
@@ -269,7 +269,7 @@ _OPEN_NOTES: Final = {
 }
 
 
-# Details that are for machines.
+# Details for machines alone.
 _NO_NOTES: Final = frozenset(
     {"upstream_status", "executed", "reason", "sends", "failed_with", "hint", "did_you_mean", "used", "limit"}
 )
@@ -284,11 +284,11 @@ def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
     for key, value in failure.details.items():
         if (key, value) in _NOTES:
             notes.append(_NOTES[key, value])
-        elif value == failure.message or value == failure.hint:  # what is said already is not said twice
+        elif value == failure.message or value == failure.hint:  # the answer says that already
             continue
         elif key in _OPEN_NOTES:
             notes.append(_OPEN_NOTES[key].format(value=_unit(key, value)))
-        elif failure.status is not None and key not in _NO_NOTES and value:  # the tool's own
+        elif failure.status is not None and key not in _NO_NOTES and value:  # a detail that the tool sent itself
             notes.append(f"{key}: {value}")
     notes += result.extra
     lines: list[str] = []
@@ -306,3 +306,67 @@ def _unit(key: str, value: str) -> str:
     return (
         f"{value} seconds" if value.replace(".", "", 1).isdecimal() else f"until {value}" if "GMT" in value else value
     )
+
+
+# --- the arguments with their errors ----------------------------------------------------------------------------------
+# The idea is typia's: a model corrects a text better when it sees the mistake in its place. Every value is previewed,
+# so this shows no more than the list of errors does. Where the whole does not fit, nothing is shown.
+_TITLE: Final = "Your arguments, with the errors marked:\n"
+_DEPTH: Final = 6
+_ENTRIES: Final = 30
+_REMARK: Final = 120
+
+_ByPath = dict[Pointer, list[Violation]]
+
+
+def mark_errors(failure: Failure, limits: FeedbackLimits, room: int) -> str:
+    """The arguments as indented JSON with `// ❌` behind each error; '' if unreadable, without errors or too long."""
+    if isinstance(failure.sent, Absent) or not failure.violations:
+        return ""
+    by_path: _ByPath = {}
+    for violation in failure.violations:
+        by_path.setdefault(violation.path, []).append(violation)
+    text = _TITLE + "\n".join(_mark_lines("", failure.sent, (), by_path, limits, ""))
+    return text if len(text) <= room else ""
+
+
+def _mark_lines(
+    label: str, value: JsonValue, path: Pointer, errors: _ByPath, limits: FeedbackLimits, comma: str
+) -> list[str]:
+    indent = "  " * len(path)
+    remark = _write_remark(errors.get(path, []), limits)
+    if not _is_written_out(value, path, errors):
+        return [f"{indent}{label}{write_preview(value, limits, path=path)}{comma}{remark}"]
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    entries = list(value.items() if isinstance(value, dict) else enumerate(value))
+    lines = [f"{indent}{label}{opening}{remark}"]
+    for index, (step, item) in enumerate(entries[:_ENTRIES]):
+        key = f'"{escape(clean_text(step, 60), quotes=True)}": ' if isinstance(step, str) else ""
+        lines += _mark_lines(key, item, (*path, step), errors, limits, "" if index == len(entries) - 1 else ",")
+    if len(entries) > _ENTRIES:
+        lines.append(f"{indent}  ... (+{len(entries) - _ENTRIES} more)")
+    present = {(*path, step) for step, _ in entries}
+    lines += [f"{indent}  {_write_remark(found, limits).strip()}" for found in _list_missing(path, present, errors)]
+    lines.append(f"{indent}{closing}{comma}")
+    return lines
+
+
+def _is_written_out(value: JsonValue, path: Pointer, errors: _ByPath) -> bool:
+    """Whether a container is written out, which happens only where an error lies inside it."""
+    if not isinstance(value, dict | list) or len(path) >= _DEPTH:
+        return False
+    return any(len(place) > len(path) and place[: len(path)] == path for place in errors)
+
+
+def _list_missing(path: Pointer, present: set[Pointer], errors: _ByPath) -> list[list[Violation]]:
+    return [found for place, found in errors.items() if place[:-1] == path and place and place not in present]
+
+
+def _write_remark(violations: list[Violation], limits: FeedbackLimits) -> str:
+    if not violations:
+        return ""
+    said = "; ".join(
+        hide(violation.message[:1024], violation.value, limits, path=violation.path, sensitive=violation.sensitive)
+        for violation in violations
+    )
+    return "  // ❌ " + cut(escape(said), _REMARK)

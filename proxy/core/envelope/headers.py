@@ -12,7 +12,7 @@ from urllib.parse import quote
 from proxy.core.display.graphemes import cut
 from proxy.core.envelope.view import show_warnings
 from proxy.core.json.jsontext import format_pointer
-from proxy.core.model.durations import read_seconds
+from proxy.core.model.fields import read_seconds
 from proxy.core.model.values import FeedbackLimits, Headers, Repair, ToolResult, Violation
 
 # More entries would make a header that proxies refuse (8 KB is a common limit).

@@ -19,9 +19,14 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import describe_expectation, list_choices, write_signature
+from proxy.core.explain.expectation import (
+    add_own_words,
+    describe_expectation,
+    is_sensitive,
+    list_choices,
+    write_signature,
+)
 from proxy.core.explain.misplaced import find_value, hinted_places, relate_fields
-from proxy.core.explain.own_words import add_own_words, is_sensitive
 from proxy.core.explain.wording import (
     OWN_WORDS,
     WORDS,
@@ -35,8 +40,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Document, Failure, JsonProblem, JsonValue, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
-from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.members import list_declared
+from proxy.core.rules.facts import applies_always, list_declared, read_facts
 from proxy.core.schema.nodes import Node
 
 MAX_VIOLATIONS: Final = 100

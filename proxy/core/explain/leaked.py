@@ -25,8 +25,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import JsonValue, Pointer, Violation
-from proxy.core.rules.facts import applies_always
-from proxy.core.rules.members import list_declared
+from proxy.core.rules.facts import applies_always, list_declared
 
 # Tags of tool calls, as the formats of Claude, Qwen, GLM, DeepSeek, MiniMax and others spell them.
 _CALL_TAGS: Final = frozenset(

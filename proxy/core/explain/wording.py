@@ -14,15 +14,22 @@ from proxy.core.check.validation import BrokenKeyword
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, is_secret_path, write_preview
 from proxy.core.display.suggestions import find_nearest
-from proxy.core.explain.expectation import describe_expectation, list_choices, write_bound, write_literal
+from proxy.core.explain.expectation import (
+    describe_expectation,
+    find_declared,
+    is_sensitive,
+    list_choices,
+    takes_nothing,
+    write_bound,
+    write_default,
+    write_literal,
+)
 from proxy.core.explain.misplaced import LOOKED_AT, make_unknown_violation
-from proxy.core.explain.own_words import find_declared, is_sensitive, takes_nothing, write_default
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
-from proxy.core.rules.contradictions import list_refused_keys
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import applies_always, list_refused_keys, read_facts
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]

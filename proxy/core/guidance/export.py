@@ -18,7 +18,7 @@ from proxy.core.guidance.geminischema import make_gemini_schema
 from proxy.core.guidance.strictschema import make_strict_schema
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
-from proxy.core.schema.bundling import bundle_schema
+from proxy.core.schema.dialects import bundle_schema
 from proxy.core.schema.nodes import Schemas
 
 

@@ -14,8 +14,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.model.values import Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
-from proxy.core.rules.facts import applies_always
-from proxy.core.rules.members import list_member_schemas
+from proxy.core.rules.facts import applies_always, list_member_schemas
 from proxy.core.schema.nodes import Node
 
 ANY: Final = "*"

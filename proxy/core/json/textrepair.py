@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core.json import fast_json
 from proxy.core.json.jsontext import TextLimits, parse
-from proxy.core.json.known_text import KnownText, PlainReader, UnreadDocument, outline, reader_of
+from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument, outline, reader_of
 from proxy.core.model.values import ABSENT, Document, JsonProblem, Repair
 
 _FENCE: Final = "```"

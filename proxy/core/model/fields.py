@@ -2,11 +2,16 @@
 
 Fields that belong to one connection, or to the framing of one message, are not forwarded: they are left out of what is
 sent, of headers taken from a config, and of headers copied from one side to the other.
+
+Two values that several rooms read from fields are read here: `traceparent` (W3C Trace Context, level 1 with the random
+flag of level 2), and the lengths of time that `Retry-After` and tools' own words give.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -68,3 +73,68 @@ class Fields(tuple[tuple[str, str], ...]):
     def get(self, name: str) -> str | None:
         """The first value of a field (`name` in lower case), or None."""
         return self.by_name.get(name)
+
+
+# --- traceparent ------------------------------------------------------------------------------------------------------
+# Section 3.2: version, trace id, parent id, flags. Version ff and ids made of zeros alone are invalid. Version 00 ends
+# after the flags; a later version may continue behind another dash.
+_IDS: Final = r"((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})"
+_TRACEPARENT: Final = re.compile(f"00-{_IDS}")
+_OF_A_LATER_VERSION: Final = re.compile(f"(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
+SAMPLED: Final = 0x01
+# The flag says that the trace id's last 7 bytes are random. A participant that continues the trace keeps the flag
+# (level 2, section 3.2.2.5).
+RANDOM: Final = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The span that sent a request. Its ids are lower-case hexadecimal digits."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def read_traceparent(traceparent: str | None) -> Parent | None:
+    """The parent that a header names; None where it is missing or malformed."""
+    found = _match_version(traceparent) if traceparent else None
+    if found is None:
+        return None
+    trace_id, span_id, flags = found[1].split("-")
+    return Parent(trace_id, span_id, int(flags, 16))
+
+
+def read_trace_id(traceparent: str | None) -> str | None:
+    """The trace id alone. Most calls need nothing else of the header."""
+    return traceparent[3:35] if traceparent and _match_version(traceparent) else None
+
+
+def _match_version(traceparent: str) -> re.Match[str] | None:
+    """A match whose first group holds what version 00 defines behind the version number, or None."""
+    return _TRACEPARENT.fullmatch(traceparent) or _OF_A_LATER_VERSION.fullmatch(traceparent)
+
+
+def write_traceparent(trace_id: str, span_id: str, flags: int) -> str:
+    """The header of a request that a span sends."""
+    return f"00-{trace_id}-{span_id}-{flags:02x}"
+
+
+# --- lengths of time --------------------------------------------------------------------------------------------------
+_SECONDS: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*s?", re.ASCII)
+# What Go's Duration.String() writes: 1h2m3s, 1m0s, 500ms, 1.5s.
+_DURATION: Final = re.compile(
+    r"(?=[0-9])(?:([0-9]{1,6})h)?(?:([0-9]{1,9})m(?!s))?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)s)?", re.ASCII
+)
+
+
+def read_seconds(text: str) -> float | None:
+    """A length of time in seconds: `60`, `60s`, `1.5`, `1m0s`, `500ms`; None for anything else."""
+    text = text.strip()
+    if found := _SECONDS.fullmatch(text):
+        return float(found[1])
+    if (found := _DURATION.fullmatch(text)) is None:
+        return None
+    hours, minutes, seconds, milli = found.groups()
+    last = float(seconds or 0) / (1000 if milli else 1)
+    return 3600 * int(hours or 0) + 60 * int(minutes or 0) + last

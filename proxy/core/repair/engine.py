@@ -21,17 +21,13 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
 from proxy.core.json.jsontext import are_equal
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_class
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
-from proxy.core.repair.respell import respell_integers
-from proxy.core.repair.strict import respell_keys
+from proxy.core.repair.respell import respell_integers, respell_keys
 from proxy.core.repair.wrappers import WRAPPER_RULES, unwrap_arguments
-from proxy.core.rules.applicable_rules import list_applicable_rules
 from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, select_branches
-from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.facts import applies_always, list_applicable_rules, list_member_schemas, list_required, read_facts
 from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_optional, fill_required, rename_one_key
-from proxy.core.rules.members import list_member_schemas, list_required
 from proxy.core.rules.proposals import NONE, Site, read_inside
 from proxy.core.rules.rules import ASSUMING, LAST_RESORTS, Rule
 from proxy.core.schema.nodes import Node

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from proxy.core.check.graph import Discriminator, find_discriminator, list_types
 from proxy.core.check.shapes import WIDE
-from proxy.core.check.unions import Discriminator, find_discriminator, list_types
 from proxy.core.repair.fast_readers import LONGEST_PATH, cases
 from proxy.core.rules.branches import list_discriminators
 from proxy.core.rules.facts import Facts, applies_always, read_facts
@@ -69,7 +69,7 @@ Step = tuple[str, str | None]
 
 
 class Linker(Protocol):
-    """The part of the linker (`fast_linker.py`) that a writer uses. `rules` are those that are on for the schema."""
+    """The part of `fast_repair.QuickRepairs` that a writer uses. `rules` are those that are on for the schema."""
 
     rules: frozenset[str]
 

@@ -1,8 +1,13 @@
-"""The rule `integral_float` on valid arguments: `3.0` becomes `3` where an integer is declared.
+"""Respells accepted arguments that a tool may still refuse: integers written as floats, keys in another case.
 
-JSON Schema counts 3.0 as an integer (2020-12 validation 6.1.1); Go, Rust and many command lines refuse it. It is the
-same number in another spelling, and the only case in which a valid call is changed, in those bytes and no others
-(repair.md section 3). A number with an exponent stays as it came: `1e300` is short, but its digits are not.
+The rule `integral_float` writes `3.0` as `3` where an integer is declared. JSON Schema counts 3.0 as an integer
+(2020-12 validation 6.1.1); Go, Rust and many command lines refuse it. It is the same number in another spelling, and
+the only case in which a valid call is changed, in those bytes and no others (repair.md section 3). A number with an
+exponent stays as it came: `1e300` is short, but its digits are not.
+
+Where the operator refuses unknown keys (`unknown_keys: refuse`), an undeclared key is refused although the schema
+accepts it. So the rule `key_case` may give it the name of the one declared, absent key with the same folded name, as it
+does where the schema itself refuses the key (`keys.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +17,13 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
-from proxy.core.explain.misplaced import find_value
+from proxy.core.explain.misplaced import find_child, find_value, list_alternatives, list_declared_keys
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import RESPELLING, TooMuchWorkError, Work, borrow_work
-from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.members import list_member_schemas
+from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, read_facts
+from proxy.core.rules.keys import find_targets, rename_keys
 from proxy.core.rules.proposals import NONE, make_integral
 from proxy.core.rules.rules import RULES
 from proxy.core.schema.nodes import Node, Schemas
@@ -116,7 +121,9 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
     """The value under all schemas that apply to it."""
     nodes = list({id(part): part for schema in schemas for part in applies_always(schema)}.values())
     work.spend(1 + len(nodes))
-    if any(part.any_of or part.one_of for part in nodes) or any(_switched_off(schema) for schema in schemas):
+    if any(part.any_of or part.one_of for part in nodes) or any(
+        _is_switched_off(RESPELT, schema) for schema in schemas
+    ):
         return value
     if isinstance(value, FRACTIONS):
         return _integer(nodes, value, path, repairs)
@@ -140,6 +147,64 @@ def _integer(nodes: list[Node], value: float | LosslessFloat, path: Pointer, rep
     return whole
 
 
-def _switched_off(schema: Node) -> bool:
+def _is_switched_off(rule: str, schema: Node) -> bool:
+    """Whether `x-repair` switches a rule off at this place."""
     allowed = read_facts(schema).allowed
-    return allowed is not None and RESPELT not in allowed
+    return allowed is not None and rule not in allowed
+
+
+# --- keys in another case ---------------------------------------------------------------------------------------------
+_KEY_CASE: Final = "key_case"
+_MAX_PATH: Final = 64
+
+
+def respell_keys(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[JsonValue, tuple[Repair, ...]]:
+    """The value with undeclared keys renamed to the declared keys they mean, and the repairs made; the same object
+    where nothing changes. The result still has to be judged. Never raises."""
+    if _KEY_CASE not in policy.rules:
+        return value, ()
+    repairs: list[Repair] = []
+    try:
+        with borrow_work(RESPELLING) as work:
+            made = _respell_members(check, (check.root,), value, (), repairs, work)
+    except (TooMuchWorkError, RecursionError):
+        return value, ()
+    return (made, tuple(repairs)) if repairs else (value, ())
+
+
+def _respell_members(
+    check: Check, nodes: tuple[Node, ...], value: JsonValue, path: Pointer, repairs: list[Repair], work: Work
+) -> JsonValue:
+    if (
+        not isinstance(value, dict | list)
+        or len(path) >= _MAX_PATH
+        or any(_is_switched_off(_KEY_CASE, node) for node in nodes)
+    ):
+        return value
+    parts = list_alternatives(check, nodes, value, work)
+    if isinstance(value, dict):
+        value, made = rename_keys(value, path, _find_names(parts, value))
+        repairs.extend(made)
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    members: dict[str | int, JsonValue] = {}
+    for step, item in items:
+        work.spend(1 + len(parts))
+        below = {id(child): child for part in parts if (child := find_child(part, step)) is not None}
+        members[step] = (
+            _respell_members(check, tuple(below.values()), item, (*path, step), repairs, work) if below else item
+        )
+    return members if isinstance(value, dict) else list(members.values())
+
+
+def _find_names(parts: list[Node], value: dict[str, JsonValue]) -> dict[str, tuple[str, str | None]]:
+    """New names of an object's undeclared keys. A key that some branch of a union declares gets none."""
+    known = list_declared_keys(parts)
+    elsewhere = {
+        key
+        for part in parts
+        for branch in (*part.any_of, *part.one_of)
+        for key in list_declared(applies_always(branch))
+    }
+    named = known | elsewhere
+    meant = find_targets([key for key in value if key not in named], known) if known else {}
+    return {key: (_KEY_CASE, name) for key, name in meant.items() if name not in value}

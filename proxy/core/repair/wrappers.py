@@ -13,8 +13,7 @@ from proxy.core.contract.policy import RepairPolicy
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.branches import Fit
-from proxy.core.rules.facts import applies_always
-from proxy.core.rules.members import list_declared
+from proxy.core.rules.facts import applies_always, list_declared
 from proxy.core.rules.proposals import Site, read_inside
 from proxy.core.rules.rules import LAST_RESORTS, TEXT_RULES, WRAPPER_KEYS
 from proxy.core.schema.nodes import Node

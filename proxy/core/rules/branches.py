@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import JsonValue, Pointer, Repair
-from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.members import list_required
+from proxy.core.rules.facts import applies_always, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 

@@ -1,21 +1,34 @@
-"""What a schema allows at one place, computed once for each node: the facts that the repair rules use.
+"""What a schema says of one place, worked out once for each node: the facts that the repair rules use.
 
 A place is judged by every schema that applies to it: the node itself, its references, its `allOf`, and one branch of
-each union. `facts(node)` combines these without looking at a value.
+each union. `read_facts` combines these without looking at a value.
+
+    applies_always          the schemas that always judge the same value as a node
+    read_facts              what they allow there, and which repair rules `x-repair` leaves on
+    list_member_schemas     the schemas that judge one member of an object or array
+    list_applicable_rules   the value rules that may apply there; at most places none does, so most refused values are
+                            skipped early. Each rule makes its proposal itself; its conditions stand in its row
+                            (`rules.py`)
+    list_contradictions     places that no value can satisfy, and other mistakes of a schema's author, for a report when
+                            a schema is loaded
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
-from proxy.core.json.jsontext import JSON_TYPES, name_json_type
+from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.model.values import JsonValue
+from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import narrows_something, split_words
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import list_unknown_switches
+from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Rule, group_value_rules, list_unknown_switches
+from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
 _ALL: Final = frozenset(JSON_TYPES)
@@ -173,3 +186,183 @@ def _switch(part: Node) -> frozenset[str] | None:
     if isinstance(written, list):
         return frozenset(str(name) for name in written)
     return frozenset()
+
+
+# --- the members of a place -------------------------------------------------------------------------------------------
+def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> list[Node]:
+    """The schemas of one member, each once: by name, by pattern, else `additionalProperties`; by position for arrays.
+
+    A key that no schema names is judged by `unevaluatedProperties`, unless a union might name it. Raises
+    TooMuchWorkError.
+    """
+    nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
+    work.spend(1 + len(nodes))
+    if len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(step, str) and not node.pattern_properties and step in node.properties:
+            return [node.properties[step]]
+        if named := _list_named(node, step, work):
+            return named
+    found: dict[int, Node] = {}
+    for node in nodes:
+        for schema in _list_named(node, step, work):
+            found.setdefault(id(schema), schema)
+    if not found and isinstance(step, str) and not any(node.any_of or node.one_of for node in nodes):
+        rest = [node.unevaluated for node in nodes if node.unevaluated is not None and not node.unevaluated.never]
+        found.update((id(schema), schema) for schema in rest)
+    return list(found.values())
+
+
+def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
+    if isinstance(step, int):
+        member = node.item(step)
+        return [] if member is None else [member]
+    named = [node.properties[step]] if step in node.properties else []
+    if node.pattern_properties:
+        named += [schema for pattern, schema in node.pattern_properties.items() if is_match(pattern, step, work)]
+    if not named and node.additional is not None and not node.additional.never:
+        return [node.additional]
+    return named
+
+
+def is_patterned(nodes: Iterable[Node], key: str, work: Work) -> bool:
+    """Whether a pattern of `patternProperties` matches the key. Raises TooMuchWorkError."""
+    return any(is_match(pattern, key, work) for node in nodes for pattern in node.pattern_properties)
+
+
+def is_match(pattern: str, key: str, work: Work) -> bool:
+    """Whether an ECMA-262 pattern is found in a key, by the matcher that also judges. Raises TooMuchWorkError, also
+    where a pattern runs into its own limit: a value without a verdict is not repaired."""
+    work.spend(4 + len(key) // 100)
+    try:
+        return make_matcher(pattern).search(key)
+    except SearchGivenUp:
+        raise TooMuchWorkError from None
+
+
+def list_declared(nodes: Iterable[Node]) -> set[str]:
+    """The keys that schemas declare by name."""
+    return {key for node in nodes for key in node.properties}
+
+
+def list_required(nodes: Iterable[Node]) -> set[str]:
+    """The keys that schemas require."""
+    return {key for node in nodes for key in node.required}
+
+
+# --- the rules of a place ---------------------------------------------------------------------------------------------
+_TEXT_RULES: Final = frozenset(TEXT_RULES)
+
+# The facts about a place that the rules see, and the rules that apply there, grouped by tier.
+Asked = tuple[Site, tuple[tuple[Rule, ...], ...]]
+
+_tiers = lru_cache(maxsize=256)(group_value_rules)
+
+
+def may_change(rule: Rule, kind: type, site: Site) -> bool:
+    """Whether a rule can propose anything for a value of this Python type at this place. Where this is False, the
+    rule's function gives `NONE` (tests/core/test_rules.py compares the two)."""
+    if rule.gives is LISTED:
+        legal = site.choices is not None
+    else:
+        legal = rule.gives is ANY_TYPE or not rule.gives.isdisjoint(site.types)
+    return legal and issubclass(kind, rule.takes)
+
+
+def list_applicable_rules(node: Node, kind: type, rules: frozenset[str]) -> Asked:
+    """The rules to try on a refused value of this Python type at a node; computed once for each combination."""
+    memo: dict[tuple[int, type, frozenset[str]], Asked] = node.schemas.memos.setdefault("asked", {})
+    known = memo.get((id(node), kind, rules))
+    if known is None:
+        site = _with_items(node)
+        if classes := rules & _TEXT_RULES:
+            site = replace(site, classes=classes)
+        tiers = [tuple(rule for rule in tier if may_change(rule, kind, site)) for tier in _tiers(rules)]
+        known = memo[id(node), kind, rules] = site, tuple(tier for tier in tiers if tier)
+    return known
+
+
+def _with_items(node: Node) -> Site:
+    """The facts about a place that the rules see, including what the items of an array declare there."""
+    site = read_facts(node).site
+    if "array" not in site.types:
+        return site
+    items = [part.items for part in applies_always(node) if part.items is not None]
+    keys = frozenset(key for item in items for key in _list_declared_keys(item))
+    choices = [found for item in items if (found := read_facts(item).site.choices) is not None]
+    return replace(site, item_keys=keys, item_choices=choices[0] if len(choices) == 1 else ())
+
+
+def _list_declared_keys(node: Node) -> Iterator[str]:
+    """The keys that a node declares, or a branch of its unions."""
+    for part in applies_always(node):
+        yield from part.properties
+        for branch in (*part.any_of, *part.one_of):
+            yield from (key for inner in applies_always(branch) for key in inner.properties)
+
+
+# --- contradictions ---------------------------------------------------------------------------------------------------
+# Places that no value can satisfy, keys that are required and refused, and defaults that their own type refuses. A
+# model cannot get past the first two.
+# The most contradictions reported; more of them have one cause.
+_MOST: Final = 10
+
+
+def list_contradictions(schemas: Schemas) -> tuple[str, ...]:
+    """A sentence for each contradiction with its place and remedy, at most 10."""
+    return tuple(islice(_list_all(schemas), _MOST))
+
+
+def _list_all(schemas: Schemas) -> Iterator[str]:
+    for node in schemas.nodes():
+        where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
+        if node.choices is not None and not read_facts(node).site.types:
+            yield f"{where}: no value can satisfy it, the type and the listed values exclude each other{_remedy(node)}"
+        elif node.has("default") and not _takes(node, node.get("default")):
+            named = name_json_type(node.get("default"))
+            yield (
+                f"{where}: the default is refused by the property's own type ({named} where "
+                f"{' or '.join(sorted(read_facts(node).site.types)) or 'nothing'} is asked): allow it in `type`, or "
+                f"say in `description` what holds where the property is left out"
+            )
+
+        for name in list_refused_keys(node):
+            yield (
+                f"{where}: no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well: "
+                f"declare it under `properties`, or take it out of `required`"
+            )
+
+
+def list_refused_keys(node: Node) -> Iterator[str]:
+    """The keys that a place requires and that it refuses whatever their value."""
+    parts = list(applies_always(node)) if node.required or node.all_of or node.references else []
+    for name in dict.fromkeys(name for part in parts for name in part.required):
+        if any(_refuses(part, name) for part in parts):
+            yield name
+
+
+def _refuses(part: Node, name: str) -> bool:
+    """Whether one schema refuses a key whatever its value. A pattern that runs into its limit may allow it."""
+    if name in part.properties:
+        return part.properties[name].never
+    if part.additional is None or not part.additional.never:
+        return False
+    try:
+        return not any(make_matcher(pattern).search(name) for pattern in part.pattern_properties)
+    except SearchGivenUp:
+        return False
+
+
+def _remedy(node: Node) -> str:
+    """Says where the listed values belong."""
+    keyword = "const" if node.has("const") else "enum"
+    if node.types is not None and "array" in node.types:
+        return f": move the `{keyword}` into `items`"
+    return f": change the `type` or the `{keyword}`"
+
+
+def _takes(node: Node, value: JsonValue) -> bool:
+    """Whether a value's type is legal at a node; 3.0 counts as an integer too."""
+    types, kind = read_facts(node).site.types, name_json_type(value)
+    whole = isinstance(value, FRACTIONS) and "integer" in types and is_integral(make_decimal(value))
+    return kind in types or (kind == "integer" and "number" in types) or whole

@@ -14,8 +14,7 @@ from typing import Final
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
-from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.members import is_patterned, list_declared, list_required
+from proxy.core.rules.facts import applies_always, is_patterned, list_declared, list_required, read_facts
 from proxy.core.rules.names import changes_something, is_case_meaning, split_words
 from proxy.core.rules.proposals import NULL_WORDS, fold
 from proxy.core.rules.rules import WRAPPER_KEYS

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from proxy.core.json.embedded import read_python_value
 from proxy.core.json.jsontext import name_json_type, parse
-from proxy.core.json.pythontext import read_python_value
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.proposals import NONE, NULL_WORDS, Site, read_inside
 

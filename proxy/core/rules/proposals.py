@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
+from proxy.core.json.embedded import read_python_value
 from proxy.core.json.jsontext import (
     DEFAULT_LIMITS,
     FRACTIONS,
@@ -29,7 +30,6 @@ from proxy.core.json.jsontext import (
     read_decimal,
     write_number,
 )
-from proxy.core.json.pythontext import read_python_value
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.rules.names import is_case_meaning

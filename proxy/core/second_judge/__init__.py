@@ -1,5 +1,5 @@
 """The second judge: verdicts of jsonschema and fastjsonschema that use our numbers, patterns and formats.
 
-`reference.py` asks jsonschema, `compiled.py` asks fastjsonschema; `judge.py` picks one for each schema. No other room
+`judge.py` picks one of the two for each schema, and asks fastjsonschema; `reference.py` asks jsonschema. No other room
 names the two libraries.
 """

@@ -20,7 +20,7 @@ from typing import Final
 from proxy.core.contract.policy import ResendPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import Category
-from proxy.core.model.durations import read_seconds
+from proxy.core.model.fields import read_seconds
 from proxy.core.model.values import Executed, Failure, Headers, UpstreamFault, UpstreamReply
 
 Answer = UpstreamReply | UpstreamFault

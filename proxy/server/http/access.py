@@ -17,12 +17,11 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.config.model import Auth, Cors
-from proxy.core.contract.channels import QueryPolicy
+from proxy.core.contract.http_operation import QueryPolicy
 from proxy.core.contract.policy import Mode
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorCode
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Fields, Headers
+from proxy.core.model.values import Fields, Headers, value_class
 from proxy.routing import Route
 from proxy.server.http.headers import asks_for_another_method
 

@@ -18,8 +18,7 @@ from aiohttp.streams import StreamReader
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known
 from proxy.core.model import codes
 from proxy.core.model.fields import NO_SPELLINGS, FieldNames
-from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Fields, RawRequest
+from proxy.core.model.values import Fields, RawRequest, value_class
 from proxy.server.http.checks import BadRequest
 
 # RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs
 from proxy.adapters.ladder import find_conversation
 from proxy.config.mistakes import suggest_remark
 from proxy.config.model import Guidance
+from proxy.core.contract import attempts, container
 from proxy.core.contract import attempts as contract
-from proxy.core.contract import caps, container
 from proxy.core.contract.history import write_history
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
@@ -78,7 +78,7 @@ def _reply(status: int, media_type: str, body: bytes) -> HttpReply:
 async def read_state(conversation: Conversation, policy: ToolPolicy, store: StateStore) -> ToolState:
     """What a conversation has used up of one tool, what failed last, and whether its container was expanded."""
     call = ToolCall(policy.tool, Document(b"{}", {}), "", conversation)
-    slot = caps.make_reservation(call, policy)
+    slot = attempts.make_reservation(call, policy)
     used = None if slot is None else await store.count_taken(slot.key)
     episode = await store.look(contract.make_attempt_key(conversation, policy.tool, policy))
     history = write_history(episode) if episode is not None and episode.count else ()

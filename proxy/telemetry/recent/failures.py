@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK, make_hider
-from proxy.core.display.value_words import describe_value
+from proxy.core.display.standins import describe_value
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.misplaced import find_value
