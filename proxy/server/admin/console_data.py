@@ -15,8 +15,7 @@ from proxy.interfaces import Observer
 from proxy.telemetry.recent.change_log import ChangeLog
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
 from proxy.telemetry.recent.request_bars import Counts, RequestBars
-from proxy.telemetry.recent.ring import KEPT_WRONG, RecentCalls
-from proxy.telemetry.recent.values import KeptValues
+from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,5 @@
 what models get wrong by parameter, and `request_bars.py` how many calls ended how, every 15 seconds.
 
 All of it is read through the operator's port (docs/console.md). Nothing here holds a value of a call, unless
-`admin.values` asks for it (`values.py`).
+`admin.values` asks for it (`KeptValues`).
 """

@@ -6,24 +6,27 @@
 
 An entry has the names of the log's line, and `seq`, `conversation` and of each error `expected` and `got`; objects are
 made when somebody reads. A reader remembers the number of the last entry that it has seen, so readers cost no memory.
+
+If `admin.values` says so, `KeptValues` holds the arguments of the last calls, bounded in bytes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.model.values import Conversation
+from proxy.core.display.preview import MASK, sanitise_value
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import Conversation, Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
-from proxy.telemetry.recent.values import KeptValues
 
 # Requests kept where the config says nothing: at most 3.5 MB.
 KEPT: Final = 2000
@@ -230,3 +233,66 @@ def is_below(path: str, wanted: str) -> bool:
     return len(steps) >= len(parts) and all(
         part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)
     )
+
+
+# The longest arguments kept of one call, in bytes.
+LONGEST: Final = 16 * 1024
+_OVERHEAD: Final = 200
+
+ShownValues = Literal["off", "preview", "full"]
+
+
+class KeptValues:
+    """The arguments of the last calls by the number of their call: as they came and, if they were repaired, as they
+    went. The oldest leave first.
+
+    `preview` keeps what a model would be shown: secret names and credentials masked, paths shortened, long texts cut.
+    `full` keeps the arguments whole. What the schema marks secret is `***` in both.
+    """
+
+    def __init__(self, shown: ShownValues, room: int) -> None:
+        self.shown = shown
+        self._room = self._left = room
+        self._kept: OrderedDict[int, tuple[bytes, bytes]] = OrderedDict()
+
+    def keep(self, seq: int, record: CallRecord) -> None:
+        """Keeps the arguments of one call, unless they are too long."""
+        call = record.call
+        if call is None:
+            return
+        limits = FeedbackLimits() if record.policy is None else record.policy.feedback
+        came = self._text(call.arguments, call.raw, limits)
+        went = b""
+        if record.repairs and record.checked is not None:
+            went = self._value(record.checked.value, limits)
+        if len(came) + len(went) > LONGEST:
+            return
+        self._kept[seq] = (came, went)
+        self._left -= len(came) + len(went) + _OVERHEAD
+        while self._left < 0:
+            _, gone = self._kept.popitem(last=False)
+            self._left += sum(map(len, gone)) + _OVERHEAD
+
+    def read(self, seq: int) -> tuple[bytes, bytes] | None:
+        """Arguments as they came and as they went, as JSON texts; b'' for what is not there."""
+        return self._kept.get(seq)
+
+    def _text(self, arguments: object, raw: bytes, limits: FeedbackLimits) -> bytes:
+        if not isinstance(arguments, Document):
+            text = raw[:LONGEST].decode("utf-8", "replace")
+            return dumps(text if self.shown == "full" else sanitise_value(text, limits))
+        if self.shown == "full" and not limits.secret_names:
+            return arguments.text[: LONGEST + 1]
+        return self._value(arguments.value, limits)
+
+    def _value(self, value: JsonValue, limits: FeedbackLimits) -> bytes:
+        if self.shown == "preview":
+            return dumps(sanitise_value(value, limits))
+        return dumps(mask_names(value, limits.secret_names))
+
+
+def mask_names(value: JsonValue, names: frozenset[str]) -> JsonValue:
+    """A value with `***` at each key of these names."""
+    if isinstance(value, Mapping):
+        return {key: MASK if key in names else mask_names(item, names) for key, item in value.items()}
+    return [mask_names(item, names) for item in value] if isinstance(value, list) else value
