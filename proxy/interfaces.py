@@ -419,7 +419,7 @@ class Corrector(Protocol):
         """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
         told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
-    def delivered(
+    def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
     ) -> UpstreamReply:
         """Is told of a call that was delivered, to remember what it gave where the policy wants that. Gives the same

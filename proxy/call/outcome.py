@@ -169,7 +169,7 @@ async def deliver_answer(
         return Delivered(reply, (), warnings, attempt=attempt, limits=_limits_of(tool))
     if tool is not None and tool.correction.trajectory and context.services.corrector is not None:
         # for the correction of later calls
-        reply = context.services.corrector.delivered(checked, reply, tool, context.call_route)
+        reply = context.services.corrector.note_delivery(checked, reply, tool, context.call_route)
     if tool is not None and tool.wrap_success:
         reply = wrap_answer(reply, warnings, tool.feedback)
     return Delivered(reply, repairs, warnings, corrections=corrections, attempt=attempt, limits=_limits_of(tool))

@@ -106,7 +106,7 @@ class ModelCorrector:
         self._report = report
         self._budgets = Budgets(settings.budget, services, warn)
 
-    def delivered(
+    def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
     ) -> UpstreamReply:
         """Remembers what a tool gave, for layer 4, when all of it has come. A mistake of ours must not cost a caller

@@ -46,9 +46,9 @@ class LoadedHook:
 def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
     """What `use` names, without making anything of it."""
     try:
-        found = _attribute(*use.split(":", 1)) if ":" in use else _installed(use)
+        found = _attribute(*use.split(":", 1)) if ":" in use else _load_installed(use)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: importing it runs it
-        return HookLoadError(f"{use!r} cannot be loaded ({_named(error)})", _remedy(error))
+        return HookLoadError(f"{use!r} cannot be loaded ({_name_error(error)})", _remedy(error))
     if isinstance(found, HookLoadError):
         return found
     cls = found if isinstance(found, type) else type(found)
@@ -76,7 +76,9 @@ def load_hook(
     try:
         return LoadedHook(use, found(**settings), timeout, strict)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
-        return HookLoadError(f"{use!r} cannot be made ({_named(error)})", "its `settings` are its keyword arguments")
+        return HookLoadError(
+            f"{use!r} cannot be made ({_name_error(error)})", "its `settings` are its keyword arguments"
+        )
 
 
 def _attribute(module: str, path: str) -> Any:
@@ -86,7 +88,7 @@ def _attribute(module: str, path: str) -> Any:
     return found
 
 
-def _installed(name: str) -> Any:
+def _load_installed(name: str) -> Any:
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
         known = f"installed: {', '.join(sorted(found))}" if found else "none is installed"
@@ -97,7 +99,7 @@ def _installed(name: str) -> Any:
     return found[name].load()
 
 
-def _named(error: BaseException) -> str:
+def _name_error(error: BaseException) -> str:
     """The kind of an exception, with its message only where Python itself wrote it: others may quote a setting."""
     told = type(error).__name__
     return f"{told}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else told

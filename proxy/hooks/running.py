@@ -80,8 +80,8 @@ class HookChain:
     ) -> ToolCall | UpstreamReply | Failure:
         """The call to decide, or an answer that replaces it."""
         for hook in self._at["before_decision"]:
-            said = await self._ask(hook, "before_decision", record, _shown(call, call_route, record))
-            made = said if said is None or said is FAILED else _meant(call, said, call_route.tools.get(call.tool))
+            said = await self._ask(hook, "before_decision", record, _show_call(call, call_route, record))
+            made = said if said is None or said is FAILED else _read_change(call, said, call_route.tools.get(call.tool))
             if isinstance(made, str):
                 made = self._fail(hook, "before_decision", made, record)
             if made is FAILED and hook.strict:
@@ -97,7 +97,9 @@ class HookChain:
     ) -> Failure | None:
         """Shows hooks the decision; a Failure where a strict hook failed."""
         for hook in self._at["after_decision"]:
-            said = await self._ask(hook, "after_decision", record, _shown(call, call_route, record), _verdict(decision))
+            said = await self._ask(
+                hook, "after_decision", record, _show_call(call, call_route, record), _verdict(decision)
+            )
             if said is FAILED and hook.strict:
                 return _broken_hook()
         return None
@@ -107,7 +109,7 @@ class HookChain:
     ) -> UpstreamRequest | Failure:
         """The request with the header changes of hooks."""
         for hook in self._at["before_forward"]:
-            call = _shown(checked.call, call_route, record, checked.arguments)
+            call = _show_call(checked.call, call_route, record, checked.arguments)
             outgoing = Outgoing(request.upstream, request.method, request.target, tuple(request.headers))
             said = await self._ask(hook, "before_forward", record, call, outgoing)
             headers = said if said is None or said is FAILED else _headers(request.headers, said)
@@ -123,9 +125,9 @@ class HookChain:
     ) -> UpstreamReply | Failure:
         """The tool's answer, or what hooks put in its place; each sees what those before it left."""
         for hook in self._at["after_answer"]:
-            call = _shown(checked.call, call_route, record, checked.arguments)
+            call = _show_call(checked.call, call_route, record, checked.arguments)
             said = await self._ask(hook, "after_answer", record, call, _result(reply))
-            made = said if said is None or said is FAILED else _answered(said)
+            made = said if said is None or said is FAILED else _read_answer(said)
             if isinstance(made, str):
                 made = self._fail(hook, "after_answer", made, record)
             if made is FAILED and hook.strict:  # a filter that fails lets nothing through
@@ -141,7 +143,7 @@ class HookChain:
         """Shows hooks the end of a call; `outcome` is None where the client has gone."""
         for hook in self._at["after_outcome"]:
             ending = _ending(outcome, record, self._now() - record.started)
-            await self._ask(hook, "after_outcome", record, _shown(call, call_route, record), ending)
+            await self._ask(hook, "after_outcome", record, _show_call(call, call_route, record), ending)
 
     async def _ask(self, hook: LoadedHook, point: str, record: CallRecord, *shown: object) -> Any:
         """A hook's answer within its time, or FAILED."""
@@ -180,7 +182,7 @@ async def _quiet(answer: Any) -> Any:
 
 # --- what hooks are shown ---------------------------------------------------------------------------------------------
 # Headers are shown as a plain tuple, because a hook could write to the index of `Fields`.
-def _shown(call: ToolCall, call_route: CallRoute, record: CallRecord, text: bytes | None = None) -> Call:
+def _show_call(call: ToolCall, call_route: CallRoute, record: CallRecord, text: bytes | None = None) -> Call:
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     return Call(
         record.route, call.tool, call.call_id, record.request_id, record.notes.get("client.token", ""),
@@ -222,14 +224,18 @@ def _ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Endi
 
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
-def _meant(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall | UpstreamReply | Failure | str:
+def _read_change(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall | UpstreamReply | Failure | str:
     """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. A hook hands on
     no more than a client may send."""
     try:
         match said:
             case Change(value):
                 text = dumps(value)
-                return "wrong_answer" if policy is not None and len(text) > policy.max_body else _changed(call, text)
+                return (
+                    "wrong_answer"
+                    if policy is not None and len(text) > policy.max_body
+                    else _change_arguments(call, text)
+                )
             case Answer(value, status) if 200 <= status <= 599:
                 return UpstreamReply(status, _NO_REPLY, dumps(value))
             case Refuse(message, hint, status, retryable, details) if 400 <= status <= 599:
@@ -243,7 +249,7 @@ def _meant(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall 
     return "wrong_answer"
 
 
-def _answered(said: object) -> UpstreamReply | str:
+def _read_answer(said: object) -> UpstreamReply | str:
     """Interprets an answer at `after_answer`; a text is the reason why it is not acceptable."""
     try:
         match said:
@@ -254,7 +260,7 @@ def _answered(said: object) -> UpstreamReply | str:
     return "wrong_answer"
 
 
-def _changed(call: ToolCall, text: bytes) -> ToolCall | str:
+def _change_arguments(call: ToolCall, text: bytes) -> ToolCall | str:
     """The call with other arguments, read from text, so that the hook shares no object with it."""
     value = parse(text)
     if isinstance(value, JsonProblem) or not isinstance(call.arguments, Document):

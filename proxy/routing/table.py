@@ -111,9 +111,9 @@ class Route:
         if "{" not in self.upstream_path:
             return self.upstream_path
         values = {**params, "tool": tool} if tool else params
-        return "/".join(self._filled(segment, values) for segment in self.upstream_path.split("/"))
+        return "/".join(self._fill(segment, values) for segment in self.upstream_path.split("/"))
 
-    def _filled(self, segment: str, values: Mapping[str, str]) -> str:
+    def _fill(self, segment: str, values: Mapping[str, str]) -> str:
         if not segment.startswith("{"):
             return segment
         name = segment[1:-1]
@@ -179,20 +179,20 @@ class RouteTable:
 
     def _find(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | None:
         if (exact := self._exact.get(path)) is not None:
-            return _chosen(method, exact)
+            return _choose(method, exact)
         segments = _segments(path)
         if segments is None:
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
-            return _chosen(method, exact)
+            return _choose(method, exact)
         for node, values in walk_trie(self._root, segments):
             if node.ends:
                 matches = [Match(route, dict(zip(names, values, strict=True))) for route, names in node.ends]
-                chosen = _chosen(method, matches)
-                return self._cleared(method, segments, chosen) if isinstance(chosen, Match) else chosen
+                chosen = _choose(method, matches)
+                return self._clear_match(method, segments, chosen) if isinstance(chosen, Match) else chosen
         return None
 
-    def _cleared(self, method: str, segments: tuple[str, ...], match: Match) -> Match | Unclear:
+    def _clear_match(self, method: str, segments: tuple[str, ...], match: Match) -> Match | Unclear:
         """The match of a template, unless a lenient server could take the path for another one."""
         route = match.route
         if name := find_leaving(match.params, route.matrix, judged=route.kind != "passthrough"):
@@ -230,7 +230,7 @@ def _insert(root: _Node, route: Route) -> None:
     node.ends.append((route, tuple(names)))
 
 
-def _chosen(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
+def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
     """The one of a path's routes that takes the method."""
     for match in matches:
         if method in match.route.methods:
@@ -242,11 +242,11 @@ def _segments(path: str) -> tuple[str, ...] | None:
     """The decoded segments of a path; None for a path that servers could read differently."""
     if not path.startswith("/"):
         return None
-    decoded = tuple(_decoded(segment) for segment in path.split("/")[1:])
+    decoded = tuple(_decode(segment) for segment in path.split("/")[1:])
     return None if None in decoded else tuple(segment for segment in decoded if segment is not None)
 
 
-def _decoded(segment: str) -> str | None:
+def _decode(segment: str) -> str | None:
     if "%" not in segment:
         text = segment
     elif any(not _is_escape(part) for part in segment.split("%")[1:]):

@@ -69,7 +69,7 @@ class Serving:
         self.console = make_console_data(made.admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._recorder = Recorder(base.clock.wall, base.pacing.chance, self.metrics.recorded.series)
-        self._lag = LoopLag(self.metrics.lagged)
+        self._lag = LoopLag(self.metrics.observe_lag)
         traces = compiled.loaded.config.telemetry.traces
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
@@ -79,7 +79,7 @@ class Serving:
         self._corrections = Corrections(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        self._mcp = Mcp(base.clock, make_id, Reports(self.metrics.learned, self._schema_unusable))
+        self._mcp = Mcp(base.clock, make_id, Reports(self.metrics.learn_tools, self._schema_unusable))
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -122,7 +122,7 @@ class Serving:
         self._lag.begin()
         if self.console is not None:
             self.console.begin()
-            self.console.changes.reloaded("started", self.reloader.served.loaded.digest, (), ())
+            self.console.changes.add_reload("started", self.reloader.served.loaded.digest, (), ())
         if watch:
             self._watching = asyncio.create_task(self.reloader.watch())
 
@@ -160,7 +160,7 @@ class Serving:
             self.log.event("draining", inflight=self.handler.inflight, seconds=seconds)
             self._draining = asyncio.create_task(self._drain(seconds, with_tools))
             if self.console is not None:
-                self.console.changes.drain_began()
+                self.console.changes.add_drain()
         return self._draining
 
     async def find_upstream_trouble(self, name: str) -> str | None:
@@ -244,7 +244,7 @@ class Serving:
         loaded = compiled.loaded
         self._recorder.adopt(loaded.config, compiled.table, loaded.digest)
         self.handler.observers = self._observers()
-        self.metrics.loaded(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
+        self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
 
     def _make_services(self, compiled: Compiled, upstreams: Mapping[str, GuardedUpstream]) -> Services:
         """Makes the services that the calls of a config use."""
@@ -269,9 +269,9 @@ class Serving:
         return {name: BREAKER_STATES[state] for name, state in self._pools.breaker_states().items()}
 
     def _breaker_changed(self, upstream: str, state: str) -> None:
-        self.metrics.breaker_changed(upstream, state)
+        self.metrics.count_breaker_change(upstream, state)
         if self.console is not None:
-            self.console.changes.breaker_changed(upstream, state)
+            self.console.changes.add_breaker_change(upstream, state)
         self.log.event(
             "Circuit breaker changed", "info" if state == "closed" else "warning", upstream=upstream, state=state
         )
@@ -291,9 +291,9 @@ class Serving:
         return self._pools.list_servers_down(upstream)
 
     def _note_reload(self, reloaded: Reloaded) -> None:
-        self.metrics.reloaded(reloaded.result, len(reloaded.restart_needed))
+        self.metrics.count_reload(reloaded.result, len(reloaded.restart_needed))
         if self.console is not None and reloaded.result != "unchanged":
-            self.console.changes.reloaded(reloaded.result, reloaded.digest, reloaded.mistakes, reloaded.changed)
+            self.console.changes.add_reload(reloaded.result, reloaded.digest, reloaded.mistakes, reloaded.changed)
         if reloaded.result == "failure":
             for mistake in reloaded.mistakes:
                 self.log.event("config not taken over", "error", mistake=mistake, serving=reloaded.digest)

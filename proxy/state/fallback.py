@@ -123,7 +123,7 @@ class FallbackStore:
             before = await self._local.look(key)
             recorded = await self._local.fail(key, attempt, ttl)
             joins = before is not None and 0 < before.count == recorded.episode.count
-            self._journal.failed(key, replace(attempt, seen=0 if joins else None), ttl)
+            self._journal.note_failure(key, replace(attempt, seen=0 if joins else None), ttl)
         else:
             self._local.learn_episode(key, recorded.episode, ttl)
         return recorded
@@ -146,7 +146,7 @@ class FallbackStore:
                 return None
         was = await self._ask(key, lambda: self._remote.clear(key, forget))
         if isinstance(was, Unreachable):
-            self._journal.cleared(key)
+            self._journal.note_ending(key)
             return known
         await self._local.clear(key, forget)  # a look that was under way may have told of it meanwhile
         return was
@@ -175,7 +175,7 @@ class FallbackStore:
     def _clear_soon(self, key: str, ahead: Future[SeenEpisode | None] | None) -> Ending | None:
         """Ends an episode without making the answer wait. None while the store is away: it is ended later."""
         if not self._up:
-            self._journal.cleared(key)
+            self._journal.note_ending(key)
             return None
         ending: Ending = asyncio.get_running_loop().create_future()
 
@@ -183,11 +183,11 @@ class FallbackStore:
             why = asked.exception()
             if isinstance(why, Unreachable):
                 self._lose(why, key)
-                self._journal.cleared(key)
+                self._journal.note_ending(key)
             if not ending.done():  # the waiting caller may be gone
                 ending.set_result(None if why is not None else asked.result())
 
-        def looked(found: Future[SeenEpisode | None]) -> None:
+        def settle_look(found: Future[SeenEpisode | None]) -> None:
             if found.exception() is None and ((seen := found.result()) is None or not _is_running(seen.episode)):
                 ending.set_result(None)
             else:
@@ -196,7 +196,7 @@ class FallbackStore:
         if ahead is None or ahead.done():
             self._remote.clear(key, False).add_done_callback(settle)
         else:
-            ahead.add_done_callback(looked)
+            ahead.add_done_callback(settle_look)
         return ending
 
     async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
@@ -212,7 +212,7 @@ class FallbackStore:
         if isinstance(used, Unreachable):
             slot = await self._local.reserve(key, limit, ttl)
             if slot is not None and not used.sent:
-                self._journal.reserved(key, ttl)
+                self._journal.note_reservation(key, ttl)
             return slot
         self._local.learn_used(key, limit if used is None else used, ttl)
         return used
@@ -236,7 +236,7 @@ class FallbackStore:
         if isinstance(left, Unreachable):
             await self._local.release(key)
             if not left.sent:
-                self._journal.released(key)
+                self._journal.note_release(key)
         else:
             self._local.learn_used(key, left, 0)
 
@@ -290,7 +290,7 @@ class FallbackStore:
         try:
             await self._remote.probe(self._key)
             while len(self._journal) > _MERGED_AT_ONCE:
-                merged += await self._merged(*self._merge())
+                merged += await self._count_merged(*self._merge())
             rest, asked = self._merge()  # queued before any operation that follows
         except Unreachable:
             self._wait = min(max(_FIRST_PAUSE, self._wait * 2), _LONGEST_PAUSE)
@@ -299,7 +299,7 @@ class FallbackStore:
         self._up, away, self._since = True, now - self._since, now
         self._changed(StoreChange(True, "", away, merged + len(rest)))
         try:
-            await self._merged(rest, asked)
+            await self._count_merged(rest, asked)
         except Unreachable as why:
             self._lose(why, self._key)
 
@@ -310,7 +310,7 @@ class FallbackStore:
         asked += [remote.merge_used(key, change, ttl) for key, change, ttl in batch.counts]
         return batch, asked
 
-    async def _merged(self, batch: JournalBatch, asked: list[Future[None]]) -> int:
+    async def _count_merged(self, batch: JournalBatch, asked: list[Future[None]]) -> int:
         """The number of merged entries. Raises Unreachable, after putting the batch back into the journal."""
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, Unreachable):

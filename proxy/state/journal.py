@@ -43,24 +43,24 @@ class Journal:
     def __len__(self) -> int:
         return len(self._episodes) + len(self._counts)
 
-    def failed(self, key: str, attempt: FailedAttempt, ttl: float) -> None:
+    def note_failure(self, key: str, attempt: FailedAttempt, ttl: float) -> None:
         """A failed call was counted here; its `seen` is 0 where it was part of the attempt before it."""
         before = self._episodes.get(key) or MissedChanges(False, (), 0.0)
         attempts = (*before.attempts, attempt)[-KEPT_ATTEMPTS:]
         self._episodes[key] = replace(before, attempts=attempts, ttl=self._clock.now() + ttl)
         self._bound(self._episodes, key)
 
-    def cleared(self, key: str) -> None:
+    def note_ending(self, key: str) -> None:
         """A call was delivered: what came before is over."""
         self._episodes[key] = MissedChanges(True, (), self._clock.now() + _WORTH_KNOWING)
         self._bound(self._episodes, key)
 
-    def reserved(self, key: str, ttl: float) -> None:
+    def note_reservation(self, key: str, ttl: float) -> None:
         """Records a slot that was taken."""
         self._counts[key] = (self._counts.get(key, (0, 0.0))[0] + 1, self._clock.now() + ttl)
         self._bound(self._counts, key)
 
-    def released(self, key: str) -> None:
+    def note_release(self, key: str) -> None:
         """Records a slot that was given back; the count keeps its time to live."""
         change, expires = self._counts.get(key, (0, 0.0))
         self._counts[key] = (change - 1, expires)

@@ -271,7 +271,7 @@ def _call_fields(record: CallRecord) -> Fields:
     if record.outcome == "refused" or record.violations:
         fields |= _violation_fields(record, name)
     if record.answer_violations:
-        fields["answer.errors"] = _broken(record.answer_violations)
+        fields["answer.errors"] = _list_broken(record.answer_violations)
     if record.corrected_after:
         fields["corrected_after"] = record.corrected_after
     if record.container:
@@ -307,7 +307,7 @@ def _question_fields(asked: CorrectionQuestion) -> Fields:
     return fields
 
 
-def _broken(violations: Sequence[Violation]) -> list[Fields]:
+def _list_broken(violations: Sequence[Violation]) -> list[Fields]:
     return [
         {"path": show_path(each.path), "code": each.code.name}
         for each in select_violations(violations, _MOST_LISTED)[0]
@@ -335,7 +335,7 @@ def _failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) 
         "error_count": len(errors),
         "retry_attempt": record.attempt,
         "max_retries": record.max_attempts,
-        "errors": _broken(errors),
+        "errors": _list_broken(errors),
     }
     if record.escalated:
         fields["escalated"] = True

@@ -239,7 +239,7 @@ class Metrics:
         """Whether a tool's name is one of ours, and so one of few."""
         return (route, tool) in self._known
 
-    def learned(self, route: str, tools: Iterable[str]) -> None:
+    def learn_tools(self, route: str, tools: Iterable[str]) -> None:
         """Tools that a route has learned of. The first thousands are told apart from here on; a name that is too long
         or means something to a terminal stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
@@ -263,19 +263,19 @@ class Metrics:
         """Sets where each scrape reads whether the state backend is up."""
         self._state_up.watch(up)
 
-    def loaded(self, tools: Iterable[Served], digest: str, wall: float, files_digest: str = "") -> None:
+    def note_config(self, tools: Iterable[Served], digest: str, wall: float, files_digest: str = "") -> None:
         """Records that another config is served; `wall` is in seconds since the Unix epoch."""
         self._know(tools, digest, files_digest)
         self._reloaded.set(1)
         self._reloaded_at.set(wall)
 
-    def reloaded(self, result: str, restart_needed: int) -> None:
+    def count_reload(self, result: str, restart_needed: int) -> None:
         """Counts one attempt to reload: `success`, `unchanged` or `failure`."""
         self._reloads.series[result,] += 1
         self._reloaded.set(result != "failure")
         self._restart.set(restart_needed)
 
-    def lagged(self, seconds: float) -> None:
+    def observe_lag(self, seconds: float) -> None:
         """Records how many seconds late a timer of the event loop fired."""
         self._lag.observe(seconds)
 
@@ -288,11 +288,11 @@ class Metrics:
     def _count_spans(self, result: str, number: int) -> None:
         self._spans.series[result,] += number
 
-    def breaker_changed(self, upstream: str, state: str) -> None:
+    def count_breaker_change(self, upstream: str, state: str) -> None:
         """Counts a circuit breaker's change of state."""
         self._breaker_changes.series[upstream, state] += 1
 
-    def second_opinion(self, route: str, tool: str, outcome: str) -> None:
+    def count_second_opinion(self, route: str, tool: str, outcome: str) -> None:
         """Counts a call that the second judge was asked about."""
         name = tool if (route, tool) in self._known else OTHER
         self._second_opinions.series[route or OTHER, name, outcome] += 1

@@ -72,8 +72,8 @@ def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
         (*_coercions(record, attributes), *record.events),
         (record.upstream_error or record.code or str(record.status)) if failed else "",
     )
-    yield from _sent(record, trace)
-    yield from _asked(record, trace)
+    yield from _make_sent_spans(record, trace)
+    yield from _make_question_spans(record, trace)
 
 
 def _name(record: CallRecord, attributes: Mapping[str, Value]) -> str:
@@ -107,7 +107,7 @@ def _coercions(record: CallRecord, attributes: Mapping[str, Value]) -> Iterator[
         yield Event(COERCED, at, {"coercions_count": len(rules), "capability": capability, "step_id": step})
 
 
-def _sent(record: CallRecord, trace: Trace) -> Iterator[Span]:
+def _make_sent_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
     """One span per request to an upstream (OTel, "HTTP client span")."""
     reasons = iter(record.resends)
     resent = 0
@@ -127,7 +127,7 @@ def _sent(record: CallRecord, trace: Trace) -> Iterator[Span]:
         )  # fmt: skip
 
 
-def _asked(record: CallRecord, trace: Trace) -> Iterator[Span]:
+def _make_question_spans(record: CallRecord, trace: Trace) -> Iterator[Span]:
     """One span per request to the model endpoint (OTel, "GenAI inference"). The endpoint belongs to a third party and
     does not receive the trace."""
     begun = [event.at for event in record.events if event.name in _BEGUN]

@@ -138,7 +138,7 @@ class UpstreamGuard:
             return entered
         answer: Answer | None = None
         try:
-            answer = await self._judged(lambda: self._inner.send(checked, entered))
+            answer = await self._send_through_breaker(lambda: self._inner.send(checked, entered))
         finally:
             streams = isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes)
             if self._limiter is not None and not streams:
@@ -157,7 +157,7 @@ class UpstreamGuard:
         if isinstance(entered, UpstreamFault):
             return entered
         try:
-            return await self._judged(lambda: send(entered))
+            return await self._send_through_breaker(lambda: send(entered))
         finally:
             if self._limiter is not None:
                 self._limiter.release()
@@ -171,14 +171,14 @@ class UpstreamGuard:
         bound, limiter = self._policy.concurrency, self._limiter
         if bound is None or limiter is None or limiter.try_acquire():
             return request
-        if (refused := self._refused()) is not None:  # an open circuit refuses at once
+        if (refused := self._refuse()) is not None:  # an open circuit refuses at once
             return refused
         began = self._now()
         if not await limiter.acquire(min(bound.wait, request.timeout)):
             return self._fault(OVERLOADED, "connection_limit_reached", "too many calls are under way", _SOON)
         return replace(request, timeout=request.timeout - (self._now() - began))
 
-    async def _judged(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _send_through_breaker(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
         """Sends what the breaker admits, and reports the result to the breaker."""
         now = self._now()
         policy = self._policy.breaker
@@ -186,7 +186,7 @@ class UpstreamGuard:
             return await send()
         admitted = admit(self._breaker, now, policy)
         if admitted is None:
-            return self._refused() or self._shut(_SOON)
+            return self._refuse() or self._shut(_SOON)
         epoch = admitted.epoch
         self._become(admitted)
         failed: bool | None = None
@@ -202,7 +202,7 @@ class UpstreamGuard:
         if type(before) is not type(breaker):
             self._changed(self._name, CALLED[type(breaker)])
 
-    def _refused(self) -> UpstreamFault | None:
+    def _refuse(self) -> UpstreamFault | None:
         policy = self._policy.breaker
         wait = find_wait(self._breaker, self._now(), policy) if policy is not None else None
         return None if wait is None else self._shut(wait)

@@ -74,7 +74,7 @@ async def send_with_backoff(
         if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
             break
         wait = compute_pause(rules, len(record.resends), services.pacing.chance(), read_wait(failure))
-        record.resend_denied = _denied(rules, len(record.resends), due - clock.now() - wait, upstream)
+        record.resend_denied = _find_denial(rules, len(record.resends), due - clock.now() - wait, upstream)
         if record.resend_denied is not None:
             break
         if isinstance(answer, UpstreamReply):
@@ -83,10 +83,10 @@ async def send_with_backoff(
         record.resends, request = (*record.resends, reason), replace(request, resend=True)
         await services.pacing.sleep(wait)
     record.upstream_seconds = clock.now() - started
-    return _ended(answer, failure, record)
+    return _finish(answer, failure, record)
 
 
-def _ended(
+def _finish(
     answer: UpstreamReply | UpstreamFault, failure: Failure | None, record: CallRecord
 ) -> UpstreamReply | FailedSend:
     """The result of a call that is not sent again."""
@@ -117,7 +117,7 @@ def _meaning(
     return classify_answer(answer, wall(), policy.check, checked.value, policy.feedback, named, idempotent=idempotent)
 
 
-def _denied(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> ResendDenied | None:
+def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> ResendDenied | None:
     """Why no further resend may happen, or None. The budget comes last, because asking it spends from it."""
     if resent >= rules.max_resends:
         return ResendDenied.MAX

@@ -73,5 +73,5 @@ async def test_it_is_reported_and_nothing_comes_of_the_correction() -> None:
 
     decision = decide(call, POLICY)
     assert isinstance(decision, Forward)
-    corrector.delivered(decision.checked, UpstreamReply(200, (), b"{}"), POLICY, BrokenLane())
+    corrector.note_delivery(decision.checked, UpstreamReply(200, (), b"{}"), POLICY, BrokenLane())
     assert [("r1", "RuntimeError"), ("", "RuntimeError")] == told

@@ -51,7 +51,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 def test_the_pages_of_workers_are_one_page_of_the_same_metrics() -> None:
     metrics = Metrics([Served("/weather", "weather", schema_id="s")], "digest")
     metrics.finished(CallRecord("r", "/weather", "POST", "weather", "c", outcome="delivered", status=200))
-    metrics.lagged(0.3)
+    metrics.observe_lag(0.3)
     page = metrics.page()[1]
     whole = merge_pages([page, page])[1].decode().splitlines()
 

@@ -41,10 +41,10 @@ def test_the_names_that_a_config_or_a_server_brings_count_from_then_on() -> None
     metrics = Metrics([Served("/weather", "weather")], "digest")
     record = CallRecord("r", "/new", tool="new", outcome="delivered")
     metrics.finished(record)
-    metrics.learned("/new", ["new"])
+    metrics.learn_tools("/new", ["new"])
     metrics.finished(record)
     metrics.finished(record)
-    metrics.loaded([Served("/weather", "weather")], "digest", 0.0)
+    metrics.note_config([Served("/weather", "weather")], "digest", 0.0)
     metrics.finished(record)
 
     page = metrics.page()[1].decode().splitlines()

@@ -140,7 +140,7 @@ class SecondJudges:
 
     def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
         """Counts an opinion. What is logged names the schema and the place in it, and no value."""
-        self._metrics.second_opinion(route, policy.tool, outcome)
+        self._metrics.count_second_opinion(route, policy.tool, outcome)
         told = {"route": route, "tool": policy.tool, "schema": policy.schema_id}
         if outcome == DISAGREED:
             self._log.event("Second judge disagrees", "error", **told, judge=opinion.judge, place=opinion.place)

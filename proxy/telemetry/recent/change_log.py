@@ -48,26 +48,26 @@ class ChangeLog:
             kept = self._faults.setdefault(record.upstream, deque(maxlen=FAULTS))
             kept.append((self._wall(), record.upstream_error))
 
-    def reloaded(self, result: str, digest: str, mistakes: Sequence[str], changed: Sequence[str]) -> None:
+    def add_reload(self, result: str, digest: str, mistakes: Sequence[str], changed: Sequence[str]) -> None:
         """A config was taken over, or not; `changed` names what differs from the one before."""
         self._add(self._reloads, "reload", {"result": result, "digest": digest, "mistakes": list(mistakes)[:20],
                                             "changed": list(changed)[:50]})  # fmt: skip
 
-    def breaker_changed(self, upstream: str, state: str) -> None:
+    def add_breaker_change(self, upstream: str, state: str) -> None:
         """A circuit breaker came into another state."""
         self._add(self._breakers, "breaker", {"upstream": upstream, "state": state})
 
-    def drain_began(self) -> None:
+    def add_drain(self) -> None:
         """The proxy begins to drain."""
         self._add(self._drains, "drain", {})
 
     def reloads(self) -> list[dict[str, Any]]:
         """Reloads, the latest first."""
-        return [_shown(change) for change in reversed(self._reloads)]
+        return [_show(change) for change in reversed(self._reloads)]
 
     def breaker_changes(self, upstream: str) -> list[dict[str, Any]]:
         """Changes of one breaker, the latest first."""
-        return [_shown(change) for change in reversed(self._breakers) if change.data["upstream"] == upstream]
+        return [_show(change) for change in reversed(self._breakers) if change.data["upstream"] == upstream]
 
     def faults(self, upstream: str, since: float) -> Mapping[str, int]:
         """How many faults of each kind an upstream had since then (seconds since the epoch)."""
@@ -92,5 +92,5 @@ def make_stamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def _shown(change: LoggedChange) -> dict[str, Any]:
+def _show(change: LoggedChange) -> dict[str, Any]:
     return {"timestamp": make_stamp(change.at), **change.data}

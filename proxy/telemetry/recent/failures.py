@@ -75,7 +75,7 @@ class KeptFailure:
 def keep_failure(record: CallRecord) -> KeptFailure:
     """What is kept of a finished call."""
     limits = FeedbackLimits() if record.policy is None else record.policy.feedback
-    sent = _sent(record)
+    sent = _find_sent(record)
     leaves = _leaves(sent)
     came = list_errors(record)[:MOST_LISTED]
     violations = tuple(_without_value(each, limits, leaves) for each in came)
@@ -101,7 +101,7 @@ def describe_errors(record: CallRecord) -> Row:
     return {"errors": errors} if errors else {}
 
 
-def _sent(record: CallRecord) -> JsonValue:
+def _find_sent(record: CallRecord) -> JsonValue:
     call = record.call
     return call.arguments.value if call is not None and isinstance(call.arguments, Document) else ABSENT
 

@@ -185,7 +185,7 @@ class MistakeCounts:
                        if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
-                    key = _invented(table, _normal(policy, parent), name)
+                    key = _count_key(table, _normal(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     key.refused += all(each.path == (*parent, name) for each in list_errors(record))
                     for lacking in missing:
@@ -219,7 +219,7 @@ def _normal(policy: ToolPolicy | None, path: Pointer) -> Pointer:
     return () if policy is None or policy.check is None else find_place(policy.check, path)
 
 
-def _invented(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, name: str) -> InventedKey:
+def _count_key(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, name: str) -> InventedKey:
     found = table.get((parent, name))
     if found is None:
         if len(table) >= MOST_INVENTED:
@@ -230,17 +230,17 @@ def _invented(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, na
 
 def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, name: str, lacking: str) -> bool:
     """Whether a call would be right if the required key had the name that was sent."""
-    renamed = _renamed(value, parent, name, lacking)
+    renamed = _rename(value, parent, name, lacking)
     return policy.check is not None and policy.check.accepts(renamed)
 
 
-def _renamed(value: JsonValue, parent: Pointer, name: str, new: str) -> JsonValue:
+def _rename(value: JsonValue, parent: Pointer, name: str, new: str) -> JsonValue:
     if not parent:
         return {new if key == name else key: item for key, item in value.items()}
     step, rest = parent[0], parent[1:]
     if isinstance(value, list) and isinstance(step, int):
-        return [_renamed(item, rest, name, new) if index == step else item for index, item in enumerate(value)]
-    return {key: _renamed(item, rest, name, new) if key == step else item for key, item in value.items()}
+        return [_rename(item, rest, name, new) if index == step else item for index, item in enumerate(value)]
+    return {key: _rename(item, rest, name, new) if key == step else item for key, item in value.items()}
 
 
 def _may_show(violation: Violation, record: CallRecord) -> bool:

@@ -241,7 +241,7 @@ class Upload:
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._task = connection.loop.create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._note_end)
         connection.set_upload(self._task.cancel)
 
     @property
@@ -263,6 +263,6 @@ class Upload:
         if not connection.reader.has_head:
             connection.alarm.at(connection.loop.time() + self._timeout)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self._connection.fail(BODY_BROKE)

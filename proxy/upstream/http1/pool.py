@@ -56,7 +56,7 @@ class Pool:
             return connection
         until = now + within
         if self._open >= self._limit:
-            connection = await self._queued(within)
+            connection = await self._wait_in_queue(within)
             if connection is not None:
                 return connection
         else:
@@ -93,7 +93,7 @@ class Pool:
         try:
             if within <= 0:
                 raise ExchangeError(CONNECT_TIMEOUT)
-            connection = await self._dial(lambda: UpstreamConnection(self._loop, self._gone), within)
+            connection = await self._dial(lambda: UpstreamConnection(self._loop, self._forget), within)
             if connection.state is ConnectionState.CLOSED:
                 raise ExchangeError(connection.fault or UNAVAILABLE)
         except BaseException:
@@ -110,14 +110,14 @@ class Pool:
             self._open += 1
             waiting.set_result(None)
 
-    def _gone(self, connection: UpstreamConnection) -> None:
+    def _forget(self, connection: UpstreamConnection) -> None:
         self._idle.pop(connection, None)
         if connection in self._all:  # `_make` frees one that broke while it was being opened
             self._all.discard(connection)
             self._free()
 
     # --- waiting ------------------------------------------------------------------------------------------------------
-    async def _queued(self, within: float) -> UpstreamConnection | None:
+    async def _wait_in_queue(self, within: float) -> UpstreamConnection | None:
         """Waits for a freed connection; None is the right to open one."""
         waiting: asyncio.Future[UpstreamConnection | None] = self._loop.create_future()
         self._queue[waiting] = None
