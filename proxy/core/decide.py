@@ -20,7 +20,7 @@ from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKe
 from proxy.core.explain.channels import find_unwritable, judge_channels
 from proxy.core.explain.expectation import list_notices
 from proxy.core.explain.explain import explain_invalid_json, list_violations
-from proxy.core.explain.leaked import find_leaked_markup, may_hold_markup
+from proxy.core.explain.leaked import find_leaked_markup
 from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
 from proxy.core.json.embedded import find_embedded
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
@@ -268,7 +268,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
     repaired = _repair_document(document, policy, check)
-    leaks = policy.leaked_markup is not _NOT_GUARDED and may_hold_markup(document.text)
+    leaks = policy.leaked_markup is not _NOT_GUARDED and _may_hold_markup(document.text)
     if repaired.accepted and not leaks and _has_nothing_to_say(policy, check):
         found: tuple[Violation, ...] = ()
     else:
@@ -279,6 +279,11 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     if repaired.repairs and len(text) > policy.max_body:
         return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
+
+
+def _may_hold_markup(text: bytes) -> bool:
+    """Whether a JSON text can hold markup at all: a look at its bytes, which spares most calls the search."""
+    return text.find(b"<") >= 0 or text.find(b"\\u003") >= 0
 
 
 def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:

@@ -55,11 +55,6 @@ class _Leak:
     names: str = ""
 
 
-def may_hold_markup(text: bytes) -> bool:
-    """Whether a JSON text can hold markup at all: a look at its bytes, which spares most calls the search."""
-    return text.find(b"<") >= 0 or text.find(b"\\u003") >= 0
-
-
 def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Iterator[Violation]:
     """VAL-013 for every text that holds markup of the call itself, at most 20: an error where that is certain and
     `refuse` says so, else a warning."""
