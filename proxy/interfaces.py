@@ -8,7 +8,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.listed_tools import LearnedTools
@@ -39,6 +39,7 @@ from proxy.core.tool_errors.backoff import Reason, ResendDenied
 __all__ = [
     "CallRecord",
     "Clock",
+    "ConnectedStore",
     "Ending",
     "Episode",
     "Event",
@@ -140,9 +141,6 @@ class StateStore(Protocol):
     No method raises: a store shared by several replicas goes on with what this process knows when it is out of reach.
     """
 
-    async def open(self) -> None:
-        """Gets ready before the first call. A store out of reach does not hold up the start."""
-
     def is_idle(self) -> bool:
         """Whether nothing at all is remembered, here or in a shared store, so that no key need be looked up."""
 
@@ -183,6 +181,14 @@ class StateStore(Protocol):
 
     async def close(self) -> None:
         """Releases what the store holds."""
+
+
+@runtime_checkable
+class ConnectedStore(StateStore, Protocol):
+    """A store on a server. The proxy opens it before the first call."""
+
+    async def open(self) -> None:
+        """Connects to the server. A server out of reach does not hold up the start."""
 
 
 # --- telemetry ------------------------------------------------------------------------------------------------------

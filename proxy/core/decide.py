@@ -42,7 +42,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.repair.engine import Repaired, repair
 from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
-from proxy.core.repair.respell import RESPELT, respell_integers, respell_keys, respell_text
+from proxy.core.repair.respell import INTEGRAL_FRACTION, RESPELT, respell_integers, respell_keys, respell_text
 from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
 
@@ -307,6 +307,8 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
     value, renames = respell_keys(check, value, rules) if policy.unknown_keys is _REFUSE else (value, ())
     if check.accepts(value):
+        if document.text.find(INTEGRAL_FRACTION) < 0:
+            return Repaired(value, renames, True)
         value, respelt = respell_integers(check, value, rules)
         return Repaired(value, renames + respelt, True)
     if acts_by_argument(check.root, value):

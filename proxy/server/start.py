@@ -50,7 +50,7 @@ async def start_serving(
     serving = Serving(Compiled.of(loaded), base, environ, log, Made(mounted or make_upstream, admin))
     serving.metrics.watch_state(lambda: shared.up)
     try:
-        await base.store.open()
+        await shared.open()
         if mounted is None:
             await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:

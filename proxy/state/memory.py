@@ -66,9 +66,6 @@ class MemoryStore:
         self._episodes: _Table[Episode] = _Table(clock, max_keys)
         self._used: _Table[int] = _Table(clock, max_keys)
 
-    async def open(self) -> None:
-        """Does nothing: memory is always ready."""
-
     def is_idle(self) -> bool:
         """Whether no key has an episode or a count."""
         return not (self._episodes.entries or self._used.entries)

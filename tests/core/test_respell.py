@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.check.validation import compile_check
-from proxy.core.model.values import JsonValue
-from proxy.core.repair.respell import list_integer_keys
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.repair.respell import INTEGRAL_FRACTION, has_integral_float, list_integer_keys
 from tests.core.repairing import obj, outcome
 
 INT: Final[JsonValue] = {"type": "integer"}
@@ -42,3 +45,11 @@ def test_a_number_is_written_anew_at_the_root_and_below(sent: str) -> None:
 
 def test_a_number_at_a_key_that_is_no_integer_stays() -> None:
     assert '{"a":3,"b":3.0}' == outcome(obj(a=INT, b={"type": "number"}), '{"a":3,"b":3.0}')
+
+
+@given(st.from_regex(r"-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,4}|\.0{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
+def test_the_text_of_a_number_that_may_be_written_anew_shows_it(text: str) -> None:
+    value = parse(text.encode())
+
+    assert not isinstance(value, JsonProblem)
+    assert INTEGRAL_FRACTION in text.encode() or not has_integral_float(value)

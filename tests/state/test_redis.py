@@ -15,7 +15,7 @@ import pytest
 from redis import Redis
 
 from proxy.core.model.values import Episode, FailedAttempt
-from proxy.interfaces import StateStore
+from proxy.interfaces import ConnectedStore, StateStore
 from proxy.server.identity import SystemClock
 from proxy.state import RedisSettings, Tls, make_store
 from proxy.state.fallback import StoreChange
@@ -41,6 +41,7 @@ async def opened(settings: RedisSettings) -> AsyncIterator[tuple[StateStore, lis
     """A store and what it told."""
     told: list[StoreChange] = []
     store = make_store("redis", SystemClock(), 1000, settings, told.append)
+    assert isinstance(store, ConnectedStore)
     await store.open()
     try:
         yield store, told

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from proxy.core.model.values import FailedAttempt
+from proxy.interfaces import ConnectedStore
 from proxy.server.identity import SystemClock
 from proxy.state import RedisSettings, make_store
 from proxy.state.fallback import StoreChange
@@ -70,6 +71,7 @@ async def test_whatever_the_server_says_failures_are_counted_and_nobody_waits(an
     async with lying(answer) as (port, asked):
         settings = RedisSettings(hosts=(("127.0.0.1", port),), connect_timeout=0.3, operation_timeout=0.3)
         store = make_store("redis", SystemClock(), 1000, settings, told.append)
+        assert isinstance(store, ConnectedStore)
         await store.open()
         started = asyncio.get_running_loop().time()
         first = await store.fail("one/tool", FailedAttempt("a", ("line a",)), 60)

@@ -28,6 +28,9 @@ from proxy.core.rules.proposals import NONE, make_integral
 from proxy.core.rules.rules import RULES
 from proxy.core.schema.nodes import Node, Schemas
 
+# Every text of an integral float without an exponent holds this: `3.0`, `3.00`. Most valid calls do not, and need no
+# further look.
+INTEGRAL_FRACTION: Final = b".0"
 _INTEGER = frozenset({"integer"})
 RESPELT: Final = RULES["integral_float"].name
 # From this number on, the shortest spelling of a float has an exponent.

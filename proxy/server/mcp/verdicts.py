@@ -44,9 +44,6 @@ class LateStore(StateStore):
         self._cleared = ""
         self._slot = ""
 
-    async def open(self) -> None:
-        """Opens nothing: the store is open."""
-
     def is_idle(self) -> bool:
         """Never: what a delivery would end has to be known."""
         return False

@@ -22,7 +22,16 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault, UpstreamReply
 from proxy.core.second_judge.judge import Opinion
 from proxy.formatters import Formatters
-from proxy.interfaces import CallRecord, Clock, GuardedUpstream, SecondJudge, Services, StateStore, UpstreamRequest
+from proxy.interfaces import (
+    CallRecord,
+    Clock,
+    ConnectedStore,
+    GuardedUpstream,
+    SecondJudge,
+    Services,
+    StateStore,
+    UpstreamRequest,
+)
 from proxy.offload.pool import OffloadPool
 from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
 from proxy.server.identity import SystemPacing
@@ -59,12 +68,19 @@ class SharedStore:
         self.up = True
         self._log = log
         self._backend = ""
+        self._store: StateStore | None = None
 
     def make(self, state: StateConfig, clock: Clock) -> StateStore:
         """The store of a config's `state`."""
         self._backend = state.backend
         redis = None if state.shared is None else make_redis_settings(state.shared)
-        return make_store(state.backend, clock, state.max_keys, redis, self._note_change)
+        self._store = make_store(state.backend, clock, state.max_keys, redis, self._note_change)
+        return self._store
+
+    async def open(self) -> None:
+        """Opens the store, if it is on a server."""
+        if isinstance(self._store, ConnectedStore):
+            await self._store.open()
 
     def _note_change(self, change: StoreChange) -> None:
         self.up = change.up
