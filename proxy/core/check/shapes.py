@@ -66,7 +66,7 @@ def _object(writer: Writer, node: Node, spot: Spot) -> None:
 
 
 def _wide_object(writer: Writer, node: Node, spot: Spot) -> None:
-    """The same for an object with many properties."""
+    """Judges like `_object`, for an object with many properties."""
     v, program = spot.v, writer.program
     if node.required:
         with writer.block(f"if not {v}.keys() >= {program.constant('keys', frozenset(node.required))}:"):

@@ -252,7 +252,8 @@ class Writer:
         return text if text is not None else f"{self.program.call('a', node)}({v}, m)"
 
     def simple(self, node: Node, v: str) -> str | None:
-        """The same without a call, for a node whose keywords are all single expressions; else None."""
+        """An expression like that of `truth`, but without a call; None for a node with a keyword that needs more than
+        one expression."""
         node = follow_reference(node)
         if any(keyword in self._shapes.rows or keyword in self._shapes.closing for keyword in node.keywords):
             return None

@@ -4,7 +4,7 @@ Attempts belong to a conversation and a tool. Only failures the model can mend b
 (`raises_attempt`); service, auth, rate and cap failures neither raise nor reset it. What counts as one attempt:
 
 - A failed call is an attempt, also when it repeats an earlier one byte for byte.
-- A call with the tool_call_id and the bytes of one before it is a client's resend: the same attempt, told once more.
+- A call with the tool_call_id and the bytes of one before it is a client's resend: the same attempt, answered again.
   An id of JSON-RPC means so within its session alone: clients that open a session for each call use it every time.
 - Calls that arrived before the first of them was answered (parallel calls of one turn) are one attempt.
 - A delivered call ends the attempts of its tool. How often each of the refused arguments failed is remembered on, so
@@ -13,7 +13,7 @@ Attempts belong to a conversation and a tool. Only failures the model can mend b
 Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
 counted: the failures of the very same arguments (`hash_arguments`), all as with an id (`count`), or none (`off`).
 
-How a call uses it (`call/run.py`); all of this is pure, the store is only told what to remember:
+How a call uses it (`call/run.py`); all of this is pure, and the store only remembers:
 
     key = make_attempt_key(conversation, tool, policy, hash_call(call, policy))  # the digest counts by address alone
     episode = await store.look(key, if_known=not asks_first(policy))
@@ -99,7 +99,7 @@ def hash_conversation(conversation: Conversation) -> str:
 def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:
     """The store's key of an episode: `<conversation hash>/<tool>`, by address followed by the arguments' digest.
 
-    All unknown names of a conversation share one key, else a model could invent names for ever.
+    All unknown names of a conversation share one key, else a model could invent names without end.
     """
     key = f"{hash_conversation(conversation)}/{tool if isinstance(policy, ToolPolicy) else ''}"
     if conversation.rung is _ADDRESS and policy.attempts.address is _DIGEST:
@@ -138,7 +138,7 @@ def find_ttl(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> fl
 
 
 def is_counted(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether failures are counted in this conversation at all."""
+    """Whether failures are counted in this conversation."""
     return conversation.rung is not _ADDRESS or policy.attempts.address is not _OFF
 
 
@@ -155,8 +155,8 @@ def _finalising(policy: ToolPolicy | UnknownTool) -> bool:
 def asks_first(policy: ToolPolicy | UnknownTool) -> bool:
     """Whether a call has to wait for the store before it is judged, also where this process knows of no failure.
 
-    Only `block: hard` refuses what is right; otherwise a call that no failure of this process preceded is judged at
-    once: a wrong one is refused again, which the store then counts as the repetition it is.
+    Only `block: hard` refuses a valid call. In all other cases a call is judged at once if this process knows of no
+    failure before it: an invalid one is refused again, and the store counts the repetition.
     """
     return policy.attempts.block is _HARD
 

@@ -4,13 +4,13 @@ No body, `{}` or `null` expands a container; anything else is HPD's `container_i
 to is the operator's choice (`container: {auto_expand: off | expand | dispatch}`):
 
     failure = check_container(call, policy)            # None: no container, or called as it should be
-    match instead(call, failure, seen_before):         # seen_before: the episode has failed attempts already
+    match expand_or_dispatch(call, failure, seen_before):    # seen_before: the episode has failed attempts already
         None                refuse with `failure`; it raises the attempt
         Expand(call)        the call without its parameters: run it in place of this one
         Dispatch(call)      the call of the function it names: run it if its own policy forwards it, else refuse
 
-A call made of `Expand` or `Dispatch` goes through `decide` like any other. `expansion(container)` is the answer where
-the proxy itself expands (`expand: proxy`). `explain_dotted_name` explains `Math.Add` sent as a tool name,
+A call made of `Expand` or `Dispatch` goes through `decide` like any other. `make_expansion` is the answer where the
+proxy itself expands (`expand: proxy`). `explain_dotted_name` explains `Math.Add` sent as a tool name,
 `check_expanded` holds back functions whose container has to be expanded first (`require_expansion: true`).
 
 Telemetry: `CallRecord.container` is the container's name and `CallRecord.container_event` one of `EVENTS`.
@@ -52,7 +52,7 @@ ARGUMENT_KEYS: Final = ("arguments", "args", "parameters", "params", "input")
 # `Math_Add` and `Math-Add` are how vendors that allow no dot in a name write it.
 SEPARATORS: Final = ("::", "__", ".", "/", ":", "#", "_", "-")
 
-# Told with an expansion in place of a call with parameters.
+# Says, with an expansion, that it came in place of a call with parameters.
 LEFT_OUT: Final = Violation(
     codes.UNKNOWN_FIELD,
     (),
@@ -256,7 +256,7 @@ def _page_of(container: Container, sent: JsonValue) -> int:
 
 # --- names and order ------------------------------------------------------------------------------------------------
 def explain_dotted_name(tool: str, containers: Mapping[str, Container]) -> Failure | None:
-    """Why `Math.Add` is no tool, where `Math` is one of the containers, in any case; None for other unknown names."""
+    """Why `Math.Add` is not a tool, where `Math` is a container (case does not count); None for other unknown names."""
     for head, container in containers.items():
         rest = tool[len(head) :]
         for separator in SEPARATORS:

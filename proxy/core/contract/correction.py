@@ -1,7 +1,7 @@
 """What the operator decided about corrections (GoMind's layers 3 and 4), and what a prompt may hold. Pure values.
 
 A correction is a model's guess at the call that was meant. It is off unless the config switches it on, it is judged by
-`decide` like any other call, and it is marked. `config/` writes these values, `correction/` plays by them; every
+`decide` like any other call, and it is marked. `config/` writes these values, `correction/` follows them; every
 default stands here, once.
 """
 
@@ -23,8 +23,8 @@ class Layer(StrEnum):
     SEMANTIC_RETRY = "semantic_retry"  # layer 4: the user's wish and the earlier results as well
 
 
-# Under these names what a model changed stands among the repairs of a checked call, so that adapters send it; they are
-# no repair rules, and are told apart everywhere else.
+# The repairs of a checked call list a model's changes under these names, so that adapters send them. The names are not
+# repair rules, and every other place distinguishes the two.
 CORRECTIONS: Final = frozenset(layer.value for layer in Layer)
 
 
@@ -39,8 +39,9 @@ class Scope(StrEnum):
 class CorrectionPolicy:
     """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
 
-    `trajectory`: what the user wants and what earlier calls gave is remembered and told. `independent_steps`: layer 4
-    is asked also where no earlier result is known. `scope`: None leaves each layer its own (`scope_of`).
+    `trajectory`: the user's wish and the results of earlier calls are remembered, and layer 4 gets them.
+    `independent_steps`: layer 4 is asked also where no earlier result is known. `scope`: None leaves each layer its own
+    (`scope_of`).
     """
 
     validation_feedback: bool = False
@@ -90,7 +91,7 @@ class AnswerFormat(StrEnum):
     STRICT = "strict"  # a JSON Schema that the endpoint has to keep to
     SCHEMA = "json_schema"  # a JSON Schema that it may take as advice
     OBJECT = "json_object"  # any JSON object
-    TEXT = "text"  # not at all
+    TEXT = "text"  # any text: the form of the answer is not enforced
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ NEEDED: Final[Mapping[Layer, frozenset[str]]] = {
     Layer.SEMANTIC_RETRY: frozenset({"arguments", "error", "query", "trajectory"}),
 }
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
-# What stands before this line is the system's message, what stands behind it the user's.
+# The text before this line is the system message, the text behind it the user message.
 _DIVIDER: Final = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
 
 
@@ -201,9 +202,9 @@ class Asked(StrEnum):
     REFUSED = "refused"  # the corrected call was refused, by the schema or by the tool
     CANNOT_FIX = "cannot_fix"  # the model says so
     OUT_OF_SCOPE = "out_of_scope"  # it changed what had not failed
-    UNUSABLE = "unusable"  # no verdict could be read, or the arguments in it may not be used
+    UNUSABLE = "unusable"  # the verdict was unreadable, or its arguments may not be used
     TOO_LONG = "too_long"  # the answer was longer than `max_answer`
     TIMEOUT = "timeout"
-    ENDPOINT = "endpoint_error"  # no answer, or not 200
-    BUSY = "busy"  # as many questions as `concurrency` allows were under way: not asked
-    BUDGET = "budget"  # used up: not asked
+    ENDPOINT = "endpoint_error"  # no answer, or one with a status other than 200
+    BUSY = "busy"  # not asked: `concurrency` questions were under way
+    BUDGET = "budget"  # not asked: the budget was used up

@@ -21,21 +21,21 @@ _LONGEST_NAME: Final = 48
 def write_history(episode: Episode, what: str = "Attempt") -> tuple[str, ...]:
     """One line for each attempt still remembered, such as "Attempt 2: Type mismatch on 'path' (got: integer)".
 
-    The calls of one attempt share its line. What is no longer kept is counted.
+    The calls of one attempt share its line. Calls that are no longer kept are counted.
     """
     lines: dict[int, dict[str, None]] = {}
     for kept in episode.attempts:
         lines.setdefault(kept.number, {}).update(dict.fromkeys(kept.lines))
-    told = [f"{what} {number}: {'; '.join(said)}" for number, said in lines.items()]
+    written = [f"{what} {number}: {'; '.join(said)}" for number, said in lines.items()]
     dropped = episode.failed - len(episode.attempts)
     if dropped > 0:
-        told.insert(0, f"({dropped} earlier failed call{'' if dropped == 1 else 's'} no longer kept)")
-    return tuple(told)
+        written.insert(0, f"({dropped} earlier failed call{'' if dropped == 1 else 's'} no longer kept)")
+    return tuple(written)
 
 
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
-    """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value. What
-    does not fit is counted."""
+    """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value.
+    Errors that do not fit are counted."""
     if not failure.violations:
         return (_CALL_LINES.get(failure.code.name, failure.code.meaning.rstrip(".")),)
     lines: list[str] = []

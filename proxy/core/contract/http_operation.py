@@ -109,7 +109,7 @@ class HttpOperation:
 
     @property
     def names(self) -> frozenset[str]:
-        """The arguments that are no members of a JSON body."""
+        """The arguments that stand outside of a JSON body."""
         return frozenset(each.name for each in self.arguments)
 
     @property

@@ -1,7 +1,7 @@
 """A schema that a server lists: bounded, read, brought to the drafts of today, and compiled. Pure.
 
-What a server lists is not trusted. A schema leads nowhere outside of itself, holds so many values and no more, and one
-that could cost much to compile is told apart (`may_be_expensive`) before anything is compiled.
+What a server lists is not trusted. A schema may refer only to itself and hold at most `MAX_NODES` values, and
+`may_be_expensive` finds those that could cost much before anything is compiled.
 """
 
 from __future__ import annotations

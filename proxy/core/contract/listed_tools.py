@@ -1,7 +1,7 @@
 """Tools that a server lists by itself: from what it and the operator say of a tool to the tool's policy. Pure.
 
 What a server lists is not trusted: a schema is bounded, leads nowhere outside of itself, and one that does not compile
-costs its own tool alone. The operator's word goes first: a schema of his own, or a patch laid over the listed one.
+costs its own tool alone. The operator's word goes first: a schema of their own, or a patch laid over the listed one.
 Policies are made when a tool is first called, so that a server with a thousand tools costs no more than those in use.
 """
 
@@ -218,7 +218,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return found
 
     def _key(self, name: str) -> tuple[str, str]:
-        """What tells a policy from others of the route: with a container, all the tools that it holds count."""
+        """The key of a policy among those of the route: with a container, it covers all the tools that it holds."""
         listed = self.listing.tools.get(name)
         return name, self.listing.digest if listed is None or self.container is not None else listed.digest
 
@@ -284,7 +284,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
             self.bad[name] = bad
 
     def output_check(self, name: str) -> Check | None:
-        """What the tool's structured results are held against; None where it promises nothing that can be read."""
+        """The check of the tool's structured results; None where it lists no schema for them, or an unusable one."""
         if name not in self._outputs:
             listed = self.listing.tools.get(name)
             try:
@@ -341,7 +341,7 @@ def _show_schema(schema: JsonValue) -> dict[str, JsonValue] | None:
 
 
 def _schema_of(listed: ListedTool, rules: LearnPolicy) -> ListedSchema | None:
-    """The schema that a listed tool's calls are held against; None where the operator has his own, or wants none.
+    """The schema that judges a listed tool's calls; None where the operator gives one, or wants no validation.
     Raises BadSchemaError for one that cannot be used."""
     overlay = rules.overlays.get(listed.name)
     base = overlay.policy if overlay is not None else rules.template

@@ -57,7 +57,7 @@ class Block(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RepairPolicy:
     """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
-    that the operator switched on by name, whatever the tool's name tells of it."""
+    that the operator switched on by name, whatever the tool's name suggests."""
 
     rules: frozenset[str] = frozenset()
     drop_keys: frozenset[str] = frozenset()

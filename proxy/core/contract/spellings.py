@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-# How often an escape inside an escape is undone: `%252525 2e` is no dot for anybody.
+# How often an escape inside an escape is undone: no server reads `%2525252e`, escaped four times, as a dot.
 _DECODINGS: Final = 4
 _BLANKS: Final = "".join(map(chr, (*range(33), 127, 0xA0, 0x200B, 0xFEFF)))
 
@@ -106,7 +106,7 @@ class JudgedPath:
 
 
 class _AnyRoute(Protocol):
-    """What is asked of a route, as it is written or compiled."""
+    """The part of a route, written or compiled, that this file uses."""
 
     @property
     def path(self) -> str: ...
@@ -124,7 +124,7 @@ class JudgedPaths:
     """The paths where calls are judged, found by any spelling. False where there are none."""
 
     def __init__(self, paths: Iterable[JudgedPath]) -> None:
-        # By upstream and number of segments: a request is held against few of them.
+        # By upstream and number of segments: so a request is compared with few of them.
         self._known: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...], JudgedPath]]] = {}
         for judged in paths:
             path, target = _template(judged.path), _template(judged.upstream_path)

@@ -26,7 +26,7 @@ from proxy.core.schema.formats import USUAL
 
 SEARCH: Final = "search_tools"
 DESCRIBE: Final = "describe_tool"
-# From so many tools on a container is shown with a search; fewer fit on one page.
+# A container with at least this many tools is shown with a search; fewer tools fit on one page.
 SEARCHED: Final = 20
 # Characters of one page of functions with their schemas, and the most functions on it.
 PAGE: Final = 20_000

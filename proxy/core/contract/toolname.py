@@ -24,7 +24,7 @@ _PREFIX: Final = re.compile(r"functions\.|tools\.|default_api\.|mcp__[A-Za-z0-9-
 _COUNTER: Final = re.compile(r":[0-9]{1,4}\Z", re.ASCII)
 # White space and quotes around a name.
 _AROUND: Final = " \t\n\r\"'`“”"
-# Longer names are no names; the bound keeps the search small.
+# A longer text is not a tool name; the bound keeps the search small.
 _LONGEST: Final = 400
 
 

@@ -279,7 +279,7 @@ class Hider:
 
     @property
     def idle(self) -> bool:
-        """Whether it leaves every text without a credential unchanged."""
+        """Whether this hider leaves every text without a credential unchanged."""
         return not any(secret or "/" in raw or "\\" in raw for raw, secret in self.leaves)
 
     def hide(self, text: str) -> str:

@@ -1,7 +1,7 @@
 """What is hidden inside a text that is shown: secrets (Acode NFR-010), and where files lie on a machine (NFR-011).
 
 Secrets are known by their names, or by texts that look like a credential. In doubt, a value is hidden: a model knows
-what it sent, so a masked value costs it little, while a shown secret stays in a transcript for ever. Both tables are
+what it sent, so a masked value costs it little, while a shown secret stays in a transcript forever. Both tables are
 closed lists; nothing is guessed from entropy. Every expression starts with a fixed text, so the time to mask grows only
 with the text's length.
 
@@ -175,7 +175,7 @@ def _mask_match(found: re.Match[str]) -> str:
     """The mask, with the quotes of the text that it replaces, so that masked JSON is still JSON."""
     key = found["key"] or ""
     if key and found[0][len(key) :].strip("\"'\\<>") in _TYPES:
-        return found[0]  # `token: string` tells a type and no value
+        return found[0]  # `token: string` names a type, not a value
     quotes = _QUOTE.match(found[0], len(key)) if key else None
     around = quotes[0] if quotes else ""
     return f"{key}{around}{MASK}{around}"

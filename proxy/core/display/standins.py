@@ -3,11 +3,11 @@
 An operator who may not see values still learns that a text of 19 characters came where a number is wanted
 (`describe_value`), and that it had the shape `0000-00-00T00:00:00` (`make_shape`).
 
-A recorded call may leave the house with stand-ins for its texts, which keep its verdict, so that it can be judged again
-elsewhere (`stand_in`). A stand-in has the length, the punctuation and the classes of its text (a letter becomes x or X,
-a digit 1). It stands only where the verdict stays the same: a text that decides (a member of an enum) stays readable.
-This is no anonymisation. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always
-replaced; where that changes the verdict, the call is lost.
+A recorded call can be judged again on another machine: stand-ins replace its texts and keep its verdict (`stand_in`). A
+stand-in has the length, the punctuation and the classes of its text (a letter becomes x or X, a digit 1). It stands
+only where the verdict stays the same: a text that decides (a member of an enum) stays readable. This does not make a
+call anonymous. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always replaced; where
+that changes the verdict, the call is lost.
 """
 
 from __future__ import annotations

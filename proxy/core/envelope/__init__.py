@@ -25,7 +25,7 @@ __all__ = ["AUTO", "FORMATS", "Detail", "Format", "choose_format", "render_failu
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One wire format: how to make its body of what the answer tells, its version, its media type."""
+    """One wire format: the function that makes its body from a `FailureView`, its version, its media type."""
 
     make: Callable[[FailureView], JsonValue]
     version: int = 1

@@ -51,7 +51,7 @@ _RESENT: Final = (
     "you sent exactly the same arguments again. They were refused before and will be refused every time: "
     "change them before you call this tool again"
 )
-# By address, somebody else may have sent them.
+# Where a conversation is known by its address, another client may have sent the arguments.
 _REFUSED_BEFORE: Final = (
     "exactly the same arguments again. They were refused before and will be refused every time: "
     "change them before you call this tool again"
@@ -64,7 +64,7 @@ def write_feedback(result: ToolResult) -> str:
 
 
 def render_feedback(view: FailureView) -> str:
-    """The same, of an answer whose texts are known already."""
+    """The feedback of an answer whose texts are worked out already."""
     result, limits = view.result, view.result.limits
     size = max(limits.max_chars, 0)
     opening, closing = _opening(result, limits), _closing(result)
@@ -219,7 +219,8 @@ def _more(number: int) -> str:
 
 
 def _with_siblings(shown: Iterable[Shown]) -> Iterator[tuple[Shown, bool]]:
-    """Each violation, and whether an earlier one of an unknown key of the same object has told which keys there are."""
+    """Each violation, and whether an earlier one, of an unknown key of the same object, has listed the declared
+    keys."""
     told: set[tuple[Pointer, str]] = set()
     for each in shown:
         place = each.violation.path[:-1], each.expected

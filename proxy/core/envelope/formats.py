@@ -86,15 +86,15 @@ def write_anthropic(view: FailureView) -> JsonValue:
     }
 
 
-# Where MCP lets anybody add something of his own (specification, "_meta": a prefix, a slash, a name).
+# The key under which MCP allows additions of our own (specification, "_meta": a prefix, a slash, a name).
 MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
 
 
 def write_mcp(view: FailureView) -> dict[str, JsonValue]:
     """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`.
 
-    Never `structuredContent`: one SDK holds it against the tool's outputSchema and throws our text away, one framework
-    shows its model nothing else.
+    Never `structuredContent`: one SDK checks it by the tool's outputSchema and drops our text, one framework shows its
+    model nothing else.
     """
     return {
         "content": [{"type": "text", "text": render_feedback(view)}],
@@ -181,7 +181,7 @@ def write_hpd(view: FailureView) -> JsonValue:
         found = {"error_type": ErrorType.CONTAINER.value, **parts.make_container_parts(view)}
         if result.repeated:
             found["retry_guidance"] = render_feedback(view)
-        if _is_near(failure.container) and failure.hint:  # what HPD has no words for stands in a key of its own
+        if _is_near(failure.container) and failure.hint:  # HPD has no words for this, so it gets a key of its own
             found["suggestion"] = parts.show_text(failure.hint, result)
         return found
     if failure.code.error_type in (ErrorType.VALIDATION, ErrorType.ESCALATION):

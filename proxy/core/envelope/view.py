@@ -1,7 +1,7 @@
-"""What one answer tells, worked out once: the feedback and every wire format take their words from here.
+"""The content of one answer, worked out once: the feedback and every wire format take their words from here.
 
 A violation quotes what the caller sent, so each of its texts is masked, put on one line and cut before it is shown
-(`preview.py`). Most answers hold nothing that has to be hidden, which one look at all their texts together tells.
+(`preview.py`). Most answers hold nothing that has to be hidden: one look at all their texts together shows that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Shown(NamedTuple):
 
 
 class FailureView:
-    """What the answer to one failed call tells. `shown` are its violations in order, at most `max_errors` of them,
+    """The content of the answer to one failed call. `shown` are its violations in order, at most `max_errors` of them,
     `left_out` says how many more there are. `full`: the part for machines repeats what the feedback says."""
 
     def __init__(self, result: ToolResult, detail: Detail = "compact") -> None:

@@ -236,7 +236,7 @@ def add_own_words(violation: Violation, node: Node) -> Violation:
             return violation
         node = declared
     if violation.code is codes.ENUM_MISMATCH and violation.hint.startswith("Did you mean"):
-        return violation  # which says it all
+        return violation  # a suggestion needs no further words
     own = read_own_words(node)
     said = own if violation.hint and own.endswith(violation.hint) else f"{own} {violation.hint}".strip()
     return replace(violation, hint=said) if own else violation

@@ -47,7 +47,7 @@ MAX_VIOLATIONS: Final = 100
 _MAX_BRANCHES: Final = 6
 # A refused value is never left without a violation.
 _REFUSED: Final = Violation(codes.CONSTRAINT, (), "The arguments break the tool's schema")
-# Of a name, how many characters may name a container.
+# How many characters of a name may name a container.
 _LONGEST_NAME: Final = 400
 
 
@@ -58,7 +58,7 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
     says there.
     """
     found = list(islice(_all(check, value), MAX_VIOLATIONS))
-    if len(found) == MAX_VIOLATIONS or not found:  # what is not seen may be an error, whatever the seen ones are
+    if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
         found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
     unclear = {entry.path: _ambiguous(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}
     kept = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
@@ -86,7 +86,7 @@ _JSON_HINTS: Final = {
 
 
 def explain_invalid_json(problem: JsonProblem) -> Violation:
-    """VAL-004: the text is no strict JSON, with line and column."""
+    """VAL-004: the text is not strict JSON, with line and column."""
     where = f"{clean_text(problem.reason, 120)} at line {problem.line} column {problem.column}"
     told = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
     hint = next(told, "Send one complete JSON object.")
@@ -107,7 +107,7 @@ def _word_keyword(broken: BrokenKeyword, root: JsonValue) -> Iterator[Violation]
         found = (add_own_words(violation, broken.node) for violation in found)
     severity = _severity(broken)
     sensitive = is_sensitive(broken.node)
-    if severity is Severity.ERROR and not sensitive:  # as nearly always: nothing to be added
+    if severity is Severity.ERROR and not sensitive:  # nearly always: nothing has to be changed
         yield from found
         return
     for violation in found:
@@ -135,7 +135,7 @@ def _severity(broken: BrokenKeyword) -> Severity:
 
 # --- unions ---------------------------------------------------------------------------------------------------------
 def _union(broken: BrokenKeyword, value: JsonValue, root: JsonValue) -> Iterator[Violation]:
-    """What is wrong with a value that fits no branch: at the property that tells branches apart, inside the nearest
+    """What is wrong with a value that fits no branch: at the property that distinguishes branches, inside the nearest
     branch, or VAL-011 with what each branch lacks."""
     branches = broken.node.any_of if broken.keyword == "anyOf" else broken.node.one_of
     if broken.keyword == "oneOf" and any(not lacks for lacks in broken.branches):
@@ -162,7 +162,7 @@ def _scalar(broken: BrokenKeyword, value: JsonValue) -> Violation:
 
 
 def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value: JsonValue) -> Violation | None:
-    """The property that tells all branches apart is missing, or names none of them."""
+    """The property that distinguishes all branches is missing, or names none of them."""
     if not isinstance(value, dict):
         return None
     named = list_discriminators(branches, value)

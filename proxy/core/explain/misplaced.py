@@ -69,7 +69,7 @@ def _drop_keys(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozense
 
 
 def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
-    """Pairs missing keys with the unknown ones that were meant; tells where a misplaced key stands."""
+    """Pairs missing keys with the unknown ones that were meant; says where a misplaced key stands."""
     wrapper = _wrapper(check, root)
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
     if not wrapper and not missing:

@@ -143,7 +143,7 @@ def _choice(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 
 
 def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: tuple[JsonValue, ...]) -> Violation:
-    """VAL-008 for a value that is none of those listed; VAL-002 where it is not even of their kind."""
+    """VAL-008 for a value that is not listed; VAL-002 for one whose type no listed value has."""
     if isinstance(value, dict | list) or value is None:
         return make_type_violation(path, value, node)
     meant = (
@@ -252,7 +252,7 @@ def make_other_violation(broken: BrokenKeyword, value: JsonValue) -> Iterator[Vi
 
 
 # --- the schema's own words -----------------------------------------------------------------------------------------
-# Keywords that say something of one value, so that what the schema says of that value helps.
+# Keywords about one value: for these, the schema's own words about that value help.
 OWN_WORDS: Final = frozenset({"required", "type", "enum", "const", *_BOUNDS})
 # format -> what a value of it looks like, and what is often missing
 _FORMATS: Final = {

@@ -19,8 +19,7 @@ _HIDDEN: Final = "***"
 
 
 def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
-    """The result with `accepts` and `make_example`, where arguments broke a schema; any other result comes back
-    unchanged.
+    """The result with `accepts` and `example`, where arguments broke a schema; any other result comes back unchanged.
 
     The example keeps what the caller sent well, never what was just refused, by us or by the tool; it is sanitised like
     every other echo of arguments. One that holds a placeholder is not complete: it shows the shape.
@@ -42,8 +41,8 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 
 
 def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
-    """A value without the members at these places; an item of a list takes the list with it, and a text that is no
-    member all of it."""
+    """A value without the members at these places; an item of a list takes the list with it, and a text outside of any
+    object takes the whole value."""
     for path in places:
         keys = [index for index, step in enumerate(path) if isinstance(step, str)]
         if keys:

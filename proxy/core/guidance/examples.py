@@ -70,7 +70,7 @@ def make_full_example(check: Check, most: int) -> JsonValue:
         parts = _parts((check.root,))
         keys = [key for part in parts for key in part.properties if key not in smallest][:most]
         for key in [*smallest, *keys]:
-            for value in maker.tellings(tuple(list_member_schemas(parts, key, maker.work)), shown.get(key, ABSENT)):
+            for value in maker.list_typical(tuple(list_member_schemas(parts, key, maker.work)), shown.get(key, ABSENT)):
                 if value is not ABSENT and check.accepts({**shown, key: value}):
                     shown[key] = value
                     break
@@ -108,7 +108,7 @@ class _Maker:
                 return value
         return ABSENT
 
-    def tellings(self, nodes: tuple[Node, ...], known: JsonValue) -> Iterator[JsonValue]:
+    def list_typical(self, nodes: tuple[Node, ...], known: JsonValue) -> Iterator[JsonValue]:
         """Values that show the type of a place at a glance: `0` could be any kind of number."""
         if not nodes:
             return

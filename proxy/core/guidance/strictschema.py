@@ -20,13 +20,13 @@ _KEPT: Final = frozenset(
      "multipleOf", "minItems", "maxItems"]
 )  # fmt: skip
 _FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
-# Bounds on a value: without one, the model may answer what the proxy's check refuses, and is told so.
+# Bounds on a value: without one, the model may send what the proxy's check refuses; the answer then says so.
 _BOUNDS: Final = frozenset(
     ["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "minContains", "maxContains",
      "contains", "propertyNames", "default", "examples", "deprecated", "readOnly", "writeOnly", "contentEncoding",
      "contentMediaType", "dependentRequired", "not"]
 )  # fmt: skip
-# Of these, the ones that bound nothing.
+# The keywords above that bound nothing.
 _SILENT: Final = frozenset(["default", "examples", "deprecated", "readOnly", "writeOnly"])
 _DEEPEST: Final = 10
 
@@ -56,8 +56,8 @@ def is_strict(schema: JsonValue) -> bool:
 def make_strict_schema(
     schema: Mapping[str, JsonValue], unknown: frozenset[str] = frozenset()
 ) -> tuple[dict[str, JsonValue] | None, list[str]]:
-    """The schema for strict mode with the losses; None, and why, where it has no place there. `unknown`: bounds that
-    this vendor does not know either."""
+    """The schema for strict mode with the losses; None and the reason, where strict mode cannot express it. `unknown`:
+    further bounds that this vendor does not know."""
     losses: list[str] = []
     try:
         made = _Strict(losses, _BOUNDS | unknown).copy(dict(schema), "", 0)
@@ -98,7 +98,7 @@ class _Strict:
         return made
 
     def _keep_keywords(self, schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]:
-        """The keywords that strict mode knows; a bound it does not know is a loss, anything else no strict schema."""
+        """The keywords that strict mode knows. An unknown bound is a loss; any other unknown keyword raises."""
         made = dict(schema)
         for keyword in schema:
             if keyword in self._bounds:
@@ -126,7 +126,7 @@ class _Strict:
 
 
 def _one_any_of(schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]:
-    """`oneOf` is said as `anyOf`, which takes more; one keyword beside it cannot be."""
+    """Writes `oneOf` as `anyOf`, which accepts more; strict mode takes no keyword beside it."""
     if "oneOf" not in schema:
         return schema
     if "anyOf" in schema or not path:

@@ -67,8 +67,8 @@ class InventedKey:
 @dataclass(frozen=True, slots=True)
 class ToolMistakes:
     """All that was counted of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would
-    have refused; `watched` is for how many seconds it has been looked at, `since_refusal` for how many none came that
-    would be refused. `mode`: enforce or report."""
+    have refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without
+    a call that would have been refused. `mode`: enforce or report."""
 
     calls: int
     mistakes: tuple[CountedMistake, ...] = ()

@@ -21,7 +21,7 @@ from typing import Final
 from proxy.core.json.jsontext import TextLimits, parse
 from proxy.core.model.values import JsonProblem, JsonValue
 
-# A longer text is no final word with a little prose around it, and so many pieces are no single answer.
+# A final answer has a little prose around it. A longer text, and one with more pieces, is not searched.
 _LONGEST: Final = 256 * 1024
 _MOST: Final = 16
 _OPENING: Final = re.compile(rb"[{\[]")
@@ -61,7 +61,7 @@ def _find_end(text: bytes, start: int) -> int | None:
             at = string.end()
         elif mark[0] in _CLOSES:
             if not opened or opened.pop() != _CLOSES[mark[0]]:
-                return at  # no JSON, whatever it is
+                return at  # brackets that do not match: not JSON
             if not opened:
                 return at
         else:

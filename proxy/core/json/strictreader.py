@@ -50,7 +50,7 @@ _POSITION = re.compile(r"^(.*) at line (\d+) column (\d+)$", re.DOTALL)
 _MINUS_ZERO = re.compile(rb"-0(?![.0-9eE])")
 # An exponent of ten digits or more: no common arithmetic distinguishes such a number from zero or infinity.
 _FAR_EXPONENT = re.compile(rb"[eE][+-]?0*[1-9][0-9]{9,}\Z")
-# A string, which ends at the end of the text where it is not closed, or a bracket.
+# A bracket, or a string; an unclosed string reaches to the end of the text.
 _BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _OPENS: Final = (b"[", b"{")
 _CLOSES: Final = (b"]", b"}")
@@ -148,7 +148,7 @@ def has_minus_zero(text: bytes) -> bool:
 
 
 def read_lossless(text: bytes) -> JsonValue:
-    """Reads a text that `read_strictly` took before, `-0` aside."""
+    """Reads a text that `read_strictly` has accepted, and that holds no `-0`."""
     return from_json(text, allow_inf_nan=False, cache_mode="keys", float_mode="lossless-float")
 
 
@@ -220,16 +220,16 @@ class PlainReader(StrEnum):
     QUICK = "quick"
     """No number needs its own text."""
     LOSSLESS = "lossless"
-    """Numbers keep their text."""
+    """Numbers keep their text, except `-0`."""
     MINUS_ZERO = "minus_zero"
-    """So does `-0`."""
+    """Numbers keep their text, and `-0` its sign."""
 
 
 class KnownText(bytes):
     """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable.
 
     `mended` is the text that the repairs named in `repairs` make of an unreadable one, with their names; `outline` is
-    what an unreadable one seems to be (`outline`), b'' for nothing.
+    what `outline` makes of an unreadable one, b'' for nothing.
     """
 
     limits: TextLimits
@@ -284,7 +284,7 @@ class UnreadDocument(Document):
 
 
 def reader_of(text: bytes, *, is_quick: bool) -> PlainReader:
-    """The reader of a text that was read without a problem, `is_quick`: by the quick reader."""
+    """The plain reader for a text that was read without a problem. `is_quick`: the quick reader has read it."""
     if is_quick:
         return PlainReader.QUICK
     return PlainReader.MINUS_ZERO if has_minus_zero(text) else PlainReader.LOSSLESS

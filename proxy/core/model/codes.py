@@ -32,7 +32,7 @@ STATUS_OF_CATEGORY = {
 
 
 class Severity(StrEnum):
-    """Acode FR-008: `error` blocks the call, `warning` and `info` are reported and the call goes on."""
+    """Acode FR-008: `error` blocks the call, `warning` and `info` are reported and the call is forwarded."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -141,7 +141,7 @@ HOOK_FAILED = ErrorCode(
     "Try again in a moment.",
 )  # fmt: skip
 
-# --- requests that are no calls -----------------------------------------------------------------------------------
+# --- requests that are not calls -----------------------------------------------------------------------------------
 BAD_REQUEST = _input(
     "BAD_REQUEST", 400, False, "The HTTP request is malformed.", "Send a well-formed HTTP/1.1 request."
 )

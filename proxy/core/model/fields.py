@@ -32,8 +32,8 @@ class FieldNames:
     """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote them.
 
     The requests of a client have the same names, so one `FieldNames` serves all of them, and what depends on names
-    alone is worked out once: `memos` holds it, under keys of the files that ask. `is_shared`: others of its kind are
-    expected, so it may be a key of what is remembered.
+    alone is worked out once: `memos` holds it, each file under a key of its own. `is_shared`: more requests with these
+    names are expected, so the object may be a key in memory that outlives a request.
     """
 
     __slots__ = ("is_shared", "is_unique", "lower", "memos", "spellings")
@@ -49,8 +49,8 @@ class FieldNames:
 
 
 class Fields(tuple[tuple[str, str], ...]):
-    """`Headers` of one request, with an index by name (lower case) that is built at the first question. `names` are
-    its names, where it came from a client."""
+    """`Headers` of one request, with an index by name (lower case) that is built on first use. `names` are the names of
+    a request that came from a client."""
 
     names: FieldNames | None = None
 

@@ -69,8 +69,8 @@ class Conversation:
     """Which conversation a call belongs to. On the rung `ADDRESS` several users may share it.
 
     `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`).
-    `key` is opaque and all that may be kept. Where `name` is what a client sent, it is no key yet (`sent`) but may be a
-    session id or a credential: the key is its hash, computed on first use; a clean call may never need it.
+    `key` is opaque, and nothing else may be stored. `sent` says that `name` is what the client sent, which may be a
+    session id or a credential: the key is then its hash, computed on first use, because a clean call may never need it.
     """
 
     name: str = field(repr=False)
@@ -118,9 +118,9 @@ class ToolCall:
     """A model's call of one tool. `arguments` is the document of the arguments alone, or why it is unreadable.
 
     `raw` is the unreadable text, b"" otherwise; it distinguishes one broken text from another. `params` (decoded) and
-    `query` (as sent) belong to the request, where the request calls one tool. `resend_id` is the same where a client
-    sends a call once more, and another for the model's next call; None: `call_id` is, '': nothing is. `violations` is
-    what was wrong with the request around its arguments."""
+    `query` (as sent) belong to the request, where the request calls one tool. `resend_id` stays the same where a client
+    sends a call once more, and differs for the model's next call; None: `call_id` does so, '': nothing does.
+    `violations` is what was wrong with the request around its arguments."""
 
     tool: str
     arguments: Document | JsonProblem
@@ -339,8 +339,8 @@ class Episode:
     """The failed calls of one conversation with one tool, oldest first.
 
     `count` is the number of attempts: parallel calls of one turn are one. `failed` is the number of failed calls, with
-    those that `attempts` no longer keeps. `digests` tells how often each of the latest refused arguments failed, the
-    latest last; they outlive a delivered call, which ends everything else.
+    those that `attempts` no longer keeps. `digests` counts how often each of the latest refused arguments failed, the
+    latest last; a delivered call ends everything but these counts.
     """
 
     count: int
@@ -413,10 +413,10 @@ class ToolResult:
     """A failure together with what the retry contract makes of it. Each adapter encodes it in its own format.
 
     `escalated`: this is the last attempt's answer, it says to stop in words and machine parts alike (Acode FR-045).
-    `history` has one line for each attempt so far; `repeated` marks a byte-identical
-    resend of arguments that were refused before. `accepts` and `example` are guidance for the model (an example that
-    is not complete shows the shape alone); `extra` holds lines of a tool-specific formatter; `limits` bounds all of it.
-    `finalising`: no tool was called, a final output was checked.
+    `history` has one line for each attempt so far; `repeated` marks a byte-identical resend of refused arguments.
+    `accepts` and `example` are guidance for the model (an example that is not complete shows the shape alone); `extra`
+    holds lines of a tool-specific formatter; `limits` bounds all of it. `finalising`: no tool was called, a final
+    output was checked.
     """
 
     call: ToolCall

@@ -10,8 +10,8 @@ One unit is one or two microseconds of an ordinary machine:
     a quarter of a name compared for a suggestion
 
 The count depends on how much is examined, not on the time it took, so the same call always stops at the same place.
-How many values a text may hold is counted while it is read; its first verdict and writing it take as much again. Each
-later stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
+The values of a text are counted while it is read; its first verdict, and writing it, cost as much again. Each later
+stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
 no more than that. Where a stage stops, its result is the cautious one: a call is refused, a hint is left out.
 """
 
@@ -123,7 +123,8 @@ def pay_work(lent: int, left: int) -> None:
 
 
 def afford_work(amount: int) -> bool:
-    """Takes a small thing's work out of the call's budget, if there is one. False: the budget is spent, do without."""
+    """Takes a small amount of work out of the call's budget, if there is one. False: the budget is spent, so the work
+    is left out."""
     budget = _call.get()
     if budget is None:
         return True

@@ -170,7 +170,7 @@ class _Run:
     def proposal(
         self, rule: Rule, node: Node, value: JsonValue, site: Site, path: Pointer, rules: frozenset[str]
     ) -> Fit | None:
-        """One rule's proposal, judged; None if there is none worth keeping."""
+        """One rule's proposal, judged; None if the rule proposes nothing worth keeping."""
         if rule.propose is None or (rule.member and not (path and isinstance(path[-1], str))):
             return None
         if rule.nests and isinstance(value, str):
@@ -332,7 +332,7 @@ class _Run:
     ) -> tuple[JsonValue, tuple[Repair, ...]]:
         """For each union without an accepting branch: the one branch that accepts the value after repair."""
         repairs: tuple[Repair, ...] = ()
-        rules -= ASSUMING  # what is missing tells branches apart
+        rules -= ASSUMING  # missing keys distinguish branches, so none is assumed here
         for schema in nodes:
             for branches in (schema.any_of, schema.one_of):
                 if not branches or any(self.accepts(branch, work) for branch in branches):

@@ -70,7 +70,10 @@ def _may_respell(check: Check, value: JsonValue) -> bool:
 
 def list_integer_keys(check: Check) -> tuple[str, ...] | None:
     """The only keys of the root object that declare an integer; None: integers may be anywhere. Computed once."""
-    return check.once("integer_keys", lambda: _integer_keys(check.schemas))
+    memo: dict[str, tuple[str, ...] | None] = check.schemas.memos.setdefault("integer keys", {})
+    if "root" not in memo:
+        memo["root"] = _integer_keys(check.schemas)
+    return memo["root"]
 
 
 def _integer_keys(schemas: Schemas) -> tuple[str, ...] | None:

@@ -345,16 +345,16 @@ class Formats:
         return lambda text: wide(text) or strict(text)
 
     def as_json(self) -> JsonValue:
-        """As it crosses to another process."""
+        """The value as JSON, for another process."""
         return dict(self.modes) if self.asserted else False
 
     @classmethod
     def from_json(cls, value: JsonValue) -> Formats:
-        """What `as_json` said."""
+        """The formats that `as_json` wrote."""
         return cls(True, tuple(value.items())) if isinstance(value, dict) else NONE
 
 
-# As the drafts say, not at all, and as a config's tools are judged unless it says otherwise.
+# Three settings: formats as the drafts define them, none asserted, and the default for the tools of a config.
 STRICT: Final = Formats()
 NONE: Final = Formats(False)
 USUAL: Final = Formats(True, tuple((name, "iso8601") for name in ADJUSTABLE))

@@ -102,7 +102,7 @@ def search_for_report(search: Callable[[str], bool], text: str) -> bool:
 
 class Matcher:
     """One compiled pattern. `search(text) -> bool` says whether the pattern is found; `linear`, whether in linear time.
-    Only a search that is not linear may raise Refused. `size` is the number of instructions of the program."""
+    Only a search that is not linear may raise SearchGivenUp. `size` is the number of instructions of the program."""
 
     __slots__ = ("__weakref__", "_backtracking", "_length", "_linear", "linear", "pattern", "search", "size")
 

@@ -207,7 +207,10 @@ def _as_parameter(document: JsonValue, value: JsonValue, origin: Pointer) -> Jso
     try:
         return resolve_reference(document, value, origin)
     except OpenApiError:
-        return {"in": "nowhere", "name": str(value.get("$ref"))}  # it counts as a parameter all the same
+        return {
+            "in": "nowhere",
+            "name": str(value.get("$ref")),
+        }  # a parameter with a broken reference still counts as one
 
 
 def _find(document: dict[str, JsonValue], wanted: str) -> _Operation:

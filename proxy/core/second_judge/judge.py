@@ -86,7 +86,7 @@ def judge_value(question: Question, value: JsonValue) -> Opinion:
         return Opinion(SecondVerdict.CANNOT_TELL, reason=str(error))
     except (SearchGivenUp, SchemaError, RecursionError, ArithmeticError) as error:
         return Opinion(SecondVerdict.CANNOT_TELL, reason=type(error).__name__)
-    except Exception as error:  # noqa: BLE001 - a library failing is no verdict
+    except Exception as error:  # noqa: BLE001 - the failure of a library gives no verdict
         return Opinion(SecondVerdict.CANNOT_TELL, reason=type(error).__name__)
     if fault is None:
         return Opinion(SecondVerdict.VALID, judge.name)

@@ -88,5 +88,7 @@ def wrap_answer(
     if answer is None or (isinstance(answer.value, dict) and isinstance(answer.value.get("success"), bool)):
         return reply
     headers = tuple((name, value) for name, value in reply.headers if name.lower() not in _OF_ITS_BYTES)
-    told = _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits())) if warnings else b""
-    return UpstreamReply(reply.status, headers, _BEFORE + answer.text + told + _AFTER)
+    listed = (
+        _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits())) if warnings else b""
+    )
+    return UpstreamReply(reply.status, headers, _BEFORE + answer.text + listed + _AFTER)

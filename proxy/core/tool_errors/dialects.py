@@ -172,7 +172,7 @@ RAILS: Final[Reader] = make_phrase_reader(
 )  # fmt: skip
 
 # --- anybody ----------------------------------------------------------------------------------------------------------
-# Messages that the body could not be read at all.
+# Messages that say that the body was unreadable.
 JSON: Final[Reader] = make_phrase_reader(
     (r"(?P<root>)(?:JSON parse error - |Unexpected token [^\n]{1,80} in JSON|Unexpected end of JSON input"
      r"|There was an error parsing the body|is not valid JSON|Malformed JSON|Invalid JSON\b)[^\n]{0,120}",
@@ -221,7 +221,7 @@ class Dialect:
 
 # Places of a request outside of its arguments.
 _OUTSIDE: Final = ("header", "headers", "cookie", "cookies")
-# Of frameworks that say which parameters stand in the URL (`classify` tells of those).
+# The same, for frameworks that also report parameters of the URL (`classify` explains those).
 _URL: Final = (*_OUTSIDE, "path", "query", "params")
 
 _LISTS: Final = (

@@ -90,10 +90,10 @@ def _item(
         return
     rule = named if isinstance(named, str) else ""
     expected = value.get("expected")
-    told = expected if isinstance(expected, str) else ""
+    words_of_type = expected if isinstance(expected, str) else ""
     further = [step for key in extra for step in _list_texts(_first(value, (key,)))]
     for below in [_join_place(where, step) for step in further] or [where]:
-        yield Claim(said, below, kind=rule, expected=told)
+        yield Claim(said, below, kind=rule, expected=words_of_type)
 
 
 def _first(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
@@ -188,7 +188,7 @@ def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth:
 
 
 def _is_tree(value: JsonValue) -> bool:
-    """Whether a map is one of zod's trees, which keep their own errors beside `properties` or `make_items_reader`."""
+    """Whether a map is one of zod's trees, which keep their own errors beside `properties` or `items`."""
     return isinstance(value, dict) and not {"properties", "items"}.isdisjoint(value)
 
 
@@ -231,7 +231,7 @@ def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = Fa
     Named groups: `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain),
     `kind`, `expected`, `got`, `quoted`, and `words` (default: the whole match). A group `root` says that the arguments
     as a whole are meant. `prose`: not for HTML pages, which may contain any sentence. The expressions are compiled on
-    first use, or by `complaints.prepare`, so that the start does not wait for them.
+    first use, or by `complaints.compile_dialects`, so that the start does not wait for them.
     """
 
     @cache

@@ -200,7 +200,7 @@ def find_code_of_words(words: str) -> ViolationCode | None:
     return next((code for phrase, code in _phrases() if phrase.search(words)), None)
 
 
-# Compiled on first use or by `complaints.prepare`, because it takes as long as importing a hundred modules.
+# Compiled on first use or by `complaints.compile_dialects`, because it takes as long as importing a hundred modules.
 @cache
 def _phrases() -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
     return tuple((re.compile("|".join(patterns), re.IGNORECASE), code) for code, patterns in PHRASES)

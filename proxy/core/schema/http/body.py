@@ -1,7 +1,7 @@
 """The body of an OpenAPI operation: the schema of a JSON body, or the fields of a form. Pure.
 
 JSON goes first where a body may have several types, then `multipart/form-data`, then
-`application/x-www-form-urlencoded`. What is neither cannot be judged.
+`application/x-www-form-urlencoded`. A body of any other type cannot be judged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LEAVE_IT: Final = "only JSON and form bodies are judged: relay the operation, o
 
 @dataclass(frozen=True, slots=True)
 class DescribedBody:
-    """A body: its media type, '' for none; the schema of a JSON body, None for none; the fields
-    of a form."""
+    """A body: its media type ('' without a body), the schema of a JSON body (None without one), the fields of a
+    form."""
 
     media_type: str = ""
     schema: JsonValue = None
@@ -83,26 +83,36 @@ def _fields(media: JsonValue, at: Pointer, kind: str, translator: Translator) ->
         raise OpenApiError("its form is no object with properties", at, _LEAVE_IT)
     for name in names:
         field = _property(whole, name)
-        told = encoding.get(name) if isinstance(encoding, dict) else None
+        described = encoding.get(name) if isinstance(encoding, dict) else None
         yield _field(
-            name, field, told if isinstance(told, dict) else {}, kind, name in required, translator.definitions()
+            name,
+            field,
+            described if isinstance(described, dict) else {},
+            kind,
+            name in required,
+            translator.definitions(),
         )
 
 
 def _field(
-    name: str, schema: JsonValue, told: Mapping[str, Any], kind: str, required: bool, definitions: dict[str, JsonValue]
+    name: str,
+    schema: JsonValue,
+    encoding: Mapping[str, Any],
+    kind: str,
+    required: bool,
+    definitions: dict[str, JsonValue],
 ) -> Parameter:
     inner = {**schema, "$defs": definitions} if isinstance(schema, dict) else schema
     kinds = list_schema_types(inner)
-    media_type = str(told.get("contentType", ""))
+    media_type = str(encoding.get("contentType", ""))
     if kind == MULTIPART and _is_file(schema, media_type):
         explode = "array" in kinds
         one: JsonValue = {"type": "string", "contentEncoding": "base64", "description": "The file, as base64."}
         return Parameter(name, "file", {"type": "array", "items": one} if explode else one, required, "form", explode)
     complex_items = isinstance(schema, dict) and list_schema_types(schema.get("items", {})) & {"object", "array"}
-    as_json = "style" not in told and ("object" in kinds or bool(complex_items) or media_type.endswith("json"))
-    style = "json" if as_json else str(told.get("style", "form"))
-    explode = told.get("explode", True) is True
+    as_json = "style" not in encoding and ("object" in kinds or bool(complex_items) or media_type.endswith("json"))
+    style = "json" if as_json else str(encoding.get("style", "form"))
+    explode = encoding.get("explode", True) is True
     return Parameter(name, "form", schema, required, style, explode, kinds, list_properties(inner))
 
 

@@ -21,7 +21,7 @@ from proxy.core.schema.http.parameters import In, Parameter, list_properties, li
 
 # The order in which parameters of one name keep it.
 _ORDER: Final[tuple[In, ...]] = ("path", "query", "header", "cookie", "form", "file")
-# What vendors take as the name of an argument.
+# The characters that vendors refuse in the name of an argument.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 # Keywords that would count arguments from elsewhere among the members of a body, or refuse them.
 _COUNTING: Final = frozenset(

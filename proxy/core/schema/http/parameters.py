@@ -39,7 +39,7 @@ _COLLECTIONS: Final = {
 }
 # Keys of a Swagger 2.0 parameter that are not part of its schema.
 _NO_SCHEMA_2: Final = frozenset({"name", "in", "required", "collectionFormat", "allowEmptyValue", "description"})
-# Headers that are no arguments: OpenAPI says so of three (3.1.1 section 4.8.12.2), the others frame a message.
+# Headers that never count as arguments: OpenAPI excludes three (3.1.1 section 4.8.12.2), the others frame a message.
 NO_ARGUMENTS: Final = OF_THE_SENDER | {
     "accept",
     "content-type",
@@ -176,7 +176,7 @@ def _content(value: Mapping[str, JsonValue], place: In) -> tuple[str, Pointer | 
         media_type = next(iter(content))
         if media_type.partition(";")[0].strip().lower().endswith("json"):
             return "json", ("content", media_type, "schema")
-        return USUAL_STYLE[place], None  # text in a form of its own, about which nothing is known
+        return USUAL_STYLE[place], None  # the media type has a text format that this file does not know
     return str(value.get("style", USUAL_STYLE[place])), ("schema",)
 
 

@@ -332,11 +332,11 @@ def _part(head: bytes, start: int, end: int) -> Part | None:
     disposition = _DISPOSITION.fullmatch(fields.get("content-disposition", ""))
     if disposition is None:
         return None
-    told = _PARAMETER.findall(disposition[1])
-    said = dict(told)
-    if len(said) != len(told) or "name" not in said or "\\" in disposition[1]:
+    pairs = _PARAMETER.findall(disposition[1])
+    named = dict(pairs)
+    if len(named) != len(pairs) or "name" not in named or "\\" in disposition[1]:
         return None
-    return Part(said["name"], said.get("filename"), fields.get("content-type", ""), start, max(start, end))
+    return Part(named["name"], named.get("filename"), fields.get("content-type", ""), start, max(start, end))
 
 
 def join_parts(parts: list[tuple[str, str | None, str, bytes]], boundary: str) -> bytes:
