@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.contract.correction import AnswerFormat, Layer
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.guidance.strictschema import is_strict
+from proxy.core.guidance.vendorschema import is_strict
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts

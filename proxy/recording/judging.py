@@ -15,7 +15,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.fates import Fate, reduce_decision
-from proxy.core.guidance.advice import add_advice
+from proxy.core.guidance.examples import add_advice
 from proxy.core.model.values import (
     Conversation,
     Decision,

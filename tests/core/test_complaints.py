@@ -23,8 +23,8 @@ from proxy.core.tool_errors.complaints import (
     Complaint,
     read_complaints,
 )
+from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.places import read_steps
-from proxy.core.tool_errors.tool_wording import find_json_type
 from tests.core.values import SECRETS
 
 DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from proxy.core.decide import decide
 from proxy.core.guidance.export import VENDORS, export, export_outputs
-from proxy.core.guidance.strictschema import is_strict, make_strict_schema
+from proxy.core.guidance.vendorschema import is_strict, make_strict_schema
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Forward, Rung, ToolCall
 from tests.guidance.schemas import policy, real_tools

@@ -8,20 +8,25 @@ section 3).
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
 bounded; where it ends, or a schema needs more than is tried here, there is no example (`ABSENT`).
+
+Adds what makes the next call right to an answer with errors: the tool's signature and a valid example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.explain.expectation import describe_types, list_choices
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.preview import sanitise_value
+from proxy.core.explain.expectation import describe_types, list_choices, write_signature
+from proxy.core.explain.misplaced import find_value
 from proxy.core.guidance.scalarvalues import make_numbers, make_texts
-from proxy.core.json.jsontext import LosslessFloat, are_equal
-from proxy.core.model.values import ABSENT, JsonValue
+from proxy.core.json.jsontext import LosslessFloat, are_equal, dumps, name_json_type
+from proxy.core.model.values import ABSENT, Absent, JsonValue, Pointer, ToolResult
 from proxy.core.model.work import MAKING_EXAMPLE, SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.rules.proposals import Site
@@ -318,3 +323,75 @@ def _parts(nodes: tuple[Node, ...]) -> list[Node]:
     if len(nodes) == 1:
         return list(applies_always(nodes[0]))
     return list({id(part): part for node in nodes for part in applies_always(node)}.values())
+
+
+# What `sanitise_value` puts in the place of a value that is not to be shown.
+_HIDDEN: Final = "***"
+
+
+def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
+    """The result with `accepts` and `example`, where arguments broke a schema; any other result comes back unchanged.
+
+    The example keeps what the caller sent well, never what was just refused, by us or by the tool; it is sanitised like
+    every other echo of arguments. One that holds a placeholder is not complete: it shows the shape.
+    """
+    if result.failure.advice is not None:
+        accepts, text, complete = result.failure.advice
+        return replace(result, accepts=accepts, example=text, example_complete=complete)
+    if policy is None or policy.check is None or not result.failure.violations:
+        return result
+    refused = [violation.path for violation in result.failure.violations]
+    shown = make_example(policy.check, _without(result.failure.sent, refused))
+    if shown.value is ABSENT:
+        return replace(result, accepts=write_signature(policy.check.root), example="", example_complete=shown.complete)
+    safe = _show_types(sanitise_value(shown.value, result.limits), shown.value)
+    complete = shown.complete and are_equal(safe, shown.value) and not _holds_placeholder(safe)
+    return replace(
+        result, accepts=write_signature(policy.check.root), example=dumps(safe).decode(), example_complete=complete
+    )
+
+
+def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
+    """A value without the members at these places; an item of a list takes the list with it, and a text outside of any
+    object takes the whole value."""
+    for path in places:
+        keys = [index for index, step in enumerate(path) if isinstance(step, str)]
+        if keys:
+            sent = _drop_member(sent, path[: keys[-1] + 1])
+        elif isinstance(find_value(sent, path), str):
+            sent = ABSENT
+    return sent
+
+
+def _drop_member(value: JsonValue, path: Pointer) -> JsonValue:
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and step in value:
+        if not rest:
+            return {key: item for key, item in value.items() if key != step}
+        return {key: _drop_member(item, rest) if key == step else item for key, item in value.items()}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
+        return [_drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
+    return value
+
+
+def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:
+    """The sanitised value with the type in the place of each value that is hidden: masking hides values, not types."""
+    if safe == _HIDDEN and not isinstance(value, Absent):
+        return value if _is_placeholder(value) else f"<{name_json_type(value)}>"
+    if isinstance(safe, dict) and isinstance(value, dict):
+        return {key: _show_types(item, value.get(key, ABSENT)) for key, item in safe.items()}
+    if isinstance(safe, list) and isinstance(value, list) and len(safe) == len(value):
+        return [_show_types(*pair) for pair in zip(safe, value, strict=True)]
+    return safe
+
+
+def _is_placeholder(value: JsonValue) -> bool:
+    return isinstance(value, str) and value.startswith("<") and value.endswith(">")
+
+
+def _holds_placeholder(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_placeholder(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_holds_placeholder(item) for item in value)
+    return _is_placeholder(value)

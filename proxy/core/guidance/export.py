@@ -14,8 +14,7 @@ from enum import Enum
 from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.guidance.geminischema import make_gemini_schema
-from proxy.core.guidance.strictschema import make_strict_schema
+from proxy.core.guidance.vendorschema import make_gemini_schema, make_strict_schema
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.dialects import bundle_schema

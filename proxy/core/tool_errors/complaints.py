@@ -24,10 +24,9 @@ from proxy.core.json.jsontext import find_at_pointer
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.tool_errors.dialects import DIALECTS, Dialect
-from proxy.core.tool_errors.error_body import ErrorBody, open_body
+from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_words, find_expected_type, open_body
 from proxy.core.tool_errors.findings import Tool, list_findings, list_secrets
 from proxy.core.tool_errors.places import Arguments
-from proxy.core.tool_errors.tool_wording import find_code_of_words, find_expected_type
 
 __all__ = [
     "DIALECTS",

@@ -17,16 +17,16 @@ from proxy.core.model.codes import ViolationCode
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.schema.nodes import Node
 from proxy.core.tool_errors.dialects import Dialect
-from proxy.core.tool_errors.error_body import ErrorBody
-from proxy.core.tool_errors.places import Arguments, Located
-from proxy.core.tool_errors.readers import MOST_CLAIMS, Claim
-from proxy.core.tool_errors.tool_wording import (
+from proxy.core.tool_errors.error_body import (
+    ErrorBody,
     find_code_of_kind,
     find_code_of_words,
     find_expected_type,
     find_json_type,
     is_size,
 )
+from proxy.core.tool_errors.places import Arguments, Located
+from proxy.core.tool_errors.readers import MOST_CLAIMS, Claim
 
 _MOST_VIOLATIONS: Final = 20
 LONGEST_WORDS: Final = 300

@@ -21,8 +21,8 @@ from proxy.core.json.jsontext import FRACTIONS, name_json_type, write_number
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.rules.facts import applies_always
 from proxy.core.schema.nodes import Node
+from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.readers import Claim, Place
-from proxy.core.tool_errors.tool_wording import find_json_type
 
 _MOST_STEPS: Final = 32
 _MOST_DROPPED: Final = 4

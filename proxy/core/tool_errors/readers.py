@@ -19,8 +19,7 @@ from typing import Final
 
 from proxy.core.model.codes import ViolationCode
 from proxy.core.model.values import JsonValue
-from proxy.core.tool_errors.error_body import ErrorBody
-from proxy.core.tool_errors.tool_wording import find_code_of_kind
+from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_kind
 
 # One place in a framework's spelling: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, or a list of steps.
 Place = str | tuple[str | int, ...]
