@@ -8,6 +8,8 @@ a body stays in its content coding, so that the caller decodes it within a bound
 
 Each exchange has a connection of its own. A question to a model takes seconds, a connection milliseconds; and one that
 lies idle may be closed by the server just when a POST goes out on it, which aiohttp rightly does not send twice.
+
+One JSON value to one address, and whether it was taken: what a webhook needs.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
-from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply, value_class
+from proxy.core.model.values import Executed, Headers, JsonValue, UpstreamFault, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
 from proxy.upstream.http1.dial import Origin, read_origin
@@ -196,3 +199,35 @@ def find_fault_row(error: Exception, *, begun: bool, tls: bool) -> FaultKind:
             return INCOMPLETE
         case _:  # TLS 1.3 lets a server refuse our certificate only after our side has finished its handshake
             return TLS_ALERT if isinstance(error.__cause__, ssl.SSLError) else UNANSWERED
+
+
+# In bytes.
+MAX_POSTED: Final = 1024 * 1024
+MAX_ANSWER: Final = 64 * 1024
+
+_HEADERS: Final = (
+    ("content-type", "application/json"),
+    ("accept-encoding", "identity"),
+    ("user-agent", "toolcall-proxy"),
+)
+
+
+async def post_json(
+    client: OutgoingClient, target: str, value: JsonValue, *, headers: Headers = (), seconds: float = 5.0
+) -> WholeReply | UpstreamFault:
+    """Posts a value to a path of the client's server and gives the answer, whatever its status.
+
+    `seconds` is the time for all of it, connection and answer included. A value of more than MAX_POSTED bytes is not
+    sent; an answer of more than MAX_ANSWER bytes is a fault. Nothing is sent twice. `headers` have lower-case names and
+    go before ours.
+    """
+    own = {name for name, _ in headers}
+    fields = (*(pair for pair in _HEADERS if pair[0] not in own), *headers)
+    request = UpstreamRequest(client.name, "POST", target, fields, dumps(value), seconds)
+    if len(request.body) > MAX_POSTED:
+        return TOO_MUCH.of(client.name)
+    try:
+        async with asyncio.timeout(seconds):
+            return await client.fetch(request, MAX_ANSWER)
+    except TimeoutError:
+        return RESPONSE_TIMEOUT.of(client.name)
