@@ -7,13 +7,15 @@ GET                                   405: nothing is sent unasked
 
 A session is a random id that tells one conversation from others. Nothing is kept under it, so any id is taken, after a
 restart and in each of several workers too.
+
+The settings of operations that are served as MCP tools: values only, filled in by `server/setup/upstreams.py`.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
@@ -28,7 +30,6 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
-from proxy.upstream.operations.settings import OperationsSettings
 from proxy.upstream.own_answers import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -42,6 +43,16 @@ from proxy.upstream.own_answers import (
     write_refusal,
     write_result,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsSettings:
+    """`tools` are the operations by name, as `tools/list` shows them."""
+
+    name: str
+    tools: Mapping[str, Mapping[str, JsonValue]] = field(repr=False)
+    version: str = ""
+
 
 Answer = UpstreamReply | UpstreamFault
 
