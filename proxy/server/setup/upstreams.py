@@ -43,7 +43,7 @@ from proxy.upstream.http1 import Http1Upstream, make_client_context
 
 if TYPE_CHECKING:
     from proxy.upstream.joined import JoinedUpstream
-    from proxy.upstream.operations import OperationsUpstream
+    from proxy.upstream.operations_upstream import OperationsUpstream
     from proxy.upstream.stdio import StdioSettings
 
 
@@ -106,7 +106,7 @@ def make_joined(
 
 def make_operations(name: str, entry: ServedOperations, upstream: GuardedUpstream) -> OperationsUpstream:
     """Operations as one MCP server; `upstream` leads to the service."""
-    from proxy.upstream.operations import OperationsSettings, OperationsUpstream
+    from proxy.upstream.operations_upstream import OperationsSettings, OperationsUpstream
 
     return OperationsUpstream(OperationsSettings(name, entry.tools, __version__), upstream)
 
