@@ -14,8 +14,7 @@ from typing import Final
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
 from proxy.state.redis import operations
 from proxy.state.redis.client import Connections
-from proxy.state.redis.operation_queue import OperationQueue
-from proxy.state.redis.operations import Keys
+from proxy.state.redis.operations import Keys, OperationQueue
 from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount
 from proxy.state.settings import RedisSettings
 
