@@ -37,8 +37,8 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.faults import ReplyBroken, close_body
-from proxy.upstream.joined.answer_rewriting import AnswerRewriting
 from proxy.upstream.joined.event_rewriting import (
+    AnswerRewriting,
     RewrittenStream,
     content_type,
     is_stream,
