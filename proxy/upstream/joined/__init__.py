@@ -13,7 +13,7 @@ Both eras are spoken on both sides, so a client of one reaches servers of the ot
 
 from __future__ import annotations
 
+from proxy.upstream.joined.introduction import JoinedServer, JoinedSettings
 from proxy.upstream.joined.joined_upstream import JoinedUpstream
-from proxy.upstream.joined.settings import JoinedServer, JoinedSettings
 
 __all__ = ["JoinedServer", "JoinedSettings", "JoinedUpstream"]

@@ -48,6 +48,7 @@ from proxy.upstream.joined.event_rewriting import (
 from proxy.upstream.joined.introduction import (
     ACCEPT,
     Introduction,
+    JoinedServer,
     OutOfReach,
     Refusal,
     as_object,
@@ -56,7 +57,6 @@ from proxy.upstream.joined.introduction import (
     repeating_headers,
     with_params,
 )
-from proxy.upstream.joined.settings import JoinedServer
 from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
 
 Answer = UpstreamReply | UpstreamFault
