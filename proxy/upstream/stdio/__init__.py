@@ -11,7 +11,7 @@ Specification, "Transports", sections "stdio" and "Streamable HTTP" (2025-11-25 
 
 from __future__ import annotations
 
-from proxy.upstream.stdio.settings import StdioSettings
+from proxy.upstream.stdio.child import StdioSettings
 from proxy.upstream.stdio.transport import StdioUpstream
 
 __all__ = ["StdioSettings", "StdioUpstream"]
