@@ -35,7 +35,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.catalogue import Catalogue
 from proxy.server.mcp.lists.learner import decode_body, find_header
-from proxy.server.mcp.verdicts import read_result_failure
+from proxy.server.mcp.watching import read_result_failure
 from proxy.upstream.faults import ReplyBroken, close_body
 
 

@@ -46,8 +46,17 @@ from proxy.server.mcp.lists.learner import Learner, Unlearned, find_header
 from proxy.server.mcp.lists.shown_lists import VisibleTools, announce_change, filter_list, make_collapsed_list
 from proxy.server.mcp.mcp_request import McpRequest, Reports
 from proxy.server.mcp.protected_resource import rewrite_challenge
-from proxy.server.mcp.verdicts import LateStore, ResultVerdict, watch_promise
-from proxy.server.mcp.watching import LIST_CHANGED, UNKNOWN_TOOL, Watch, WatchedBody, WatchedStream, watch_answer
+from proxy.server.mcp.watching import (
+    LIST_CHANGED,
+    UNKNOWN_TOOL,
+    LateStore,
+    ResultVerdict,
+    Watch,
+    WatchedBody,
+    WatchedStream,
+    watch_answer,
+    watch_promise,
+)
 
 _JSON = (("Content-Type", "application/json"),)
 _NO_MESSAGE = Message("", "")
