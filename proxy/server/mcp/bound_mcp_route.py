@@ -15,8 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, update_headers
-from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER
+from proxy.adapters.mcpmessage import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    PARAM_PREFIX,
+    SESSION_HEADER,
+    VERSION_HEADER,
+    update_headers,
+)
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS

@@ -18,8 +18,15 @@ from functools import partial
 from aiohttp import web
 
 from proxy.adapters.mcp import decode_message, make_result_message, write_answer
-from proxy.adapters.mcpheaders import find_wrong_mirror
-from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, guess_message, is_bare, read_message
+from proxy.adapters.mcpmessage import (
+    LIST,
+    SESSION_HEADER,
+    Message,
+    find_wrong_mirror,
+    guess_message,
+    is_bare,
+    read_message,
+)
 from proxy.call.context import open_context
 from proxy.call.judging import Here
 from proxy.call.outcome import count_tool_error

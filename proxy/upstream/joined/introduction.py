@@ -9,8 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, encode_value
-from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, Message
+from proxy.adapters.mcpmessage import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    PARAM_PREFIX,
+    SESSION_HEADER,
+    VERSION_HEADER,
+    Message,
+    encode_value,
+)
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.model.values import Headers, JsonValue
 

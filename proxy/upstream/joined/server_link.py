@@ -20,8 +20,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Final
 
-from proxy.adapters.mcpheaders import Mirror, make_headers
-from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, VERSION_META, Message
+from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, VERSION_META, Message, Mirror, make_headers
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
