@@ -2,6 +2,8 @@
 
 Numbers come from the counters of the metrics; percentiles from the calls that are kept, so they are those of the last
 2,000 at most.
+
+`/-/upstreams`: how each service behind the proxy does: its breaker, its answers, its faults, its times.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from proxy import __version__
+from proxy.config.model import UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.improvement.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import format_pointer
@@ -19,6 +22,7 @@ from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent.change_log import make_stamp
 from proxy.telemetry.recent.ring import CallFilter, make_entry
 
@@ -207,3 +211,45 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
 def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
     """The tools of the config's routes, by route and name."""
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}
+
+
+_WINDOW: Final = 900.0
+_MIDDLE, _HIGH = 0.5, 0.95
+
+
+def show_upstreams(
+    data: ConsoleData, upstreams: Mapping[str, UpstreamConfig], breakers: Mapping[str, str], metrics: Metrics
+) -> Page:
+    """Every upstream of the config. Requests and resends since the start; faults and times of the last 15 minutes."""
+    times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
+    shown = []
+    for name in upstreams:
+        changes = data.changes.breaker_changes(name)
+        took = sorted(times[name])
+        row: dict[str, JsonValue] = {
+            "upstream": name,
+            "breaker": breakers.get(name, "none"),
+            "breaker_since": changes[0]["timestamp"] if changes else None,
+            "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
+            "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
+            "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
+            "p50_ms": _at(took, _MIDDLE),
+            "p95_ms": _at(took, _HIGH),
+            "changes": changes[:20],
+        }
+        shown.append(row)
+    return make_json_page({"upstreams": shown})
+
+
+def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
+    """How long each upstream took, over the kept calls of the window."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for kept in data.recent.select(CallFilter(since=data.wall() - _WINDOW)):
+        entry = make_entry(kept)
+        if "upstream.duration_ms" in entry:
+            found[str(entry["server.address"])].append(entry["upstream.duration_ms"])
+    return found
+
+
+def _at(took: list[float], share: float) -> float | None:
+    return took[min(len(took) - 1, int(len(took) * share))] if took else None
