@@ -1,13 +1,13 @@
-"""Messages that MCP clients post: one JSON-RPC message (or a batch, in old revisions), and its revision. Pure.
+"""Messages that MCP clients post, and the headers that repeat parts of them. Pure.
 
-Two eras of the protocol are in use at once, and one connection can carry both while a client tries which one its server
-knows. So the era belongs to each message: 2026-07-28 and later name their revision in the header
-`MCP-Protocol-Version` and in `_meta`; all other messages are of the old era (`initialize`, sessions).
+A body is one JSON-RPC message (or a batch, in old revisions). Two eras of the protocol are in use at once, and one
+connection can carry both while a client tries which one its server knows. So the era belongs to each message:
+2026-07-28 and later name their revision in the header `MCP-Protocol-Version` and in `_meta`; all other messages are of
+the old era (`initialize`, sessions).
 
-Headers that repeat parts of a message (MCP 2026-07-28, "Request Metadata"): compared with it, and kept equal. Pure.
-
-Load balancers route by `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` without reading the body. So a reader of the body has
-to refuse headers that contradict it, and whoever changes the body has to change them with it.
+Since 2026-07-28 load balancers route by `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` without reading the body
+(specification, "Request Metadata"). So a reader of the body has to refuse headers that contradict it
+(`find_disagreement`, `find_wrong_mirror`), and whoever changes the body has to change them with it (`update_headers`).
 """
 
 from __future__ import annotations
@@ -145,6 +145,8 @@ def _revision(request: RawRequest, params: JsonValue) -> str:
     said: tuple[JsonValue, ...] = (*told, meta.get(VERSION_META) if isinstance(meta, dict) else None)
     return max((one for one in said if isinstance(one, str) and _REVISION.fullmatch(one)), default="")
 
+
+# --- headers that repeat a message ------------------------------------------------------------------------------------
 
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"

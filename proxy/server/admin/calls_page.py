@@ -1,9 +1,8 @@
-"""`/-/calls`: the last calls, filtered; one of them in full; and the same as a stream of events.
+"""`/-/calls`: the last calls, filtered, one in full, or as a stream of events. And `/-/conversations`: the conversations
+that failed lately, with their attempts at each tool and whether they wait for a human.
 
-A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). Above several workers
-there is one such pair for each, joined by commas; a reader takes `cursor` as it is and sends it back as `after`.
-
-Conversations that failed lately: how many attempts each has had with a tool, and which wait for a human.
+A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). With several workers
+there is one such pair for each, joined by commas; a reader sends the `cursor` of an answer back as `after`.
 """
 
 from __future__ import annotations
@@ -165,6 +164,9 @@ def _read_limit(query: Mapping[str, list[str]]) -> int | None:
         return _USUAL
     number = _number(text)
     return number if number is not None and 1 <= number <= MOST_ENTRIES else None
+
+
+# --- conversations that failed ----------------------------------------------------------------------------------------
 
 
 def list_attempts(

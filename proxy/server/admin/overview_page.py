@@ -1,9 +1,8 @@
-"""`/-/overview`: does it work, and where should one look? And `/-/tools/`: what do models get wrong with one tool?
+"""How things are: `/-/overview` (does it work, and where should one look?), `/-/tools/` (what do models get wrong with
+one tool?), and `/-/upstreams` (the breaker, answers, faults and times of each service).
 
-Numbers come from the counters of the metrics; percentiles from the calls that are kept, so they are those of the last
-2,000 at most.
-
-`/-/upstreams`: how each service behind the proxy does: its breaker, its answers, its faults, its times.
+Numbers come from the counters of the metrics. Percentiles come from the calls that are kept, so they cover the last
+2,000 calls at most.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from proxy.telemetry.recent.ring import CallFilter, make_entry
 
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95
+_MEDIAN: Final = 0.5
 # From this share of calls on, too many conversations are known by their address alone.
 _MANY_BY_ADDRESS: Final = 0.30
 _FEW: Final = 20
@@ -147,8 +147,8 @@ def _by_outcome(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:
     return dict(found)
 
 
-def _percentile(times: list[float]) -> float | None:
-    return sorted(times)[min(len(times) - 1, int(len(times) * _P95))] if times else None
+def _percentile(times: list[float], share: float = _P95) -> float | None:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))] if times else None
 
 
 # --- what needs a human -----------------------------------------------------------------------------------------------
@@ -213,8 +213,9 @@ def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}
 
 
+# --- upstreams --------------------------------------------------------------------------------------------------------
+
 _WINDOW: Final = 900.0
-_MIDDLE, _HIGH = 0.5, 0.95
 
 
 def show_upstreams(
@@ -225,7 +226,6 @@ def show_upstreams(
     shown = []
     for name in upstreams:
         changes = data.changes.breaker_changes(name)
-        took = sorted(times[name])
         row: dict[str, JsonValue] = {
             "upstream": name,
             "breaker": breakers.get(name, "none"),
@@ -233,8 +233,8 @@ def show_upstreams(
             "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
             "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
             "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
-            "p50_ms": _at(took, _MIDDLE),
-            "p95_ms": _at(took, _HIGH),
+            "p50_ms": _percentile(times[name], _MEDIAN),
+            "p95_ms": _percentile(times[name]),
             "changes": changes[:20],
         }
         shown.append(row)
@@ -249,7 +249,3 @@ def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
         if "upstream.duration_ms" in entry:
             found[str(entry["server.address"])].append(entry["upstream.duration_ms"])
     return found
-
-
-def _at(took: list[float], share: float) -> float | None:
-    return took[min(len(took) - 1, int(len(took) * share))] if took else None

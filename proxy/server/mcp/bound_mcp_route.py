@@ -1,9 +1,9 @@
-"""The outgoing request of a call on an MCP route: headers that repeat parts of the body are kept equal to it.
+"""How a call of an MCP route goes out: to an MCP server, or to an HTTP service whose operations are the tools.
 
-Calls of an MCP route whose tools are HTTP operations: the request that goes out, and its answer as a tool's result.
-
-An answer of the service is judged as on every HTTP route before it comes here (`core/tool_errors/classify.py`): what
-arrives is a success, or an error that the operator wants unchanged.
+Headers that repeat parts of a message stay equal to it, also after a repair. A call of an operation becomes the
+service's own request, and the answer becomes the result of a tool. Such an answer has been classified before, as on
+every HTTP route (`core/tool_errors/classify.py`): only a success arrives here, or an error that the operator wants
+unchanged.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class McpRouteRequest:
         failure = read_result_failure(body, self.request_id, check, checked.value)
         return failure if failure is not None and failure.code is UPSTREAM_REJECTED_ARGUMENTS else None
 
+
+# --- operations of an HTTP service ------------------------------------------------------------------------------------
 
 # Headers that are about MCP's own exchange; the answer is read here, so it comes without a coding.
 _OF_MCP: Final = frozenset(

@@ -1,16 +1,13 @@
-"""Answers on their way to the client, looked at as they pass: nothing is changed, held back or waited for.
+"""Answers on their way to the client, watched as they pass: nothing is changed or held back.
 
-A `Watch` is told of each piece of a body and of its end. What it keeps of it is bounded; a body that is longer than
-that is not looked at any further.
+A `Watch` sees each piece of a body and its end. It keeps a bounded number of bytes and ignores a longer body.
 
-What a tool's result says of its call. The result itself goes on unchanged, whatever it says.
+`ResultVerdict` reads what a tool's result says of its call. A call whose result has `isError` ends no attempts and
+takes no slot of a call cap. The result is known only after it has passed, so `LateStore` holds back the end of the
+episode and keeps the slot until `settle`.
 
-With `isError`, the call ends no attempts and takes no slot of a cap. A result is read when it has passed, so what a
-delivery changes in the store waits for it: `LateStore` holds back the end of the episode and keeps the slot until
-`settle` says what came of the call.
-
-Where the operator asks for it, a structured result is checked against the tool's `outputSchema` and counted
-(`watch_promise`). Errors promise nothing (specification, "Tool Result").
+`watch_promise` checks a structured result against the tool's `outputSchema`, if the operator asks for it, and counts
+the outcome. Errors promise nothing (specification, "Tool Result").
 """
 
 from __future__ import annotations
@@ -138,6 +135,8 @@ class _Watched:
         for watch in watches:
             watch.end()
 
+
+# --- what a result says of its call -----------------------------------------------------------------------------------
 
 # The longest result that is looked into, in bytes: an error is short.
 _LONGEST: Final = 256 * 1024

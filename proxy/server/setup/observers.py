@@ -1,11 +1,10 @@
-"""Whether traces are on, and the running proxy's end of them. The config says `auto`, `otlp` or `off`
-(`telemetry.traces`); `auto` does what the standard variables `OTEL_*` ask for, as an operator who sets them expects.
+"""Observers of finished calls that a config turns on: traces (`Tracing`) and recordings (`Recorder`).
 
-OpenTelemetry is imported only where traces are on: off, they cost nothing.
+`telemetry.traces` is `auto`, `otlp` or `off`; `auto` does what the standard variables `OTEL_*` ask for, as an operator
+who sets them expects. OpenTelemetry is imported only if traces are on: off, they cost nothing.
 
-Records calls to a file where the config says `record` (docs/console.md): `Recorder`, an observer.
-
-A reload may change everything about it. Above several workers each worker has a file of its own: FILE.PID.
+`record` writes calls to a file (docs/console.md), and a reload may change everything about it. With several workers
+each has a file of its own: FILE.PID.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _SPOKEN: Final = "http/protobuf"
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """Traces where they are on; every method does nothing where they are off."""
+    """The traces of a running proxy. While traces are off, every method does nothing."""
 
     traces: Traces | None = None
     observers: tuple[Observer, ...] = field(default=())
@@ -67,7 +66,7 @@ class Tracing:
 
 
 def is_tracing_wanted(setting: str, environ: Mapping[str, str]) -> bool:
-    """Whether traces are to be made: `setting` is `telemetry.traces`. OTEL_SDK_DISABLED goes before everything."""
+    """Whether traces are wanted: `setting` is `telemetry.traces`. OTEL_SDK_DISABLED overrides everything."""
     if setting == "off" or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = [name.strip() for name in environ.get("OTEL_TRACES_EXPORTER", "").lower().split(",")]
@@ -86,7 +85,7 @@ def find_tracing_fault(environ: Mapping[str, str]) -> str | None:
 
 
 def begin_tracing(setting: str, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracing:
-    """Traces as config and environment want them. Where they cannot be made, the log says why and calls go on."""
+    """Makes traces as config and environment want them. If they cannot be made, the log says why and calls go on."""
     if not is_tracing_wanted(setting, environ):
         return Tracing()
     if (why := find_tracing_fault(environ)) is not None:
@@ -114,7 +113,7 @@ class Recorder:
         self._digest = ""
 
     def adopt(self, config: Config, table: RouteTable, digest: str) -> None:
-        """Records by another config from here on."""
+        """Records by this config from now on."""
         self._shapes, self._digest = {route.name: route.shape for route in table.routes}, digest
         if config.record == self._entry:
             return
@@ -129,11 +128,11 @@ class Recorder:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """This recorder where the config records, else nothing: then no request is told to it."""
+        """This recorder if the config records calls, else nothing, so that no request pays for it."""
         return () if self._file is None else (self,)
 
     def finished(self, record: CallRecord) -> None:
-        """Records a call, if it is one of the sample."""
+        """Records a call if the sample includes it."""
         entry, file, call, policy = self._entry, self._file, record.call, record.policy
         if entry is None or file is None or call is None or policy is None:
             return
@@ -144,16 +143,16 @@ class Recorder:
         if shape is None:
             return
         sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
-        told = {
+        head = {
             "at": datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds"),
             "route": record.route, "tool": record.tool, "schema_id": record.schema_id, "config": self._digest[:12],
             "attempt": record.attempt, "outcome": record.outcome,
         }  # fmt: skip
         whole = entry.values == "full"
-        make = partial(write_line, told, sent, shape, policy, whole=whole, longest=entry.longest)
+        make = partial(write_line, head, sent, shape, policy, whole=whole, longest=entry.longest)
         file.add(make, len(sent) + 500)
 
     async def close(self) -> None:
-        """Writes what is queued, and ends."""
+        """Writes what is queued, then closes the file."""
         if self._file is not None:
             await asyncio.to_thread(self._file.close)

@@ -1,7 +1,7 @@
 """Redis or Valkey as a `Remote`. The only room of the library `redis`.
 
-`scripts.py` runs in the server, `operations.py` writes requests and reads replies, `operation_queue.py` keeps the
-order and makes batches, `client.py` holds the connections.
+`scripts.py` runs in the server, `operations.py` writes requests, reads replies and makes batches in order, `client.py`
+holds the connections.
 """
 
 from __future__ import annotations

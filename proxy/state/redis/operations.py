@@ -1,13 +1,12 @@
-"""The store's operations as values: script, key, arguments, and how to read the reply.
+"""The store's operations as values, and the queue that sends them in batches.
 
-A key is `<prefix>:<kind>:{<conversation>}<rest>`; the braces make a cluster keep a whole conversation in one slot
-(Redis cluster specification, "Hash tags").
+An `Operation` is a script, a key, arguments, and how to read the reply. A key is
+`<prefix>:<kind>:{<conversation>}<rest>`; the braces make a cluster keep a whole conversation in one slot (Redis cluster
+specification, "Hash tags").
 
-The operation queue: while one batch is under way the next one fills, and operations run in the order of submission.
-
-Operations submitted during a round trip go out together with the next one. So a busy process needs few round trips
-and one connection, and an idle one sends at once. When a batch gets no answer, everything in the queue fails at once:
-nobody waits for a store that is away.
+`OperationQueue` fills the next batch while one is under way, and keeps the order of submission. So a busy process needs
+few round trips and one connection, and an idle one sends at once. When a batch gets no answer, everything in the queue
+fails at once: no call waits for a store that is away.
 """
 
 from __future__ import annotations
@@ -109,13 +108,13 @@ def clear(key: bytes, forget: bool = False) -> Operation[Episode | None]:
 
 
 def merge(key: bytes, missed: MissedChanges) -> Operation[None]:
-    """Adds what was counted elsewhere meanwhile."""
+    """Adds what was counted in memory while the store was away."""
     flat = [item for attempt in missed.attempts for item in _flat(attempt)]
     return Operation(scripts.MERGE, key, (int(missed.cleared), _milliseconds(missed.ttl), *_KEPT, *flat), _nothing)
 
 
 def _flat(attempt: FailedAttempt) -> tuple[str | int, ...]:
-    """A failed call as the scripts take it: digest, call, how many attempts it had seen (-1: all), lines."""
+    """A failed call as the scripts take it: digest, call, how many attempts its model had seen (-1: all), lines."""
     lines = json.dumps(attempt.lines, separators=(",", ":"))
     return attempt.digest, attempt.call or _NO_CALL, -1 if attempt.seen is None else attempt.seen, lines
 
@@ -178,6 +177,7 @@ def _nothing(_reply: Any) -> None:
     return None
 
 
+# --- the queue --------------------------------------------------------------------------------------------------------
 # Operations per batch: about 5 ms of work for client and server, so that no batch delays the others.
 _MOST_AT_ONCE: Final = 256
 

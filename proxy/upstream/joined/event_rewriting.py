@@ -1,9 +1,8 @@
-"""Server-sent events, one after the other (WHATWG HTML, "Interpreting an event stream"), and answers read from them.
+"""Answers of one of several servers: their server-sent events are read, and rewritten for the client. Pure, but for
+reading bodies.
 
-Answers of one server of several, written as the client reads them. Pure.
-
-Ids of the server's own requests and of its events get the server's name, so that what the client sends back finds its
-way: `{"id": "git:17"}` and `Last-Event-ID: git/e4`.
+Events are read by WHATWG HTML, "Interpreting an event stream". Ids of the server's own requests and of its events get
+the server's name, so that the client's answers find their way back: `{"id": "git:17"}` and `Last-Event-ID: git/e4`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from proxy.core.model.values import ABSENT, Executed, JsonProblem, JsonValue, Po
 from proxy.upstream.faults import ReplyBroken, close_body
 
 LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
-# The longest event, and the longest answer that is read whole.
+_ID: Final[Pointer] = ("id",)
+# The longest event, and the longest answer that is read whole, in bytes.
 MOST: Final = 16 * 1024 * 1024
 
 
@@ -181,7 +181,7 @@ class RewrittenStream:
             await leave(ended)
 
 
-_ID: Final[Pointer] = ("id",)
+# --- as the client reads them -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

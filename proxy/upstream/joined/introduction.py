@@ -1,6 +1,5 @@
-"""How a client is introduced to a server, and which of its headers go on to it.
-
-The settings of a joined upstream: values only, filled in by `server/upstream_setup.py`.
+"""The servers of a joined upstream as the config describes them, and how a client is introduced to each: which of its
+headers a server gets, and what a server may refuse.
 """
 
 from __future__ import annotations

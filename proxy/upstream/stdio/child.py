@@ -1,9 +1,7 @@
-"""One child process: started without a shell in its own process group, and ended with that whole group.
+"""One child process: its settings, its start without a shell in a process group of its own, and its end.
 
 It ends as the specification says ("stdio", "Shutdown"): its stdin is closed, then SIGTERM, then SIGKILL. Signals go to
-the group, because `npx` and `uvx` start further processes.
-
-The settings of one upstream's child processes: values only, filled in by `server/setup/upstreams.py`.
+the whole group, because `npx` and `uvx` start further processes.
 """
 
 from __future__ import annotations
