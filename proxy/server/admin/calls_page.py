@@ -1,4 +1,4 @@
-"""`/-/calls`: the last calls, filtered, one in full, or as a stream of events. And `/-/conversations`: the conversations
+"""`/-/calls`: the last calls, filtered, one in full, or as a stream of events. And `/-/conversations`: conversations
 that failed lately, with their attempts at each tool and whether they wait for a human.
 
 A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). With several workers
