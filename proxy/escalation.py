@@ -7,7 +7,7 @@
 A call that escalates only puts its notice into the queue. Where the queue is full the notice is lost, which is said.
 A post is tried again after 1, 5, 30 and 120 seconds unless the receiver took it (2xx) or does not want it (4xx other
 than 408, 425 and 429); each try is signed anew under the same `webhook-id`, so that a receiver can tell it is the same.
-How a post is made comes from outside (`Post`): `proxy/outgoing/` makes it.
+How a post is made comes from outside (`Post`): `proxy/outgoing.py` makes it.
 """
 
 from __future__ import annotations

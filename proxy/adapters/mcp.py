@@ -17,8 +17,15 @@ from typing import Any, Final
 
 from proxy.adapters.base import CallShape
 from proxy.adapters.ladder import CALL_ID_HEADER, find_call_id, find_conversation
-from proxy.adapters.mcpheaders import find_disagreement
-from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, guess_message, is_bare, read_message
+from proxy.adapters.mcpmessage import (
+    SESSION_HEADER,
+    Message,
+    MessageBatch,
+    find_disagreement,
+    guess_message,
+    is_bare,
+    read_message,
+)
 from proxy.core.envelope import FORMATS, Detail
 from proxy.core.envelope.headers import make_failure_headers
 from proxy.core.envelope.parts import write_body, write_message

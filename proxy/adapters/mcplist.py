@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from proxy.adapters.mcpheaders import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX
-from proxy.adapters.mcpmessage import LIST, VERSION_META, Message
+from proxy.adapters.mcpmessage import LIST, METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, VERSION_META, Message
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.contract.listed_tools import ListedTool, Listing
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame

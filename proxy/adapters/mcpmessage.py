@@ -1,20 +1,35 @@
-"""Messages that MCP clients post: one JSON-RPC message (or a batch, in old revisions), and its revision. Pure.
+"""Messages that MCP clients post, and the headers that repeat parts of them. Pure.
 
-Two eras of the protocol are in use at once, and one connection can carry both while a client tries which one its server
-knows. So the era belongs to each message: 2026-07-28 and later name their revision in the header
-`MCP-Protocol-Version` and in `_meta`; all other messages are of the old era (`initialize`, sessions).
+A body is one JSON-RPC message (or a batch, in old revisions). Two eras of the protocol are in use at once, and one
+connection can carry both while a client tries which one its server knows. So the era belongs to each message:
+2026-07-28 and later name their revision in the header `MCP-Protocol-Version` and in `_meta`; all other messages are of
+the old era (`initialize`, sessions).
+
+Since 2026-07-28 load balancers route by `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` without reading the body
+(specification, "Request Metadata"). So a reader of the body has to refuse headers that contradict it
+(`find_disagreement`, `find_wrong_mirror`), and whoever changes the body has to change them with it (`update_headers`).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.json.jsontext import LosslessFloat, TextLimits, find_case_duplicate, parse
+from proxy.core.json.jsontext import (
+    LosslessFloat,
+    TextLimits,
+    find_at_pointer,
+    find_case_duplicate,
+    make_decimal,
+    parse,
+    write_number,
+)
 from proxy.core.json.strictreader import KnownText, outline
-from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, Pointer, RawRequest
+from proxy.core.model.values import ABSENT, Headers, JsonProblem, JsonValue, Pointer, RawRequest
 
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
@@ -129,3 +144,156 @@ def _revision(request: RawRequest, params: JsonValue) -> str:
     told = (value for name, value in request.headers if name == VERSION_HEADER)
     said: tuple[JsonValue, ...] = (*told, meta.get(VERSION_META) if isinstance(meta, dict) else None)
     return max((one for one in said if isinstance(one, str) and _REVISION.fullmatch(one)), default="")
+
+
+# --- headers that repeat a message ------------------------------------------------------------------------------------
+
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+PARAM_PREFIX: Final = "mcp-param-"
+
+_REPEATING: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
+
+# The member of `params` that the header `Mcp-Name` repeats.
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+# RFC 9110 section 5.6.2: the grammar of header names.
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+# "Value Encoding": these values are sent plainly; all others, and any that look encoded, are sent as base64.
+_PLAIN: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
+_CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+# Deeper chains of properties are ignored, because nobody routes by them.
+_DEEPEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A parameter that a header repeats: its place in the arguments, and the header's name in lower case."""
+
+    path: Pointer
+    header: str
+
+
+def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
+    """The parameters that a tool's inputSchema marks with `x-mcp-header`; only those reached by `properties` alone
+    count ("Schema Extension")."""
+    return tuple(_mirrors(schema, ()))
+
+
+def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or len(path) >= _DEEPEST:
+        return
+    for name, inner in properties.items():
+        if isinstance(inner, dict):
+            said = inner.get("x-mcp-header")
+            if isinstance(said, str) and _TOKEN.fullmatch(said):
+                yield Mirror((*path, name), PARAM_PREFIX + said.lower())
+            yield from _mirrors(inner, (*path, name))
+
+
+def find_disagreement(request: RawRequest, message: Message) -> str:
+    """What a header says otherwise than the message, in words; '' where they agree or only one of them speaks.
+
+    A missing header is left to the upstream, which refuses it itself and names what it misses.
+    """
+    if not message.modern:
+        return ""
+    named = message.param(_NAMED.get(message.method, ""))
+    pairs = (
+        ("MCP-Protocol-Version", request.header(VERSION_HEADER), message.meta.get(VERSION_META)),
+        ("Mcp-Method", request.header(METHOD_HEADER), message.method),
+        ("Mcp-Name", decode_value(request.header(NAME_HEADER)), named),
+    )
+    for name, header, body in pairs:
+        if header is not None and isinstance(body, str) and header != body:
+            return f"Header mismatch: {name} does not match the body"
+    return _said_twice(request)
+
+
+def _said_twice(request: RawRequest) -> str:
+    """The header of these that appears twice: two readers could take different values."""
+    seen: set[str] = set()
+    for name, _ in request.headers:
+        if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
+            return f"Header mismatch: {name} is there twice"
+        seen.add(name)
+    return ""
+
+
+def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
+    """Which `Mcp-Param-*` header says otherwise than the arguments as they were sent; '' where none does."""
+    arguments = _open_arguments(arguments)
+    for mirror in wanted:
+        sent = request.header(mirror.header)
+        if sent is not None and not _says(decode_value(sent), _at(arguments, mirror.path)):
+            return f"Header mismatch: {mirror.header} does not match the body"
+    return ""
+
+
+def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
+    """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
+    ours = {mirror.header for mirror in wanted}
+    kept = [(name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers if name not in ours]
+    told = ((mirror.header, _text(_at(arguments, mirror.path))) for mirror in wanted)
+    return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
+
+
+def make_headers(message: Message, wanted: tuple[Mirror, ...]) -> Headers:
+    """The headers that a request of the revisions without sessions has to carry beside its message."""
+    if not message.modern:
+        return ()
+    named = message.param(_NAMED.get(message.method, ""))
+    said = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
+    name = ((NAME_HEADER, encode_value(named)),) if isinstance(named, str) else ()
+    return update_headers((*said, *name), named if isinstance(named, str) else "", wanted, message.param("arguments"))
+
+
+def encode_value(text: str) -> str:
+    """A value as a header may carry it."""
+    if _PLAIN.fullmatch(text) and not _CODED.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+def decode_value(header: str | None) -> str | None:
+    """What a header's value stands for; itself where its base64 is broken, so that it matches nothing."""
+    found = _CODED.fullmatch(header) if header is not None else None
+    if found is None:
+        return header
+    try:
+        return base64.b64decode(found[1], validate=True).decode()
+    except ValueError:  # not base64, ASCII or UTF-8
+        return header
+
+
+def _open_arguments(arguments: JsonValue) -> JsonValue:
+    """Parses arguments that came as JSON in a string: a later repair must not hide a contradiction."""
+    if not isinstance(arguments, str):
+        return arguments
+    value = parse(arguments.encode("utf-8", "surrogatepass"))
+    return ABSENT if isinstance(value, JsonProblem) else value
+
+
+def _at(arguments: JsonValue, path: Pointer) -> JsonValue:
+    try:
+        return find_at_pointer(arguments, path)
+    except LookupError:
+        return ABSENT
+
+
+def _text(value: JsonValue) -> str | None:
+    """A value in the specification's spelling ("Type conversion"); None where it has no header."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | LosslessFloat):
+        return write_number(value)
+    return value if isinstance(value, str) else None
+
+
+def _says(header: str | None, value: JsonValue) -> bool:
+    text = _text(value)
+    if text is None or header is None or header == text:
+        return text is not None and header is not None
+    number = parse(header.encode("utf-8", "surrogatepass"))
+    numeric = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
+    return numeric and isinstance(number, int | float | LosslessFloat) and make_decimal(number) == make_decimal(value)

@@ -14,8 +14,7 @@ from proxy.config.files.source import MAX_FILE_BYTES
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.importing.harvest import ImportProblem
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing import OutgoingClient
-from proxy.outgoing.session import TOO_LARGE
+from proxy.outgoing import TOO_LARGE, OutgoingClient
 from proxy.upstream import UpstreamSettings
 
 _NAME: Final = "source"  # in the requests to it, nowhere else

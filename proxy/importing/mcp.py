@@ -12,9 +12,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from proxy import __version__
-from proxy.adapters.mcpheaders import METHOD_HEADER
 from proxy.adapters.mcplist import MAX_PAGES, ToolsPage, find_answer, read_page
-from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, VERSION_HEADER, VERSION_META
+from proxy.adapters.mcpmessage import LIST, METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, VERSION_META
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import ABSENT, Headers, JsonValue

@@ -28,11 +28,9 @@ from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.pools import MakeUpstream, Pools
-from proxy.server.setup.recorders import Recorder
+from proxy.server.setup.observers import Recorder, begin_tracing
 from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
-from proxy.server.setup.tracing import begin_tracing
-from proxy.server.upstream_ready import await_gone, find_trouble
+from proxy.server.setup.upstreams import MakeUpstream, Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.address_watch import AddressWatch
 from proxy.telemetry.lag import LoopLag

@@ -18,9 +18,8 @@ from proxy.server.lifecycle import Made, Serving
 from proxy.server.listener import Listener, make_timeouts
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
-from proxy.server.setup.pools import MakeUpstream
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
-from proxy.server.setup.upstreams import make_upstream
+from proxy.server.setup.upstreams import MakeUpstream, make_upstream
 from proxy.telemetry.logs import make_log
 
 

@@ -28,7 +28,7 @@ from proxy.recording.judging import judge_sent
 from proxy.recording.line import differs, read_line, write_line
 from proxy.recording.writer_thread import RecordFile
 from proxy.server import start_serving
-from proxy.server.setup.recorders import Recorder
+from proxy.server.setup.observers import Recorder
 from tests.corpora.calls import check_of, rows
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool

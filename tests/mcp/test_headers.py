@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.adapters.mcpheaders import (
+from proxy.adapters.mcpmessage import (
     Mirror,
     decode_value,
     encode_value,

@@ -13,8 +13,7 @@ import pytest
 
 from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
-from proxy.outgoing import OutgoingClient, post_json
-from proxy.outgoing.webhook import MAX_ANSWER, MAX_POSTED
+from proxy.outgoing import MAX_ANSWER, MAX_POSTED, OutgoingClient, post_json
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import make_client_context
 from tests.serving.keys import authority, certificate

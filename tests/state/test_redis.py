@@ -21,8 +21,7 @@ from proxy.state import RedisSettings, Tls, make_store
 from proxy.state.fallback import StoreChange
 from proxy.state.redis import operations
 from proxy.state.redis.client import Connections
-from proxy.state.redis.operation_queue import OperationQueue
-from proxy.state.redis.operations import Keys, Operation
+from proxy.state.redis.operations import Keys, Operation, OperationQueue
 from proxy.state.remote import Unreachable
 from tests.state.server import BINARY, Server, needs_server, server, take_port
 

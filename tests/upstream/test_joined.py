@@ -17,8 +17,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamGuard
 from proxy.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
 from proxy.upstream.joined.event_rewriting import EventReader, ServerEvent
-from proxy.upstream.joined.listed_names import ListedNames
-from proxy.upstream.joined.merged_lists import ListedPage, MergedLists, ResourceOwners, merge_capabilities
+from proxy.upstream.joined.merged_lists import ListedNames, ListedPage, MergedLists, ResourceOwners, merge_capabilities
 from proxy.upstream.stdio import StdioSettings, StdioUpstream
 from tests.upstream.test_stdio import asked, call, settings
 

@@ -20,12 +20,10 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
 from proxy.server.admin import dry_run
-from proxy.server.admin.attempts_page import is_waiting, list_attempts
-from proxy.server.admin.calls_page import list_calls, show_call
+from proxy.server.admin.calls_page import is_waiting, list_attempts, list_calls, show_call
 from proxy.server.admin.guidance_page import make_guidance_page
-from proxy.server.admin.overview_page import list_served_tools, show_overview, show_tool
+from proxy.server.admin.overview_page import list_served_tools, show_overview, show_tool, show_upstreams
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
-from proxy.server.admin.upstreams_page import show_upstreams
 from proxy.telemetry.logs import LEVELS
 
 if TYPE_CHECKING:

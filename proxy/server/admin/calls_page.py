@@ -1,18 +1,23 @@
-"""`/-/calls`: the last calls, filtered; one of them in full; and the same as a stream of events.
+"""`/-/calls`: the last calls, filtered, one in full, or as a stream of events. And `/-/conversations`: conversations
+that failed lately, with their attempts at each tool and whether they wait for a human.
 
-A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). Above several workers
-there is one such pair for each, joined by commas; a reader takes `cursor` as it is and sends it back as `after`.
+A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). With several workers
+there is one such pair for each, joined by commas; a reader sends the `cursor` of an answer back as `after`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
+from proxy.core.contract import attempts as contract
+from proxy.core.contract.history import write_history
+from proxy.core.contract.policy import AttemptsPolicy
 from proxy.core.json.jsontext import parse
-from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.model import codes
+from proxy.core.model.values import Episode, JsonProblem, JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.event_stream import Readers, follow_calls
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
@@ -159,3 +164,57 @@ def _read_limit(query: Mapping[str, list[str]]) -> int | None:
         return _USUAL
     number = _number(text)
     return number if number is not None and 1 <= number <= MOST_ENTRIES else None
+
+
+# --- conversations that failed ----------------------------------------------------------------------------------------
+
+
+def list_attempts(
+    episodes: Iterable[tuple[str, Episode]], limits: Mapping[str, int], data: ConsoleData | None, *, waiting: bool
+) -> list[JsonValue]:
+    """The episodes as answers show them, those that wait for a human first. `limits`: how many attempts each tool has;
+    `waiting`: only those that used up theirs."""
+    seen, shown = _last_seen(data), list[JsonValue]()
+    for key, episode in episodes:
+        tool, is_over = contract.read_tool(key), is_waiting(key, episode, limits)
+        if (episode.count == 0 and not is_over) or (waiting and not is_over):
+            continue
+        shown.append(
+            {
+                "key": key,
+                "conversation": key.partition("/")[0],
+                "tool": tool,
+                "kind": "attempts" if contract.is_attempts(key) else "tool_errors",
+                "attempts": _attempt_of(episode),
+                "max_attempts": limits.get(tool, AttemptsPolicy().max_attempts),
+                "calls": episode.failed,
+                "waiting": is_over,
+                "history": list(write_history(episode)),
+                **seen.get((key.partition("/")[0], tool), {}),
+            }
+        )
+    return sorted(shown, key=lambda row: not row["waiting"])
+
+
+def is_waiting(key: str, episode: Episode, limits: Mapping[str, int]) -> bool:
+    """Whether an episode has used up its attempts, so that its model was told to stop."""
+    limit = limits.get(contract.read_tool(key), AttemptsPolicy().max_attempts)
+    return contract.is_attempts(key) and _attempt_of(episode) >= limit
+
+
+def _attempt_of(episode: Episode) -> int:
+    return max([episode.count, *(times for _, times in episode.digests)])
+
+
+def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, JsonValue]]:
+    """Of each conversation and tool among the kept calls: when it failed last, and by what it is known."""
+    found: dict[tuple[str, str], dict[str, JsonValue]] = {}
+    if data is not None:
+        wrong = CallFilter(outcome=frozenset({"refused", "tool_error"}))
+        for entry in map(make_entry, data.recent.select(wrong)):
+            who = (str(entry.get("conversation", "")), str(entry.get("gen_ai.tool.name", "")))
+            told = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
+            found.setdefault(who, told)
+            if entry.get("error.code") == codes.UNKNOWN_TOOL.name:  # counted under no tool's name
+                found.setdefault((who[0], ""), told)
+    return found

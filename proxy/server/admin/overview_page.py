@@ -1,7 +1,8 @@
-"""`/-/overview`: does it work, and where should one look? And `/-/tools/`: what do models get wrong with one tool?
+"""How things are: `/-/overview` (does it work, and where should one look?), `/-/tools/` (what do models get wrong with
+one tool?), and `/-/upstreams` (the breaker, answers, faults and times of each service).
 
-Numbers come from the counters of the metrics; percentiles from the calls that are kept, so they are those of the last
-2,000 at most.
+Numbers come from the counters of the metrics. Percentiles come from the calls that are kept, so they cover the last
+2,000 calls at most.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from proxy import __version__
+from proxy.config.model import UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.improvement.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import format_pointer
@@ -19,11 +21,13 @@ from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.recent.change_log import make_stamp
 from proxy.telemetry.recent.ring import CallFilter, make_entry
 
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95
+_MEDIAN: Final = 0.5
 # From this share of calls on, too many conversations are known by their address alone.
 _MANY_BY_ADDRESS: Final = 0.30
 _FEW: Final = 20
@@ -143,8 +147,8 @@ def _by_outcome(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:
     return dict(found)
 
 
-def _percentile(times: list[float]) -> float | None:
-    return sorted(times)[min(len(times) - 1, int(len(times) * _P95))] if times else None
+def _percentile(times: list[float], share: float = _P95) -> float | None:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))] if times else None
 
 
 # --- what needs a human -----------------------------------------------------------------------------------------------
@@ -207,3 +211,41 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
 def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
     """The tools of the config's routes, by route and name."""
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}
+
+
+# --- upstreams --------------------------------------------------------------------------------------------------------
+
+_WINDOW: Final = 900.0
+
+
+def show_upstreams(
+    data: ConsoleData, upstreams: Mapping[str, UpstreamConfig], breakers: Mapping[str, str], metrics: Metrics
+) -> Page:
+    """Every upstream of the config. Requests and resends since the start; faults and times of the last 15 minutes."""
+    times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
+    shown = []
+    for name in upstreams:
+        changes = data.changes.breaker_changes(name)
+        row: dict[str, JsonValue] = {
+            "upstream": name,
+            "breaker": breakers.get(name, "none"),
+            "breaker_since": changes[0]["timestamp"] if changes else None,
+            "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
+            "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
+            "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
+            "p50_ms": _percentile(times[name], _MEDIAN),
+            "p95_ms": _percentile(times[name]),
+            "changes": changes[:20],
+        }
+        shown.append(row)
+    return make_json_page({"upstreams": shown})
+
+
+def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
+    """How long each upstream took, over the kept calls of the window."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for kept in data.recent.select(CallFilter(since=data.wall() - _WINDOW)):
+        entry = make_entry(kept)
+        if "upstream.duration_ms" in entry:
+            found[str(entry["server.address"])].append(entry["upstream.duration_ms"])
+    return found

@@ -18,8 +18,15 @@ from functools import partial
 from aiohttp import web
 
 from proxy.adapters.mcp import decode_message, make_result_message, write_answer
-from proxy.adapters.mcpheaders import find_wrong_mirror
-from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, Message, guess_message, is_bare, read_message
+from proxy.adapters.mcpmessage import (
+    LIST,
+    SESSION_HEADER,
+    Message,
+    find_wrong_mirror,
+    guess_message,
+    is_bare,
+    read_message,
+)
 from proxy.call.context import open_context
 from proxy.call.judging import Here
 from proxy.call.outcome import count_tool_error
@@ -38,17 +45,25 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import Clock
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
-from proxy.server.mcp.bound_mcp_route import McpRouteRequest
+from proxy.server.mcp.bound_mcp_route import McpRouteRequest, make_result, read_whole
 from proxy.server.mcp.detached_calls import DetachedCalls
 from proxy.server.mcp.guided_answers import GuidedAnswers
 from proxy.server.mcp.lists.asking import Asking, Tools
 from proxy.server.mcp.lists.learner import Learner, Unlearned, find_header
 from proxy.server.mcp.lists.shown_lists import VisibleTools, announce_change, filter_list, make_collapsed_list
 from proxy.server.mcp.mcp_request import McpRequest, Reports
-from proxy.server.mcp.operation_calls import make_result, read_whole
 from proxy.server.mcp.protected_resource import rewrite_challenge
-from proxy.server.mcp.verdicts import LateStore, ResultVerdict, watch_promise
-from proxy.server.mcp.watching import LIST_CHANGED, UNKNOWN_TOOL, Watch, WatchedBody, WatchedStream, watch_answer
+from proxy.server.mcp.watching import (
+    LIST_CHANGED,
+    UNKNOWN_TOOL,
+    LateStore,
+    ResultVerdict,
+    Watch,
+    WatchedBody,
+    WatchedStream,
+    watch_answer,
+    watch_promise,
+)
 
 _JSON = (("Content-Type", "application/json"),)
 _NO_MESSAGE = Message("", "")

@@ -18,9 +18,17 @@ from typing import Final
 
 import aiohttp
 
-from proxy.adapters.mcpheaders import Mirror, find_mirrors, make_headers
 from proxy.adapters.mcplist import read_page
-from proxy.adapters.mcpmessage import LIST, SESSION_HEADER, VERSION_HEADER, Message, read_message
+from proxy.adapters.mcpmessage import (
+    LIST,
+    SESSION_HEADER,
+    VERSION_HEADER,
+    Message,
+    Mirror,
+    find_mirrors,
+    make_headers,
+    read_message,
+)
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, RawRequest
 

@@ -1,1 +1,1 @@
-"""What a config asks for beside routes, made when a config is taken over: upstreams, services, recorders, traces."""
+"""What a config asks for beside routes, made when a config is taken over: upstreams, services, observers."""

@@ -1,7 +1,7 @@
 """Redis or Valkey as a `Remote`. The only room of the library `redis`.
 
-`scripts.py` runs in the server, `operations.py` writes requests and reads replies, `operation_queue.py` keeps the
-order and makes batches, `client.py` holds the connections.
+`scripts.py` runs in the server, `operations.py` writes requests, reads replies and makes batches in order, `client.py`
+holds the connections.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
 from proxy.state.redis import operations
 from proxy.state.redis.client import Connections
-from proxy.state.redis.operation_queue import OperationQueue
-from proxy.state.redis.operations import Keys
+from proxy.state.redis.operations import Keys, OperationQueue
 from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount
 from proxy.state.settings import RedisSettings
 

@@ -1,14 +1,22 @@
-"""The store's operations as values: script, key, arguments, and how to read the reply.
+"""The store's operations as values, and the queue that sends them in batches.
 
-A key is `<prefix>:<kind>:{<conversation>}<rest>`; the braces make a cluster keep a whole conversation in one slot
-(Redis cluster specification, "Hash tags").
+An `Operation` is a script, a key, arguments, and how to read the reply. A key is
+`<prefix>:<kind>:{<conversation>}<rest>`; the braces make a cluster keep a whole conversation in one slot (Redis cluster
+specification, "Hash tags").
+
+`OperationQueue` fills the next batch while one is under way, and keeps the order of submission. So a busy process needs
+few round trips and one connection, and an idle one sends at once. When a batch gets no answer, everything in the queue
+fails at once: no call waits for a store that is away.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from asyncio import Future
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -16,7 +24,7 @@ from proxy.core.contract.attempts import KEPT_ATTEMPTS, KEPT_DIGESTS
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded
 from proxy.state.redis import scripts
 from proxy.state.redis.scripts import Script
-from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount
+from proxy.state.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 
 R = TypeVar("R")
 
@@ -100,13 +108,13 @@ def clear(key: bytes, forget: bool = False) -> Operation[Episode | None]:
 
 
 def merge(key: bytes, missed: MissedChanges) -> Operation[None]:
-    """Adds what was counted elsewhere meanwhile."""
+    """Adds what was counted in memory while the store was away."""
     flat = [item for attempt in missed.attempts for item in _flat(attempt)]
     return Operation(scripts.MERGE, key, (int(missed.cleared), _milliseconds(missed.ttl), *_KEPT, *flat), _nothing)
 
 
 def _flat(attempt: FailedAttempt) -> tuple[str | int, ...]:
-    """A failed call as the scripts take it: digest, call, how many attempts it had seen (-1: all), lines."""
+    """A failed call as the scripts take it: digest, call, how many attempts its model had seen (-1: all), lines."""
     lines = json.dumps(attempt.lines, separators=(",", ":"))
     return attempt.digest, attempt.call or _NO_CALL, -1 if attempt.seen is None else attempt.seen, lines
 
@@ -167,3 +175,74 @@ def _number_or_none(reply: Any) -> int | None:
 
 def _nothing(_reply: Any) -> None:
     return None
+
+
+# --- the queue --------------------------------------------------------------------------------------------------------
+# Operations per batch: about 5 ms of work for client and server, so that no batch delays the others.
+_MOST_AT_ONCE: Final = 256
+
+Run = Callable[[Sequence[Operation[Any]]], Awaitable[list[Any]]]
+
+
+class OperationQueue:
+    """Sends operations through `run`. Beyond `most_waiting` queued operations, one more is refused at once."""
+
+    def __init__(self, run: Run, most_waiting: int) -> None:
+        self._run = run
+        self._most_waiting = most_waiting
+        self._waiting: deque[tuple[Operation[Any], Future[Any]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, operation: Operation[R]) -> Future[R]:
+        """Queues an operation. It runs even if its caller goes away."""
+        loop = asyncio.get_running_loop()
+        future: Future[R] = loop.create_future()
+        if len(self._waiting) >= self._most_waiting:
+            future.set_exception(Unreachable("too many operations are waiting", sent=False))
+            return future
+        self._waiting.append((operation, future))
+        if self._task is None:
+            self._task = loop.create_task(self._work())
+        return future
+
+    async def idle(self) -> None:
+        """Waits until nothing is queued or under way."""
+        while self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_AT_ONCE))]
+                try:
+                    replies = await self._run([operation for operation, _ in batch])
+                except Unreachable as why:
+                    _refuse(batch, why)
+                    self._refuse_all(why)
+                else:
+                    for (operation, future), reply in zip(batch, replies, strict=True):
+                        _settle(operation, future, reply)
+        finally:
+            self._task = None
+
+    def _refuse_all(self, why: Unreachable) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        _refuse(waiting, Unreachable(why.reason, sent=False))
+
+
+def _refuse(batch: Sequence[tuple[Operation[Any], Future[Any]]], why: Unreachable) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(Unreachable(why.reason, why.sent))
+
+
+def _settle(operation: Operation[R], future: Future[R], reply: Any) -> None:
+    if future.done():  # the caller is gone
+        return
+    if isinstance(reply, Unreachable):
+        future.set_exception(reply)
+        return
+    try:
+        future.set_result(operation.read(reply))
+    except (ValueError, KeyError, TypeError, IndexError):
+        future.set_exception(Unreachable("a reply could not be read: is the prefix used by something else?", sent=True))

@@ -4,16 +4,16 @@
     server_group.py     the servers as one client sees them: a session of the old revisions, or all of 2026-07-28
     server_link.py      one server of a group: its revision, its session, and messages to it and back
     change_feed.py      what the servers of a group send on their own, as one stream
-    listed_names.py     the names under which tools and prompts of several servers are listed
-    merged_lists.py     pages of several servers -> one list; capabilities; who has which resource
-    event_rewriting.py  server-sent events, one after the other, with their ids and messages exchanged
+    introduction.py     the servers as the config describes them, and what of a client each of them sees
+    merged_lists.py     pages of several servers -> one list; listed names; capabilities; who has which resource
+    event_rewriting.py  answers and events of one server, read and rewritten for the client
 
-Both eras are spoken on both sides, so a client of one reaches servers of the other.
+Both sides speak both eras of the protocol, so a client of one era reaches servers of the other.
 """
 
 from __future__ import annotations
 
+from proxy.upstream.joined.introduction import JoinedServer, JoinedSettings
 from proxy.upstream.joined.joined_upstream import JoinedUpstream
-from proxy.upstream.joined.settings import JoinedServer, JoinedSettings
 
 __all__ = ["JoinedServer", "JoinedSettings", "JoinedUpstream"]

@@ -16,8 +16,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Executed, UpstreamFault
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import ReplyBroken, close_body
-from proxy.upstream.joined.answer_rewriting import name_event
-from proxy.upstream.joined.event_rewriting import ServerEvent, is_stream, read_events
+from proxy.upstream.joined.event_rewriting import ServerEvent, is_stream, name_event, read_events
 from proxy.upstream.joined.introduction import OutOfReach
 from proxy.upstream.joined.server_link import ServerLink
 

@@ -1,4 +1,9 @@
-"""Server-sent events, one after the other (WHATWG HTML, "Interpreting an event stream"), and answers read from them."""
+"""Answers of one of several servers: their server-sent events are read, and rewritten for the client. Pure, but for
+reading bodies.
+
+Events are read by WHATWG HTML, "Interpreting an event stream". Ids of the server's own requests and of its events get
+the server's name, so that the client's answers find their way back: `{"id": "git:17"}` and `Last-Event-ID: git/e4`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.json.jsontext import TextLimits, parse
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
-from proxy.core.model.values import ABSENT, Executed, JsonValue, UpstreamFault, UpstreamReply
+from proxy.core.model.values import ABSENT, Executed, JsonProblem, JsonValue, Pointer, UpstreamFault, UpstreamReply
 from proxy.upstream.faults import ReplyBroken, close_body
 
 LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
-# The longest event, and the longest answer that is read whole.
+_ID: Final[Pointer] = ("id",)
+# The longest event, and the longest answer that is read whole, in bytes.
 MOST: Final = 16 * 1024 * 1024
 
 
@@ -172,3 +179,62 @@ class RewrittenStream:
         if leave is not None:
             await close_body(self._reply)
             await leave(ended)
+
+
+# --- as the client reads them -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRewriting:
+    """What changes in an answer: its id, where the request had one of our own (`own`, else ''), and `resultType`, where
+    the server is of an old revision and the client is not (`completes`)."""
+
+    server: str
+    client_id: JsonValue
+    own: str
+    completes: bool
+
+    @property
+    def changes(self) -> bool:
+        """Whether the answer itself has to change."""
+        return bool(self.own) or self.completes
+
+    def rewrite(self, text: bytes) -> bytes:
+        """A message of the answer."""
+        value = parse(text, LIMITS)
+        if not isinstance(value, dict) or "method" in value:
+            return text
+        if self.own and value.get("id") == self.own:
+            text = replace_value(text, _ID, dumps(self.client_id))
+        result = value.get("result")
+        if self.completes and isinstance(result, dict) and "resultType" not in result:
+            text = replace_value(text, ("result", "resultType"), b'"complete"')
+        return text
+
+    def write_event(self, event: ServerEvent) -> bytes:
+        """An event of the answer."""
+        data = self.rewrite(event.data) if self.changes and event.data else event.data
+        return name_event(event, self.server, data)
+
+
+def name_event(event: ServerEvent, server: str, data: bytes) -> bytes:
+    """An event whose ids lead back to its server."""
+    event_id = None if event.id is None else f"{server}/".encode() + event.id
+    return event.written(event_id, _named(data, server))
+
+
+def _named(data: bytes, server: str) -> bytes:
+    """A message; a request of the server gets an id that names it."""
+    if b'"method"' not in data or b'"id"' not in data:
+        return data
+    value = parse(data, LIMITS)
+    if not isinstance(value, dict) or "method" not in value or "id" not in value:
+        return data
+    return replace_value(data, _ID, dumps(f"{server}:" + dumps(value["id"]).decode()))
+
+
+def read_question_id(value: JsonValue) -> tuple[str, JsonValue] | None:
+    """The server that asked, and the id of its request there; None for an id that is none of ours."""
+    server, found, text = value.partition(":") if isinstance(value, str) else ("", "", "")
+    own = parse(text.encode()) if found else None
+    return (server, own) if isinstance(own, str | int) and not isinstance(own, bool | JsonProblem) else None

@@ -34,15 +34,19 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
-from proxy.upstream.joined.answer_rewriting import name_event, read_question_id
 from proxy.upstream.joined.change_feed import FeedReader, write_named
-from proxy.upstream.joined.event_rewriting import LIMITS, RewrittenStream, ServerEvent, is_stream
-from proxy.upstream.joined.introduction import CREDENTIALS, Introduction
-from proxy.upstream.joined.listed_names import ListedNames
-from proxy.upstream.joined.merged_lists import LISTS, MergedLists, Pages, merge_capabilities
+from proxy.upstream.joined.event_rewriting import (
+    LIMITS,
+    RewrittenStream,
+    ServerEvent,
+    is_stream,
+    name_event,
+    read_question_id,
+)
+from proxy.upstream.joined.introduction import CREDENTIALS, Introduction, JoinedSettings
+from proxy.upstream.joined.merged_lists import LISTS, ListedNames, MergedLists, Pages, merge_capabilities
 from proxy.upstream.joined.server_group import ServerGroup
 from proxy.upstream.joined.server_link import ServerLink
-from proxy.upstream.joined.settings import JoinedSettings
 from proxy.upstream.own_answers import (
     INVALID_PARAMS,
     INVALID_REQUEST,

@@ -1,6 +1,13 @@
-"""Pages of lists of several servers -> one list, and the capabilities of all. Pure, but for a memory of pages.
+"""The lists of several servers as one: pages are merged, names get prefixes, and capabilities are united.
 
-A page is read once as long as its server answers with the same bytes: the id of the question is left out of the digest.
+    ListedNames      the names under which tools and prompts are listed, and back to server and name
+    Pages            pages by their bytes: a page is parsed once as long as its server sends the same bytes
+    MergedLists      the pages of all servers -> one list
+    ResourceOwners   which server has which resource
+
+A name with a prefix is always understood. Where names have no prefixes, a name belongs to the first server that lists
+it, for as long as the process runs. Once a second server lists it too, both get their prefixes and the bare name means
+nothing any more. So a call never reaches another server than the one whose tool was listed under that name.
 """
 
 from __future__ import annotations
@@ -14,7 +21,52 @@ from typing import Final
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.upstream.joined.listed_names import ListedNames
+
+# The most bare names; later names get prefixes.
+MOST_BARE: Final = 50_000
+
+
+class ListedNames:
+    """`prefixes`: server -> its prefix; no prefix is the beginning of another one. `always`: no bare names."""
+
+    def __init__(self, prefixes: Mapping[str, str], *, always: bool) -> None:
+        self._prefixes = prefixes
+        self._always = always
+        self._owners: dict[str, str | None] = {}
+        self.clashes = 0
+        """How many bare names have lost their meaning; lists merged before the last one are out of date."""
+
+    def note(self, server: str, names: Iterable[str]) -> None:
+        """Registers the names that a server lists."""
+        if self._always:
+            return
+        for name in names:
+            owner = self._owners.get(name, server)
+            if name not in self._owners and len(self._owners) < MOST_BARE:
+                self._owners[name] = server
+            elif owner is not None and owner != server:
+                self._owners[name] = None
+                self.clashes += 1
+
+    def shown(self, server: str, name: str) -> str:
+        """The name under which a server's tool is listed. A bare name never looks like one with a prefix."""
+        is_bare = not self._always and self._owners.get(name) == server and self._prefixed(name) is None
+        return name if is_bare else self._prefixes[server] + name
+
+    def find(self, shown: str) -> tuple[str, str] | None:
+        """Returns the server and the tool's name there; None for an unknown name."""
+        prefixed = self._prefixed(shown)
+        if prefixed is not None:
+            return prefixed
+        owner = self._owners.get(shown)
+        return None if owner is None else (owner, shown)
+
+    def _prefixed(self, shown: str) -> tuple[str, str] | None:
+        for server, prefix in self._prefixes.items():
+            if shown.startswith(prefix) and len(shown) > len(prefix):
+                return server, shown[len(prefix) :]
+        return None
+
 
 # Methods that list something -> the member of the result that holds it.
 LISTS: Final = {
@@ -23,7 +75,7 @@ LISTS: Final = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
 }
-# Capability that a server announces where it has such lists.
+# Method -> the capability that a server with such lists announces.
 OF_LISTS: Final = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -32,7 +84,7 @@ OF_LISTS: Final = {
 }
 _MOST_PAGES: Final = 512
 _MOST_BYTES: Final = 64 * 1024 * 1024
-# Clients of one revision read one list; a few more are kept for different credentials.
+# Clients of one revision read one list; the others are for different credentials.
 _MOST_LISTS: Final = 64
 
 
@@ -54,11 +106,11 @@ class Pages:
         self._size = 0
 
     def digest(self, text: bytes, request_id: str) -> bytes:
-        """What tells two pages apart, whatever their questions were called."""
+        """Hashes a page without the id of its request, so that equal pages have equal digests."""
         return hashlib.blake2b(text.replace(request_id.encode(), b"\0", 1), digest_size=16).digest()
 
     def find(self, digest: bytes) -> ListedPage | None:
-        """A page that was read before."""
+        """Returns a page that was parsed before, or None."""
         known = self._known.get(digest)
         return known[0] if known is not None else None
 
@@ -72,7 +124,7 @@ class Pages:
 
 
 def read_listed_page(result: Mapping[str, JsonValue], method: str, digest: bytes) -> ListedPage:
-    """The page in a result."""
+    """Reads the page in a result."""
     entries, cursor, ttl = result.get(LISTS[method]), result.get("nextCursor"), result.get("ttlMs")
     return ListedPage(
         tuple(entry for entry in entries if isinstance(entry, dict)) if isinstance(entries, list) else (),
@@ -127,7 +179,7 @@ def _names_of(pages: Iterable[ListedPage]) -> list[str]:
 
 
 def merge_capabilities(all_servers: Iterable[JsonValue]) -> dict[str, JsonValue]:
-    """What any of the servers can do; that tools may change is always said, because a server may come back."""
+    """Unites what the servers can do. `tools.listChanged` is always set, because a server may come back."""
     merged: dict[str, JsonValue] = {"tools": {"listChanged": True}}
     for capabilities in all_servers:
         if isinstance(capabilities, dict):
@@ -149,14 +201,14 @@ def _copied(value: JsonValue) -> JsonValue:
 
 
 class ResourceOwners:
-    """Which server has which resource, as far as lists have said so."""
+    """Which server has which resource, as far as lists have shown."""
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
         self._templates: dict[str, tuple[re.Pattern[str], str]] = {}
 
     def note(self, method: str, listed: Mapping[str, tuple[ListedPage, ...]]) -> None:
-        """Takes notice of listed resources or templates."""
+        """Registers listed resources or templates."""
         for server, pages in listed.items():
             for entry in (entry for page in pages for entry in page.entries):
                 if method == "resources/list" and isinstance(uri := entry.get("uri"), str):
@@ -166,7 +218,7 @@ class ResourceOwners:
                     self._templates.setdefault(template, (_pattern(template), server))
 
     def find(self, uri: str) -> str | None:
-        """The server of a resource, or of a template that is named or matched."""
+        """Finds the server of a resource, or of a template that is equal to the URI or matches it."""
         if uri in self._owners:
             return self._owners[uri]
         if uri in self._templates:
@@ -175,6 +227,6 @@ class ResourceOwners:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """What a template may stand for (RFC 6570), loosely: every expression is any text."""
+    """Compiles a URI template (RFC 6570) loosely: every expression matches any text."""
     parts = re.split(r"\{[^{}]*\}", template[:2000])
     return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from proxy.adapters.mcpheaders import find_mirrors
-from proxy.adapters.mcpmessage import Message
+from proxy.adapters.mcpmessage import Message, find_mirrors
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import CheckedCall, JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest

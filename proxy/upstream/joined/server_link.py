@@ -20,8 +20,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Final
 
-from proxy.adapters.mcpheaders import Mirror, make_headers
-from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, VERSION_META, Message
+from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, VERSION_META, Message, Mirror, make_headers
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
@@ -37,8 +36,8 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.faults import ReplyBroken, close_body
-from proxy.upstream.joined.answer_rewriting import AnswerRewriting
 from proxy.upstream.joined.event_rewriting import (
+    AnswerRewriting,
     RewrittenStream,
     content_type,
     is_stream,
@@ -48,6 +47,7 @@ from proxy.upstream.joined.event_rewriting import (
 from proxy.upstream.joined.introduction import (
     ACCEPT,
     Introduction,
+    JoinedServer,
     OutOfReach,
     Refusal,
     as_object,
@@ -56,7 +56,6 @@ from proxy.upstream.joined.introduction import (
     repeating_headers,
     with_params,
 )
-from proxy.upstream.joined.settings import JoinedServer
 from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
 
 Answer = UpstreamReply | UpstreamFault

@@ -1,7 +1,7 @@
-"""One child process: started without a shell in its own process group, and ended with that whole group.
+"""One child process: its settings, its start without a shell in a process group of its own, and its end.
 
 It ends as the specification says ("stdio", "Shutdown"): its stdin is closed, then SIGTERM, then SIGKILL. Signals go to
-the group, because `npx` and `uvx` start further processes.
+the whole group, because `npx` and `uvx` start further processes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,37 @@ import asyncio
 import contextlib
 import signal
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.upstream.stdio.reaper import Reaper, end_group
-from proxy.upstream.stdio.settings import StdioSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StdioSettings:
+    """One command. Times in seconds, sizes in bytes.
+
+    `command` is the program and its arguments, never a shell line; `environment` is the child's whole environment.
+    At most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
+    sessions use one child. After `restarts` starts of the shared child within `restart_window` seconds it is not
+    started again until the oldest of these starts is that long ago. `line` is the longest message. `stderr` receives
+    each line of the child's stderr with the child's process id.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    max_children: int = 16
+    idle: float = 1800.0
+    shared: bool = False
+    restarts: int = 5
+    restart_window: float = 60.0
+    start_timeout: float = 30.0
+    line: int = 64 * 1024 * 1024
+    stderr: Callable[[int, str], None] = lambda pid, line: None  # noqa: ARG005
+
 
 # Seconds that a child has to end by itself after its stdin closes, and again after SIGTERM.
 _PATIENCE: Final = 2.0

@@ -17,9 +17,8 @@ from typing import Final
 from proxy.core.model.codes import OVERLOADED, RESTARTING, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE, ErrorCode
 from proxy.core.model.values import Executed, UpstreamFault
 from proxy.upstream.stdio.channel import Channel, ChildClient
-from proxy.upstream.stdio.child import Child
+from proxy.upstream.stdio.child import Child, StdioSettings
 from proxy.upstream.stdio.reaper import Reaper
-from proxy.upstream.stdio.settings import StdioSettings
 
 # Retry hint in seconds: when a child is likely to be free again.
 _SOON: Final = 5

@@ -32,8 +32,8 @@ from proxy.core.model.values import (
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
 from proxy.upstream.stdio.channel import Channel, ChildClient, ChildEnded, Mailbox, format_event
+from proxy.upstream.stdio.child import StdioSettings
 from proxy.upstream.stdio.session import NoChild, Session, Sessions
-from proxy.upstream.stdio.settings import StdioSettings
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"

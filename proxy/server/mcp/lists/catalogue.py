@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxy.adapters.mcpheaders import Mirror, find_mirrors
+from proxy.adapters.mcpmessage import Mirror, find_mirrors
 from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, Listing, Policies
 from proxy.core.contract.policy import ToolPolicy

@@ -1,19 +1,19 @@
-"""`OperationsUpstream`: what an MCP server would say of the operations is said here, and their calls go to the service.
+"""Operations of an HTTP API as one MCP server, an `Upstream`: it lists them itself and sends calls to the service.
 
 initialize, server/discover, ping     answered here
 tools/list                            the operations, on one page
-tools/call                            comes as the request that the service knows, and goes on to it
-GET                                   405: nothing is sent unasked
+tools/call                            arrives as the service's own HTTP request and goes on to the service
+GET                                   405: this server has no stream of its own messages
 
-A session is a random id that tells one conversation from others. Nothing is kept under it, so any id is taken, after a
-restart and in each of several workers too.
+A session is a random id that tells one conversation from others. Nothing is stored under it, so any id is valid, after
+a restart and in each of several workers too.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
@@ -28,7 +28,6 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
-from proxy.upstream.operations.settings import OperationsSettings
 from proxy.upstream.own_answers import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -42,6 +41,16 @@ from proxy.upstream.own_answers import (
     write_refusal,
     write_result,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsSettings:
+    """What the config says of such a server. `tools` are the operations by name, as `tools/list` shows them."""
+
+    name: str
+    tools: Mapping[str, Mapping[str, JsonValue]] = field(repr=False)
+    version: str = ""
+
 
 Answer = UpstreamReply | UpstreamFault
 
@@ -58,7 +67,7 @@ class OperationsUpstream:
         self._listed = dumps([dict(tool) for tool in settings.tools.values()])
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
-        """Sends a checked call to the service. What is no operation goes nowhere."""
+        """Sends a checked call to the service; 404 for a tool that is not an operation."""
         if checked.call.tool not in self._settings.tools:
             return UpstreamReply(404, (), b"")
         return await self._upstream.send(checked, request)
@@ -73,7 +82,7 @@ class OperationsUpstream:
         message = read_message(RawRequest("POST", request.target, "", request.headers, whole, {}, ""), _LIMITS)
         if isinstance(message, JsonProblem | MessageBatch):
             return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
-        if message.id is ABSENT or not message.method:  # a notification, or an answer to a question that nobody asked
+        if message.id is ABSENT or not message.method:  # a notification, or an answer: this server asks nothing
             return UpstreamReply(202, (), b"")
         return self._answer(message)
 

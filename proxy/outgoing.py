@@ -1,13 +1,17 @@
-"""One server that the proxy itself asks: a whole answer within bounds of time and size, or an `UpstreamFault`.
+"""Requests of the proxy's own that are not calls: descriptions to import, a model endpoint, webhooks.
 
-    fetch       one exchange: a place among the connections, the request, the head, the body up to a limit
+`OutgoingClient` asks one server and gives a whole answer within bounds of time and size, or an `UpstreamFault`.
+`post_json` posts one value to one address.
 
-aiohttp's client does the HTTP. It is set up to do nothing nobody asked for: no cookies are kept, no redirect is
-followed, no proxy or password is taken from the environment, no header is added but those that frame the message, and
-a body stays in its content coding, so that the caller decodes it within a bound of its own.
+aiohttp's client speaks HTTP. Everything that nobody asked for is switched off: the client keeps no cookies, follows no
+redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A
+body stays in its content coding, so that the caller decodes it within a bound of its own.
 
-Each exchange has a connection of its own. A question to a model takes seconds, a connection milliseconds; and one that
-lies idle may be closed by the server just when a POST goes out on it, which aiohttp rightly does not send twice.
+Each exchange has a connection of its own. A question to a model takes seconds, a connection milliseconds. A server may
+close an idle connection just when a POST goes out on it, and aiohttp rightly does not send that POST twice.
+
+A checked call never goes out here. Whether it may be sent again depends on whether a byte of it went out, and only the
+connection in `proxy/upstream/http1/` knows that.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import BAD_REQUEST, UPSTREAM_BAD_ANSWER
-from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply, value_class
+from proxy.core.model.values import Executed, Headers, JsonValue, UpstreamFault, UpstreamReply, value_class
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import CONNECTION_LIMIT, RESPONSE_TIMEOUT, FaultKind
 from proxy.upstream.http1.dial import Origin, read_origin
@@ -38,13 +43,13 @@ from proxy.upstream.http1.faults import (
 )
 from proxy.upstream.settings import UpstreamSettings
 
-# As for answers to calls (`upstream/http1/answer.py`): a field of a head, and how many there may be.
+# The bounds are those of answers to calls (`upstream/http1/answer.py`): bytes of one header, and number of headers.
 _MAX_FIELD: Final = 32 * 1024
 _MAX_FIELDS: Final = 128
-# What aiohttp adds to a request unless told otherwise.
+# Headers that aiohttp adds to a request by default.
 _AUTOMATIC: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
-# The content type of an answer and what has come of its body -> whether nothing more is wanted.
+# (Content type of an answer, the part of its body that has arrived) -> whether that part is enough.
 Enough = Callable[[str, bytearray], bool]
 TOO_LARGE: Final = FaultKind(
     UPSTREAM_BAD_ANSWER, "http_response_body_size", Executed.UNKNOWN, "its answer is too large"
@@ -54,14 +59,14 @@ TOO_MUCH: Final = FaultKind(
     BAD_REQUEST, "http_request_error", Executed.NO, "what was to be sent to it is too large"
 )  # fmt: skip
 
-# Everything that an exchange may raise, ClientError and TimeoutError first among it: a header with a line break is a
-# ValueError, a host name IDNA cannot encode a UnicodeError, a socket that breaks while it is written to an OSError.
+# An exchange raises these. A header with a line break raises ValueError, a host name that IDNA cannot encode raises
+# UnicodeError (a ValueError), a socket that breaks during a write raises OSError, and TimeoutError is an OSError too.
 ERRORS: Final = (aiohttp.ClientError, OSError, ValueError)
 
 
 @value_class
 class WholeReply(UpstreamReply):
-    """An answer whose body came whole, still in its content coding."""
+    """An answer with its whole body, still in its content coding."""
 
     body: bytes = field(repr=False)
 
@@ -71,10 +76,10 @@ def _never(_content_type: str, _body: bytearray) -> bool:
 
 
 class OutgoingClient:
-    """Asks one server. `settings` say where it is, how TLS is done, and how many exchanges go on at a time; their name
-    stands in faults.
+    """Asks one server. `settings` give its address, its TLS, how many exchanges go on at a time, and the name for
+    faults.
 
-    Raises ValueError for a URL that is none, and for TLS over a unix socket, which aiohttp's client does not speak.
+    Raises ValueError for an invalid URL, and for TLS over a unix socket, which aiohttp's client does not speak.
     """
 
     def __init__(self, settings: UpstreamSettings) -> None:
@@ -87,11 +92,11 @@ class OutgoingClient:
         self._places = asyncio.Semaphore(settings.connections)
 
     async def fetch(self, request: UpstreamRequest, limit: int, enough: Enough = _never) -> WholeReply | UpstreamFault:
-        """Sends a request and gives the answer with its whole body.
+        """Sends a request and returns the answer with its whole body.
 
-        `request.timeout` are the seconds until the head of the answer has come; after that no pause may be longer than
-        the settings' `idle_timeout`. More than `limit` bytes of body are a fault. `enough` is asked after each piece:
-        where it says so, the rest of the body is not waited for. Names of the answer's headers are as they came.
+        The head of the answer must arrive within `request.timeout` seconds; after that no pause may be longer than the
+        settings' `idle_timeout`. A body of more than `limit` bytes is a fault. `enough` sees the body after each piece;
+        once it returns True, the rest is not read. Header names keep the server's spelling.
         """
         try:
             async with asyncio.timeout(min(self._settings.connect_timeout, request.timeout)):
@@ -157,7 +162,7 @@ def _connector(origin: Origin, settings: UpstreamSettings) -> aiohttp.BaseConnec
 
 
 async def _read_body(response: aiohttp.ClientResponse, limit: int, enough: Enough) -> bytes | None:
-    """The body, or what of it is enough; None where it has more than `limit` bytes."""
+    """Reads the body, or as much of it as is enough; None for a body of more than `limit` bytes."""
     body = bytearray()
     content_type = response.headers.get("Content-Type", "")
     async for piece in response.content.iter_any():
@@ -172,13 +177,13 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int, enough: Enoug
 def _text(value: bytes) -> str:
     try:
         return value.decode()
-    except UnicodeDecodeError:  # a character for each byte
+    except UnicodeDecodeError:  # latin-1 maps each byte to one character
         return value.decode("latin-1")
 
 
 def find_fault_row(error: Exception, *, begun: bool, tls: bool) -> FaultKind:
-    """The row for an exception of one exchange. `begun`: the head of the answer had come. The words of the exceptions
-    stay out: they may name addresses, and quote what a server sent."""
+    """Finds the fault for an exception of one exchange. `begun`: the head of the answer has arrived. The texts of the
+    exceptions stay out, because they may name addresses and quote what a server sent."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             return CONNECT_TIMEOUT
@@ -194,5 +199,37 @@ def find_fault_row(error: Exception, *, begun: bool, tls: bool) -> FaultKind:
             return UNSENDABLE
         case _ if begun:
             return INCOMPLETE
-        case _:  # TLS 1.3 lets a server refuse our certificate only after our side has finished its handshake
+        case _:  # in TLS 1.3 a server can refuse our certificate after our side has finished its handshake
             return TLS_ALERT if isinstance(error.__cause__, ssl.SSLError) else UNANSWERED
+
+
+# The bounds of `post_json`, in bytes.
+MAX_POSTED: Final = 1024 * 1024
+MAX_ANSWER: Final = 64 * 1024
+
+_HEADERS: Final = (
+    ("content-type", "application/json"),
+    ("accept-encoding", "identity"),
+    ("user-agent", "toolcall-proxy"),
+)
+
+
+async def post_json(
+    client: OutgoingClient, target: str, value: JsonValue, *, headers: Headers = (), seconds: float = 5.0
+) -> WholeReply | UpstreamFault:
+    """Posts a value to a path of the client's server and returns the answer, whatever its status.
+
+    `seconds` is the time for the whole exchange. A value of more than MAX_POSTED bytes is not sent; an answer of more
+    than MAX_ANSWER bytes is a fault. Nothing is sent twice. `headers` have lower-case names and replace the default
+    ones of the same name.
+    """
+    own = {name for name, _ in headers}
+    fields = (*(pair for pair in _HEADERS if pair[0] not in own), *headers)
+    request = UpstreamRequest(client.name, "POST", target, fields, dumps(value), seconds)
+    if len(request.body) > MAX_POSTED:
+        return TOO_MUCH.of(client.name)
+    try:
+        async with asyncio.timeout(seconds):
+            return await client.fetch(request, MAX_ANSWER)
+    except TimeoutError:
+        return RESPONSE_TIMEOUT.of(client.name)
