@@ -3,13 +3,13 @@
 A slot is reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do
 not use the cap up and parallel calls cannot overshoot it:
 
-    slot = reservation(call, policy)                                    # None: no cap applies
+    slot = make_reservation(call, policy)                               # None: no cap applies
     if slot and await store.reserve(slot.key, slot.limit, slot.ttl) is None:
-        failure = exceeded(call, slot)                                  # neither raises nor resets the attempt
+        failure = make_cap_failure(call, slot)                          # neither raises nor resets the attempt
     ... send ...
     not delivered: await store.release(slot.key)
 
-On the rung `ADDRESS`, which several users may share, a cap applies only where the config says so (`by_address`).
+Several users may share an address, so on the rung `ADDRESS` a cap applies only if the config says so (`by_address`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What else of a request carries arguments: its path and its query, and the schemas they are judged by.
+"""The path and the query of a request carry arguments too. This holds the schemas that judge them.
 
-A route made from an OpenAPI operation has them from there, a written one from its key `parameters`. The values are
-judged by `explain/channels.py`; the bytes of the request stay as they came.
+The schemas come from the OpenAPI operation of a route, or from the route's key `parameters`. `explain/channels.py`
+judges the values; the bytes of the request stay as they came.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from proxy.core.schema.http.parameters import Parameter
 
 
 class QueryPolicy(StrEnum):
-    """What becomes of a query string: `judge` holds declared parameters to their schemas, `strict` refuses undeclared
-    ones as well, `forward` lets everything go on unjudged, `refuse` takes no query."""
+    """How a route treats a query string: `judge` holds declared parameters to their schemas, `strict` refuses
+    undeclared ones as well, `forward` lets everything go on unjudged, `refuse` takes no query."""
 
     JUDGE = "judge"
     STRICT = "strict"
@@ -50,6 +50,6 @@ class Channels:
 
     @property
     def described(self) -> str:
-        """All that decides what is judged, as text for a hash."""
+        """A text for hashing, which differs whenever the judgement may differ."""
         declared = [each.declared for each in (*self.path, *self.query)]
         return repr((declared, sorted(self.free), self.judges_query, self.strict))

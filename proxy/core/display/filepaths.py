@@ -1,7 +1,7 @@
 """Shows a file path in a value relative to the operator's roots, else as `…/parent/file` (Acode NFR-011).
 
 This only handles text; no path is looked up. Known spellings: POSIX (`/a/b`), Windows (`C:\\a\\b`,
-`\\\\server\\share`), `file://` URLs. The path of an http URL is not a file path and stays.
+`\\\\server\\share`), `file://` URLs. The path of an http URL is not a file path and does not change.
 """
 
 from __future__ import annotations

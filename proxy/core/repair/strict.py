@@ -1,7 +1,7 @@
 """Renames keys in another spelling where the operator refuses unknown keys (`unknown_keys: refuse`).
 
-There an undeclared key is refused although the schema accepts it. So the rule `key_case` may give it the name of the
-one declared, absent key with the same folded name, as it does where the schema itself refuses the key (`keys.py`).
+Such a tool refuses undeclared keys that its schema accepts. The rule `key_case` may then rename a key to the one
+declared, absent key with the same folded name, as it does for a key that the schema refuses (`rules/keys.py`).
 """
 
 from __future__ import annotations
