@@ -1,8 +1,8 @@
-"""Whole prompts and answers in a file, for who has to find out why a correction went wrong (GoMind's debug store).
+"""Writes whole prompts and answers to a file, so that a failed correction can be investigated (GoMind's debug store).
 
-JSON Lines, readable by the owner alone (0600), bounded: once the file is half of `max_size` it becomes `<file>.1`, in
-the place of the one before. There are no secrets in what it is given, but argument values and tools' answers are, which
-is why it is off unless the config names a file. A file that cannot be written costs no call anything.
+JSON Lines, readable by the owner alone (0600), bounded: once the file reaches half of `max_size` it replaces
+`<file>.1`. Entries hold no secrets, but they do hold argument values and tools' answers, so the log is off unless the
+config names a file. A file that cannot be written affects no call.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from proxy.core.contract.correction import DebugStore
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 
-# Append only, never through a link that somebody put there, never handed on to a child process.
+# The file is only appended to, never opened through a symbolic link, and not inherited by child processes.
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE: Final = 0o600
 
 
 class DebugLog:
-    """Writes entries to a file, one after the other. `report` is told of an entry that could not be written."""
+    """Writes entries to a file, one after the other. `report` receives the error of a failed write."""
 
     def __init__(self, store: DebugStore, report: Callable[[OSError], None]) -> None:
         self._path = Path(store.file)
@@ -32,7 +32,7 @@ class DebugLog:
         self._turn = asyncio.Lock()
 
     async def add(self, entry: dict[str, JsonValue]) -> None:
-        """Writes one entry; what is longer than half of the file is left out, and said so."""
+        """Writes one entry. An entry longer than half of `max_size` is replaced by a note of its length."""
         line = dumps(entry) + b"\n"
         if len(line) > self._half:
             line = dumps({"at": entry.get("at"), "left_out_bytes": len(line)}) + b"\n"

@@ -1,7 +1,7 @@
-"""The prompts: the bundled ones, and what is filled in. Everything filled in is without secrets and bounded.
+"""Loads the bundled prompts and fills in their placeholders. Filled-in text holds no secrets and has a bounded length.
 
-A prompt is a text file. What stands before a line `---` is the system's message, what stands behind it the user's;
-`{{name}}` is filled in (`core/contract/correction.py` lists the names).
+A prompt is a text file. The system message stands above a line `---`, the user message below it. `{{name}}` is a
+placeholder (`core/contract/correction.py` lists the names).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
 from proxy.correction.rules import find_status
 
-# Characters of arguments and of a schema that are sent: what no model takes in is not worth asking about.
+# The most characters of arguments and of a schema that are sent: a model cannot use more.
 LONGEST_ARGUMENTS: Final = 16 * 1024
 _LONGEST_SCHEMA: Final = 16 * 1024
 _LONGEST_TEXT: Final = 2000
@@ -29,15 +29,15 @@ _LONGEST_TEXT: Final = 2000
 
 @cache
 def load_prompt(layer: Layer) -> str:
-    """The prompt that is used where the operator names none."""
+    """The bundled prompt, for an operator who names no other."""
     return files("proxy.correction").joinpath("prompts", f"{layer.value}.txt").read_text(encoding="utf-8")
 
 
 def write_messages(
     prompt: str, call: ToolCall, failure: Failure, policy: ToolPolicy, told: Mapping[str, str], note: str = ""
 ) -> list[dict[str, str]]:
-    """The chat messages that ask about a failed call. `told` holds what the failure does not know: the arguments as
-    they are shown, the attempt, the query and the trajectory; `note` goes behind the error."""
+    """The chat messages that ask about a failed call. `told` holds what the failure lacks: the arguments as they
+    are shown, the attempt, the query and the trajectory. `note` is appended to the error."""
     result = ToolResult(call, failure, limits=policy.feedback)
     values = {
         "tool": call.tool,
@@ -54,7 +54,7 @@ def write_messages(
 
 
 def describe_wish(text: str) -> str:
-    """What the user wants, as far as it is known."""
+    """The user's request as masked, shortened text, or `unknown`."""
     return cut(mask_credentials(replace_surrogates(text), _LONGEST_TEXT), _LONGEST_TEXT) or "unknown"
 
 

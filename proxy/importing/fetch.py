@@ -1,6 +1,6 @@
 """Requests to the server that publishes a description, bounded in size and time.
 
-No redirect is followed: the answer is where the description is, or the message says where it may be.
+Redirects are not followed; the error message names the address they lead to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pi
 
 @dataclass(frozen=True, slots=True)
 class FetchedAnswer:
-    """What came back. `headers` have lower-case names; of a repeated one the last."""
+    """An answer. Header names are in lower case; a repeated header keeps its last value."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,13 +35,12 @@ class FetchedAnswer:
         return _media_type(self.headers.get("content-type", ""))
 
 
-# The media type and what has come of a body so far -> whether it will do.
+# Decides from the media type and the body received so far whether reading may stop.
 Enough = Callable[[str, bytes], bool]
 
 
 class FetchSite:
-    """One server. `fetch` asks it; `extra` headers go with every request. Raises ImportProblem for a URL that is none,
-    http or https."""
+    """One server. `extra` headers go with every request. Raises ImportProblem for anything but an http or https URL."""
 
     def __init__(self, url: str, extra: Headers = ()) -> None:
         parts = urlsplit(url)
@@ -58,8 +57,8 @@ class FetchSite:
     async def fetch(
         self, method: str, headers: Headers = (), body: bytes = b"", enough: Enough = lambda _media_type, _body: False
     ) -> FetchedAnswer:
-        """One exchange at the URL. `enough`: whether a body, by its media type, has all that is wanted of a stream that
-        may go on; asked at the end of a line. Raises ImportProblem where no whole answer comes."""
+        """One exchange at the URL. `enough` is asked when the body so far ends with a line feed, and may end the reading
+        of a stream that would go on. Raises ImportProblem if the answer does not arrive or is incomplete."""
         request = UpstreamRequest(_NAME, method, self.target, (*headers, *self._extra), body, TIMEOUT)
         reply = await self._client.fetch(
             request,
@@ -95,7 +94,7 @@ def _media_type(content_type: str) -> str:
 
 
 def _words(fault: UpstreamFault) -> str:
-    """What went wrong, without the name that an upstream has in a config: here is none."""
+    """The message of a fault without the upstream's name, which means nothing outside of a config."""
     return fault.message.removeprefix(f"upstream '{_NAME}': ")
 
 

@@ -1,4 +1,4 @@
-"""What an import has found: tools that can be judged, what is relayed, and what was left out with the reason."""
+"""The findings of an import: tools that can be judged, paths that are relayed, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class RelayedPath:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What no route leads to: its name at the source, why, and what to do about it; `method` and `path` where a route
-    can say so."""
+    """A tool or operation that gets no route. `name` is its name at the source; `why` and `hint` give the reason and a
+    remedy; `method` and `path` are set if a route can refuse it with that reason."""
 
     name: str
     why: str
@@ -61,7 +61,7 @@ class LeftOut:
 
 
 def flatten_text(text: str) -> str:
-    """A text of others for a line of ours: nothing in it breaks the line, or means anything to a terminal."""
+    """Foreign text on one line: whitespace becomes spaces, and characters that control a terminal are dropped."""
     spaced = (" " if character.isspace() else character for character in text)
     return "".join(character for character in spaced if character.isprintable())
 
@@ -71,10 +71,8 @@ Kind = Literal["openapi", "mcp"]
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """One source. `upstream` is the URL for the config; `path` where MCP is spoken, '' for
-    nowhere; `about` one line on it.
-
-    `seen` has the names of everything at the source, also of what was left out or not asked for.
+    """One source. `upstream` is the URL for the config; `path` is the path of an MCP endpoint, else ''; `about` is one
+    line about the source; `seen` names everything at the source, including what was left out or not asked for.
     """
 
     kind: Kind

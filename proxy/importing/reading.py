@@ -1,4 +1,4 @@
-"""A source, a URL or a file -> Harvest. The one place that says which reader reads it."""
+"""Reads an OpenAPI description from a URL or a file, as JSON or YAML, into a Harvest."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ async def read_openapi(
     folder: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Harvest:
-    """What an OpenAPI description at a URL or in a file (below `folder`, if it is relative) offers.
+    """The tools of an OpenAPI description at a URL or in a file (a relative path starts at `folder`).
 
-    `headers` go with the request for it; `advance` hears how many of all operations are read. Raises ImportProblem.
+    `headers` go with the request; `advance` is called with the number of operations read and their total.
+    Raises ImportProblem.
     """
     if is_url(source):
         text = await fetch_description(source, headers)
@@ -54,7 +55,7 @@ def _file(path: Path) -> bytes:
 
 
 def _parsed(text: bytes, source: str) -> JsonValue:
-    """JSON where it begins as JSON does, else YAML."""
+    """The parsed text: JSON if it begins with `{`, else YAML."""
     shown = source.partition("?")[0]
     if text.lstrip()[:1] == b"{":
         value = parse(text, _LIMITS)

@@ -1,7 +1,7 @@
-"""`imported.json`: what the files of an import were made of, so that `check --live` can tell what has changed since.
+"""`imported.json` records the sources of an import, so that `check --live` can tell what has changed there since.
 
-It lies beside the config and holds each schema as the source had it. The files a user edits are others, so an edit is
-never taken for a change at the source.
+It lies beside the config and holds each schema as the source had it. Users edit other files, so an edit is never taken
+for a change at the source.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABOUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One source as it was. `tools`: name -> (how the source names it, schema); `seen`: all that was there."""
+    """One source at the time of the import. `tools`: name -> (name at the source, schema); `seen`: every name there."""
 
     kind: Kind
     source: str
@@ -33,7 +33,7 @@ class Recorded:
 
 
 def record_text(harvest: Harvest) -> str:
-    """The record of one import, a line for each tool."""
+    """The text of `imported.json` for one import, with one line for each tool."""
     tools = ",\n".join(
         f"{_json(tool.name)}: {_json({'origin': tool.origin, 'schema': tool.schema})}" for tool in harvest.tools
     )
@@ -47,7 +47,7 @@ def _json(value: JsonValue) -> str:
 
 
 def read_record(text: bytes) -> tuple[Recorded, ...]:
-    """The sources in a record. Raises ImportProblem for a text that is none."""
+    """The sources in a record. Raises ImportProblem for any other text."""
     value = parse(text, _LIMITS)
     if isinstance(value, JsonProblem) or not isinstance(value, dict) or value.get("version") != 1:
         raise ImportProblem(f"{FILE} is no record of an import", "import again")

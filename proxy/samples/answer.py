@@ -1,4 +1,4 @@
-"""What a sample tool says: a `SampleAnswer`, or a `SampleError` that becomes one. The envelope is GoMind's
+"""A sample tool answers with a `SampleAnswer`, or with a `SampleError` that becomes one. The envelope is GoMind's
 ToolResponse (Intelligent Error Handling, part 1), so that the proxy's reading of it is exercised by real answers."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.core.model.values import JsonValue
-from proxy.importing.drift import DescriptionChange, list_changes
+from proxy.importing.live import DescriptionChange, list_changes
 from tests.importing.shop import BOOKSHOP, DATA, Shop, shop
 
 
