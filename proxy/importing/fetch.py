@@ -57,8 +57,8 @@ class FetchSite:
     async def fetch(
         self, method: str, headers: Headers = (), body: bytes = b"", enough: Enough = lambda _media_type, _body: False
     ) -> FetchedAnswer:
-        """One exchange at the URL. `enough` is asked when the body so far ends with a line feed, and may end the reading
-        of a stream that would go on. Raises ImportProblem if the answer does not arrive or is incomplete."""
+        """One exchange at the URL. `enough` is asked when the body so far ends with a line feed, and may end the
+        reading of a stream that would go on. Raises ImportProblem if the answer does not arrive or is incomplete."""
         request = UpstreamRequest(_NAME, method, self.target, (*headers, *self._extra), body, TIMEOUT)
         reply = await self._client.fetch(
             request,
