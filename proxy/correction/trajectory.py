@@ -29,7 +29,6 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.correction.changes import hide_secrets
-from proxy.upstream.faults import close_stream
 
 # Bytes of an answer that are looked at; a longer one is a document and no figure to compute with.
 _LOOKED_AT: Final = 64 * 1024
@@ -119,7 +118,9 @@ class GatheredStream:
     async def aclose(self) -> None:
         """Closes the stream early. Clients of MCP leave with the last event, so what came may be all there was."""
         self._end()
-        await close_stream(self._body)
+        close = getattr(self._body, "aclose", None)
+        if close is not None:
+            await close()
 
     def _end(self) -> None:
         remember, self._remember = self._remember, None
