@@ -82,6 +82,7 @@ async def test_a_judge_that_takes_too_long_is_killed_and_the_call_is_not_sent() 
     assert (codes.NOT_CONFIRMED, [("r", GAVE_UP, "deadline")]) == (refused.code if refused else None, told)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", FORKS)
 async def test_hostile_schemas_end_within_the_bound(name: str) -> None:
     schema, value, valid = FORKS[name]

@@ -329,6 +329,7 @@ async def test_a_process_that_is_killed_breaks_the_stream_that_has_begun(upstrea
         await anext(events)
 
 
+@pytest.mark.large
 @with_settings("linger")
 async def test_a_process_that_does_not_want_to_end_is_ended_with_all_that_it_has_started(
     upstream: StdioUpstream,
