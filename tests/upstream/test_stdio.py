@@ -351,6 +351,7 @@ async def test_a_command_that_is_not_there_is_an_upstream_error_that_names_it() 
     await upstream.close()
 
 
+@pytest.mark.large
 async def test_processes_of_a_killed_proxy_end_whatever_they_do() -> None:
     """SIGKILL runs no clean-up: the reaping process ends the groups that are left."""
     script = (
