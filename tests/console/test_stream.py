@@ -11,6 +11,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proxy.cli.calls import read_events
 from proxy.interfaces import CallRecord
 from proxy.server.admin.console_data import ConsoleData
@@ -126,6 +128,7 @@ async def ask(port: int, path: str) -> Any:
     return json.loads((await exchange(port, request.encode())).body)
 
 
+@pytest.mark.large
 async def test_acceptance_14_above_workers_each_call_comes_once_and_a_killed_worker_is_told(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(WORKERS)

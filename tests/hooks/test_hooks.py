@@ -162,6 +162,7 @@ async def test_no_hook_can_touch_what_frames_the_body(headers: dict[str, object]
 
 
 # --- no hook can bypass validation ------------------------------------------------------------------------------------
+@pytest.mark.large
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("on_failure", ["ignore", "refuse"])
 @pytest.mark.parametrize("header", ["X-Way: plain", "X-Way: change"])

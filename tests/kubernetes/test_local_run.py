@@ -21,12 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from tests.kubernetes.rendering import Manifest, containers, files_of, of_kind, pod_of, proxy_of, render
 from tests.ports import hold_ports
 from tests.serving.mounted import Mounted
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, tool
+
+pytestmark = pytest.mark.large
 
 CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
 GOOD: Final = b'{"lat": 48.85, "lon": 2.35}'

@@ -14,6 +14,8 @@ import pytest
 
 from tests.upstream.test_stdio import SERVER, gone
 
+pytestmark = pytest.mark.large
+
 ROOT = Path(__file__).parents[2]
 # A client that starts the proxy, as a client's config says; it prints the process ids, and waits.
 CLIENT = """

@@ -42,6 +42,7 @@ async def test_a_job_beyond_its_deadline_is_killed_and_the_next_one_is_done(pool
     assert Done(b"next") == await pool.run(f"{JOBS}:echo", b"next", seconds=60)
 
 
+@pytest.mark.large
 async def test_a_job_may_use_its_seconds_of_cpu_time_however_long_the_clock_runs(pool: OffloadPool) -> None:
     assert GaveUp(Limit.DEADLINE) == await pool.run(f"{JOBS}:run_for_ever", b"", seconds=0.1, patience=600)
     assert Done(b"slept") == await pool.run(f"{JOBS}:sleep", b"0.3", seconds=0.1, patience=600)

@@ -7,6 +7,8 @@ import pytest
 from tests.serving import plainhttp
 from tests.serving.hostile import Case, Result, cases, equal, hosted, is_whole, replay, table
 
+pytestmark = pytest.mark.large
+
 
 async def replayed(wanted: list[Case], feed: str) -> list[str]:
     results = await replay(wanted, (feed,))

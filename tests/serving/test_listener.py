@@ -86,6 +86,7 @@ async def begin(request: web.BaseRequest, status: int = 200, length: int | None 
     return stream
 
 
+@pytest.mark.large
 async def test_a_request_that_is_still_unread_when_the_listener_shuts_down_is_answered() -> None:
     async with listening(told) as (listener, port), client(port) as (reader, writer):
         writer.write(GET)
@@ -473,6 +474,7 @@ async def test_the_last_answer_arrives_although_more_was_asked_behind_it() -> No
     assert ("close", 200_000) == (seen.header("connection"), len(seen.body))
 
 
+@pytest.mark.large
 async def test_shutting_down_closes_idle_connections_and_lets_the_others_answer() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -519,6 +521,7 @@ async def test_shutting_down_waits_for_nobody_without_end() -> None:
     assert ["cancelled"] == outcomes
 
 
+@pytest.mark.large
 async def test_requests_on_an_old_connection_do_not_wait_for_the_idle_time_of_the_last_one() -> None:
     async with (
         listening(told, Timeouts(head=1.0, idle=1.0)) as (listener, port),

@@ -268,6 +268,7 @@ async def test_a_removed_upstream_is_closed_after_its_last_call(tmp_path: Path) 
 
 
 # --- under load -------------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_a_reload_under_load_fails_and_mixes_no_call(tmp_path: Path) -> None:
     """Each version has its own schema and its own upstream: a call judged by one and sent to the other would show."""
 

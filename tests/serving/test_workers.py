@@ -77,6 +77,7 @@ async def test_calls_are_spread_and_counted_together_and_sigterm_loses_none(tmp_
     assert {"served"} <= set(seen) <= {"served", (503, "RESTARTING")}
 
 
+@pytest.mark.large
 async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     async with tool(slowly) as server:
@@ -101,6 +102,7 @@ async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp
     assert (10.0, 10.0, 11.0) == (before, after, later)
 
 
+@pytest.mark.large
 async def test_what_changes_something_goes_to_every_worker(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     async with tool(slowly) as server:
@@ -120,6 +122,7 @@ async def test_what_changes_something_goes_to_every_worker(tmp_path: Path) -> No
     assert (True, True, 503) == (drained["draining"], done["drained"], ready)
 
 
+@pytest.mark.large
 async def test_workers_end_with_the_process_above_them(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(config("http://127.0.0.1:9"))

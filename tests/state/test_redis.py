@@ -269,6 +269,7 @@ async def test_tls_with_a_certificate_of_its_own_and_a_stranger_is_not_trusted(
 
 
 # --- several servers --------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_sentinels_know_the_primary_and_after_a_failover_the_new_one(tmp_path: Path) -> None:
     with server(tmp_path, "--requirepass", SECRET) as first, contextlib.ExitStack() as stack:
         words = ("--replicaof", "127.0.0.1", str(first.port), "--masterauth", SECRET, "--requirepass", SECRET)
@@ -308,6 +309,7 @@ def sentinel(config: Path) -> Iterator[int]:
         process.wait()
 
 
+@pytest.mark.large
 async def test_a_cluster_keeps_each_conversation_in_one_place_and_all_of_them(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         nodes = []

@@ -18,6 +18,8 @@ from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, replies, tool
 from tests.state.replicas import Replica, replicas
 from tests.state.server import Server, server
 
+pytestmark = pytest.mark.large
+
 OK = answer("200 OK", b"{}", JSON_TYPE)
 # What a tool takes, in seconds: longer than a round trip to the store on the busiest machine.
 WORK = 0.2

@@ -16,6 +16,8 @@ from tests.telemetry.collector import collector
 from tests.telemetry.prometheus import Prometheus, prometheus
 from tests.telemetry.queries import ALERTS, alerts, filled, panels, without_stand_in
 
+pytestmark = pytest.mark.large
+
 SCHEMA = "{type: object, properties: {lat: {type: number}, old: {deprecated: true}}, required: [lat]}"
 ROUTES = f"""
   - path: /weather

@@ -329,6 +329,7 @@ async def test_a_process_that_is_killed_breaks_the_stream_that_has_begun(upstrea
         await anext(events)
 
 
+@pytest.mark.large
 @with_settings("linger")
 async def test_a_process_that_does_not_want_to_end_is_ended_with_all_that_it_has_started(
     upstream: StdioUpstream,
@@ -350,6 +351,7 @@ async def test_a_command_that_is_not_there_is_an_upstream_error_that_names_it() 
     await upstream.close()
 
 
+@pytest.mark.large
 async def test_processes_of_a_killed_proxy_end_whatever_they_do() -> None:
     """SIGKILL runs no clean-up: the reaping process ends the groups that are left."""
     script = (
