@@ -96,7 +96,7 @@ def _parts(policy: ToolPolicy) -> Iterator[str]:
 
 
 def _quoting(check: Check, code: str) -> str:
-    """The code, with the schema's own words after each place it names."""
+    """The code, with the keywords of the schema appended to each comment that names a place in it."""
     said = {node.uri: _own_words(node) for node in check.schemas.nodes()}
     lines = []
     for line in code.splitlines():
@@ -107,7 +107,7 @@ def _quoting(check: Check, code: str) -> str:
 
 
 def _own_words(node: Node) -> str:
-    """The keywords of a node that contain no further nodes, as JSON, shortened."""
+    """The keywords of a node that hold no subschemas, as shortened JSON."""
     from proxy.core.json.jsontext import dumps
     from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
 

@@ -21,9 +21,8 @@ from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
 from proxy.config.sections.correction_section import check_correct, read_correction
-from proxy.config.sections.joined_section import with_joined
-from proxy.config.sections.mcp_operations import with_operations
 from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
+from proxy.config.sections.mcp_upstreams import with_joined, with_operations
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.stateurl import mask_url, read_state
 from proxy.config.sections.top_level import (

@@ -14,15 +14,16 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.sections.access import check_auth
-from proxy.config.sections.joined_section import name_joined, read_joined
-from proxy.config.sections.mcp_operations import (
+from proxy.config.sections.mcp_section import McpReader
+from proxy.config.sections.mcp_upstreams import (
     OPERATION_DEFAULTS,
     describe_operations,
+    name_joined,
     name_served,
     name_tools,
+    read_joined,
     read_operations,
 )
-from proxy.config.sections.mcp_section import McpReader
 from proxy.config.sections.route_channels import ChannelReader, select_query_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch

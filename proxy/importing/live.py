@@ -9,11 +9,9 @@ from typing import Final, Literal
 
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
 from proxy.core.model.values import Headers, JsonValue, Pointer
-from proxy.importing.harvest import Harvest, ImportProblem, flatten_text
+from proxy.importing.harvest import FILE, Harvest, ImportProblem, Recorded, flatten_text, read_record
 from proxy.importing.mcp import read_mcp
-from proxy.importing.openapi import Choice
-from proxy.importing.reading import read_openapi
-from proxy.importing.record import FILE, Recorded, read_record
+from proxy.importing.openapi import Choice, read_openapi
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 

@@ -20,9 +20,8 @@ from urllib.parse import urlsplit
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.importing.files import escape_variables
+from proxy.importing.files import escape_variables, write_yaml
 from proxy.importing.harvest import ImportProblem, LeftOut, flatten_text
-from proxy.importing.yamltext import write_yaml
 
 LISTEN: Final = "127.0.0.1:8080"
 # Where all servers are served together, and what they are called in the client's config then.

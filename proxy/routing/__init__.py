@@ -6,8 +6,16 @@
 from __future__ import annotations
 
 from proxy.routing.build import build_routes
-from proxy.routing.dry_target import DryTarget, find_dry_target
-from proxy.routing.table import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable, walk_trie
+from proxy.routing.table import (
+    DryTarget,
+    LeftOutOperation,
+    Match,
+    MethodNotAllowed,
+    Route,
+    RouteTable,
+    find_dry_target,
+    walk_trie,
+)
 
 __all__ = [
     "DryTarget",

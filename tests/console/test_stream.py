@@ -17,8 +17,8 @@ from proxy.cli.calls import read_events
 from proxy.interfaces import CallRecord
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.event_stream import READERS, Readers, follow_calls
-from proxy.telemetry.recent.change_log import ChangeLog
 from proxy.telemetry.recent.ring import CallFilter, RecentCalls
+from proxy.telemetry.recent.timeline import ChangeLog
 from tests.serving.process import process
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import exchange, post

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from proxy.telemetry.lag import LoopLag
+from proxy.telemetry.watches import LoopLag
 from tests.serving.proxied import WEATHER, proxied
 
 
