@@ -71,10 +71,9 @@ async def test_what_it_cannot_tell_is_no_objection() -> None:
     assert [("r", CANNOT_TELL, "unevaluatedProperties beside patternProperties")] == told
 
 
-@pytest.mark.large
 async def test_a_judge_that_takes_too_long_is_killed_and_the_call_is_not_sent() -> None:
     told: Told = []
-    second = judge(told, seconds=3.0)
+    second = judge(told, seconds=1.0)
     schema = chain(lambda following: {"allOf": [following, following]}, 24)
     try:
         refused = await second.confirm("r", checked('"x"'), policy(schema))

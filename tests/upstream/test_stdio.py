@@ -329,11 +329,11 @@ async def test_a_process_that_is_killed_breaks_the_stream_that_has_begun(upstrea
         await anext(events)
 
 
-@pytest.mark.large
 @with_settings("linger")
 async def test_a_process_that_does_not_want_to_end_is_ended_with_all_that_it_has_started(
-    upstream: StdioUpstream,
+    upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proxy.upstream.stdio.child._PATIENCE", 0.2)  # waited twice
     headers = await begin(upstream)
     pid = int(await result(await post(upstream, call("pid"), headers)))
     (grandchild,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
