@@ -22,6 +22,7 @@ from proxy.telemetry.recent.timeline import ChangeLog
 from tests.serving.process import process
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import exchange, post
+from tests.steady import until
 
 PATIENCE = 120.0
 
@@ -167,8 +168,7 @@ async def test_the_command_line_shows_and_follows_calls(tmp_path: Path) -> None:
         assert following.stdout is not None
         async with asyncio.timeout(PATIENCE):
             first = (await following.stdout.readline()).decode()
-            while not proxy.serving.readers.count:
-                await asyncio.sleep(0.05)
+            await until(lambda: proxy.serving.readers.count)
             await proxy.post("/weather", b'{"lat": "1"}')
             second = (await following.stdout.readline()).decode()
         following.terminate()

@@ -19,6 +19,7 @@ from proxy.server.http.checks import MAX_HEAD, BadRequest
 from proxy.server.http.framing import Response, ResponseStream, make_date_row
 from proxy.server.listener import Listener
 from tests.serving.wire import Seen, read_message
+from tests.steady import until
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -369,9 +370,7 @@ async def test_a_client_that_leaves_cancels_its_request_and_nothing_stays_behind
             writer.write(sent)
             await asyncio.sleep(0.03)
             before = len(listener.connections)
-        async with asyncio.timeout(300):
-            while listener.connections:
-                await asyncio.sleep(0.005)
+        await until(lambda: not listener.connections)
         await asyncio.sleep(0)
 
     assert (1, expected) == (before, outcomes)
@@ -455,9 +454,7 @@ async def test_a_client_that_does_not_read_its_last_answer_cannot_keep_the_conne
             await asyncio.get_running_loop().sock_sendall(unread, GET)
             await asyncio.sleep(0.05)
             before = len(listener.connections)
-            async with asyncio.timeout(300):
-                while listener.connections:
-                    await asyncio.sleep(0.005)
+            await until(lambda: not listener.connections)
 
     assert 1 == before
 

@@ -16,6 +16,7 @@ from proxy.samples.server import SampleServer, run_server
 from tests.ports import hold_port
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, post, read_message, replies, tool
+from tests.steady import until
 
 OK = answer("200 OK", b'{"t": 20.50}', JSON_TYPE)
 BOOM = answer("500 Internal Server Error", b"boom")
@@ -100,8 +101,7 @@ async def dying(mortal: Mortal) -> AsyncIterator[None]:
     async def fate() -> None:
         while True:
             await asyncio.sleep(0.05)
-            while not mortal.under_way or mortal.answered < _ANSWERS_A_LIFE:
-                await asyncio.sleep(0.001)
+            await until(lambda: mortal.under_way and mortal.answered >= _ANSWERS_A_LIFE)
             await mortal.kill()
             await asyncio.sleep(0.03)
             await mortal.start()

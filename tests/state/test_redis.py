@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from proxy.state.redis.client import Connections
 from proxy.state.redis.operations import Keys, Operation, OperationQueue
 from proxy.state.remote import Unreachable
 from tests.state.server import BINARY, Server, needs_server, server, take_port
+from tests.steady import until
 
 SECRET = "planted-7b2f9c"
 KEYS = Keys("toolproxy")
@@ -162,13 +163,6 @@ async def test_a_store_comes_back_by_itself(tmp_path: Path) -> None:
             running.start()  # empty: it kept nothing
             await until(lambda: told[-1].up)
             assert episode("b", "c") == (await store.fail("k", attempt("c"), 60)).episode
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Waits for something."""
-    async with asyncio.timeout(300):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_key_that_something_else_wrote_fails_no_call(plain: Server) -> None:

@@ -18,6 +18,7 @@ from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamRe
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.stdio import StdioSettings, StdioUpstream
+from tests.steady import until
 
 SERVER = Path(__file__).parent / "stdio_server.py"
 MODERN: Headers = (("mcp-protocol-version", "2026-07-28"),)
@@ -91,8 +92,7 @@ def is_alive(pid: int) -> bool:
 
 async def gone(pid: int) -> None:
     """Waits until a process has ended."""
-    while is_alive(pid):
-        await asyncio.sleep(0.01)
+    await until(lambda: not is_alive(pid))
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -154,8 +154,7 @@ async def test_a_session_that_is_not_used_is_ended(upstream: StdioUpstream) -> N
     headers = await begin(upstream)
     pid = int(await result(await post(upstream, call("pid"), headers)))
     await gone(pid)
-    while upstream.sessions.children:
-        await asyncio.sleep(0.01)
+    await until(lambda: not upstream.sessions.children)
     reply = await post(upstream, asked("ping"), headers)
     assert isinstance(reply, UpstreamReply)
     assert 404 == reply.status
