@@ -1,11 +1,10 @@
-"""A handler of the application in the place of a service on the network: `Upstream`, answered in this process.
+"""A handler of the application in place of a service on the network: `HandlerUpstream` implements `Upstream` in this
+process.
 
-Which handler that is, the application's own router has said before the guard was asked; `CURRENT` holds it for the
-request under way. A call may be sent to it more than once, by the rules of resending.
-
-The request that a handler gets: the client's own, with the checked arguments as its body.
-
-Captures the answer of a handler as it is written: whole, or as a stream at the pace of its reader.
+    HandlerUpstream    calls the handler that the application's router has chosen for the request (`CURRENT`); by the
+                       rules of resending more than once
+    make_checked_request   the client's request with the checked arguments as its body, which the handler gets
+    ResponseCapture    catches the handler's answer as it is written: whole, or as a stream at the pace of its reader
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ class HandlerUpstream:
         return await self._exchange(request) if body is None else UNSENDABLE.of(self._name)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
     async def _exchange(self, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:
         capture, resolved = ResponseCapture(self._name), CURRENT.get()
-        inner = checked_request(resolved.request, request, capture)
+        inner = make_checked_request(resolved.request, request, capture)
         handler = asyncio.create_task(_run(resolved.handler, inner, capture))
         try:
             async with asyncio.timeout(request.timeout):
@@ -116,23 +115,23 @@ async def _answer(handler: AppHandler, request: web.Request) -> web.StreamRespon
     return response
 
 
-# Written anew, or of no use between two parts of one process.
+# Headers that are written anew, or have no use within one process.
 _DROPPED: Final = frozenset({"host", "content-length", "transfer-encoding", "accept-encoding", "content-encoding"})
 
 
 class CheckedRequest(web.Request):
-    """A request whose body was checked. The application's `on_response_prepare` hears of the answer once, when it goes
-    to the client, and not when it is caught here."""
+    """A request whose body was checked. The application's `on_response_prepare` runs once, when the answer goes to the
+    client, and not when the answer is captured here."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         pass
 
 
-def checked_request(original: web.Request, sent: UpstreamRequest, writer: AbstractStreamWriter) -> web.Request:
-    """The client's request as it would have gone to an upstream: `sent` has its headers and its body.
+def make_checked_request(original: web.Request, sent: UpstreamRequest, writer: AbstractStreamWriter) -> web.Request:
+    """The client's request with the headers and the body that an upstream would receive (`sent`).
 
-    Path, query, match and what other middlewares have put into the request are the original's. What the handler answers
-    is written to `writer`.
+    Path, query, match and what other middlewares stored in the request are the original's. The handler's answer is
+    written to `writer`.
     """
     headers = CIMultiDict((name, value) for name, value in sent.headers if name.lower() not in _DROPPED)
     if (host := original.headers.get("Host")) is not None:
@@ -144,7 +143,7 @@ def checked_request(original: web.Request, sent: UpstreamRequest, writer: Abstra
         original.version,
         CIMultiDictProxy(headers),
         tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()),
-        False,  # whether the connection ends with it is for the answer to the client to say
+        False,  # the answer to the client decides whether the connection closes
         None,
         False,
         False,
@@ -164,18 +163,18 @@ def checked_request(original: web.Request, sent: UpstreamRequest, writer: Abstra
         client_max_size=original.client_max_size,
         state=dict(original),
     )
-    made._match_info = original.match_info  # `clone` of aiohttp does the same; there is no public way
+    made._match_info = original.match_info  # aiohttp's `clone` does the same; there is no public way
     return made
 
 
-# Pieces of a stream that wait for their reader; the handler waits then.
+# The most pieces of a stream that wait for their reader; beyond it the handler waits.
 _MOST_WAITING: Final = 16
 # Header fields by which aiohttp frames a message; the server that sends the answer writes its own.
 _FRAMING: Final = frozenset({"connection", "transfer-encoding", "date", "server"})
 
 
 class ResponseCapture(AbstractStreamWriter):
-    """Stands where aiohttp writes a response to its client. `status` and `headers` count once `begun` is set."""
+    """The writer to which aiohttp writes a response. `status` and `headers` are valid once `begun` is set."""
 
     def __init__(self, upstream: str) -> None:
         self.begun = asyncio.Event()
@@ -187,29 +186,29 @@ class ResponseCapture(AbstractStreamWriter):
 
     # --- what aiohttp calls -------------------------------------------------------------------------------------------
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
-        """The head of the response."""
+        """Takes the head of the response."""
         self.status = int(status_line.split(" ", 2)[1])
         self.headers = tuple((name, value) for name, value in headers.items() if name.lower() not in _FRAMING)
         self.begun.set()
 
     async def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """A piece of the body. Waits while many wait to be read."""
+        """Takes a piece of the body. Waits while too many pieces are unread."""
         if chunk:
             await self._pieces.put(bytes(chunk))
 
     async def write_eof(self, chunk: bytes = b"") -> None:
-        """The last piece."""
+        """Takes the last piece."""
         await self.write(chunk)
         await self._pieces.put(None)
 
     async def drain(self) -> None:
-        """`write` has waited already."""
+        """Does nothing: `write` waits already."""
 
     def enable_chunking(self) -> None:
         """Does nothing: the server that sends the answer writes the chunks."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
-        """Refuses: the request shows no accepted codings, so only a handler that does not look calls this."""
+        """Raises NotImplementedError: the request accepts no content codings, so no handler should compress."""
         raise NotImplementedError("a guarded handler does not compress its answer: leave that to what is in front")
 
     # --- what the reader calls ----------------------------------------------------------------------------------------
@@ -220,9 +219,9 @@ class ResponseCapture(AbstractStreamWriter):
         return bool(types) and types[-1].lower().startswith("text/event-stream")
 
     def break_off(self) -> None:
-        """The handler has failed after its answer began."""
+        """Ends the answer of a handler that failed after its answer began."""
         self._broken = True
-        if self._pieces.full():  # nobody may wait here: the reader hears of it instead of the last piece
+        if self._pieces.full():  # this must not wait: the last piece gives way to the end
             self._pieces.get_nowait()
         self._pieces.put_nowait(None)
 
@@ -235,7 +234,7 @@ class ResponseCapture(AbstractStreamWriter):
 
 
 class CapturedStream:
-    """The body of an answer that is not kept in memory: `first` are the bytes that came already."""
+    """The body of an answer that is not kept in memory; `first` holds the bytes read so far."""
 
     def __init__(self, capture: ResponseCapture, first: bytes, handler: asyncio.Task[None]) -> None:
         self._capture = capture
@@ -255,5 +254,5 @@ class CapturedStream:
         return piece
 
     async def aclose(self) -> None:
-        """Ends the handler, whose answer nobody reads any more."""
+        """Cancels the handler: nobody reads its answer any more."""
         self._handler.cancel()

@@ -91,8 +91,8 @@ def _parts(policy: ToolPolicy) -> Iterator[str]:
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
     yield f"\n# --- judge and report\n{_quoting(check, check.source())}"
-    mender = _quoting(check, write_quick_repair(check, rules))
-    yield f"# --- mender\n{mender}" if mender else "# --- no mender: the repair engine makes every repair"
+    quick_repair = _quoting(check, write_quick_repair(check, rules))
+    yield f"# --- mender\n{quick_repair}" if quick_repair else "# --- no mender: the repair engine makes every repair"
 
 
 def _quoting(check: Check, code: str) -> str:

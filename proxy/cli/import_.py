@@ -131,14 +131,14 @@ def _run_mcpservers(args: argparse.Namespace) -> int:
     try:
         found = read_mcpservers(args.source, args.client)
         if args.rewrite:
-            print(json.dumps(found.rewritten(one=args.one), indent=2, ensure_ascii=False))
+            print(json.dumps(found.rewrite_client_config(one=args.one), indent=2, ensure_ascii=False))
             return 0
         for line in _describe_servers(found, one=args.one):
             print(line)
         if not found.upstreams:
             print("import: no server there can be served: nothing is written", file=sys.stderr)
             return EXIT_NOTHING
-        (config,) = write_files(args.into, {CONFIG: found.config_text(CONFIG, one=args.one)}, force=args.force)
+        (config,) = write_files(args.into, {CONFIG: found.write_config(CONFIG, one=args.one)}, force=args.force)
         config.chmod(0o600)
     except ImportProblem as problem:
         print(f"import: {problem}", file=sys.stderr)

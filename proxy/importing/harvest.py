@@ -1,9 +1,9 @@
-"""The findings of an import: tools that can be judged, paths that are relayed, and what was left out and why.
+"""What an import finds, and its record.
 
-`imported.json` records the sources of an import, so that `check --live` can tell what has changed there since.
-
-It lies beside the config and holds each schema as the source had it. Users edit other files, so an edit is never taken
-for a change at the source.
+A `Harvest` holds the tools that can be judged, the paths that are relayed, and what was left out and why.
+`imported.json` records the sources of an import, so that `check --live` can tell what has changed there since. It lies
+beside the config and holds each schema as the source had it. Users edit other files, so an edit is never taken for a
+change at the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.schema.http.operations import RequestTemplate
 
 
-class ImportProblem(Exception):  # noqa: N818 - it names what the user reads, not a defect of ours
+class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy
     """Nothing can be imported. `hint` says what to do instead."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -31,10 +31,10 @@ class ImportProblem(Exception):  # noqa: N818 - it names what the user reads, no
 
 @dataclass(frozen=True, slots=True)
 class FoundTool:
-    """A tool whose arguments can be judged. `origin` is how its source names it: `POST /book`, or an MCP tool's name.
+    """A tool whose arguments can be judged. `origin` is its name at the source: `POST /book`, or an MCP tool's name.
 
-    `path` and `method` are its route's; '' where the route serves many tools. `notes`: what was read differently.
-    `request`: how its arguments become an HTTP request.
+    `path` and `method` are its route's; '' where the route serves many tools. `notes` tell what was read differently
+    from how it is written. `request`: how its arguments become an HTTP request.
     """
 
     name: str
@@ -104,7 +104,8 @@ _ABOUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One source at the time of the import. `tools`: name -> (name at the source, schema); `seen`: every name there."""
+    """One source at the time of the import. `tools`: name -> (name at the source, schema); `seen`: all names at the
+    source."""
 
     kind: Kind
     source: str
@@ -113,7 +114,7 @@ class Recorded:
     tools: Mapping[str, tuple[str, JsonValue]]
 
 
-def record_text(harvest: Harvest) -> str:
+def write_record(harvest: Harvest) -> str:
     """The text of `imported.json` for one import, with one line for each tool."""
     tools = ",\n".join(
         f"{_json(tool.name)}: {_json({'origin': tool.origin, 'schema': tool.schema})}" for tool in harvest.tools
@@ -133,12 +134,12 @@ def read_record(text: bytes) -> tuple[Recorded, ...]:
     if isinstance(value, JsonProblem) or not isinstance(value, dict) or value.get("version") != 1:
         raise ImportProblem(f"{FILE} is no record of an import", "import again")
     try:
-        return tuple(_recorded(source) for source in value["sources"])
+        return tuple(_read_source(source) for source in value["sources"])
     except (KeyError, TypeError, AttributeError):
         raise ImportProblem(f"{FILE} lacks something", "import again") from None
 
 
-def _recorded(source: dict[str, JsonValue]) -> Recorded:
+def _read_source(source: dict[str, JsonValue]) -> Recorded:
     tools = {name: (tool["origin"], tool["schema"]) for name, tool in source["tools"].items()}
     kind: Kind = "mcp" if source["kind"] == "mcp" else "openapi"
     return Recorded(kind, source["from"], source["upstream"], frozenset(source["seen"]), tools)

@@ -1,9 +1,9 @@
-"""Puts the sidecar into manifests: into the pods of workloads, and in front of the Services that lead to them.
+"""The proxy's container and volume as Kubernetes manifests, put into the pods of workloads and in front of their
+Services.
 
-Each function takes manifests as plain values and gives changed copies. Doing it twice gives the same as doing it once:
-what was injected before is replaced. What stands in the way is an InjectionError, which says what to do about it.
-
-The proxy's own container and its volume, as plain manifests. The chart renders the same; a test compares them.
+`Sidecar` makes the container, the volume and the tool's probe as plain values; the chart renders the same, and a test
+compares them. `inject_all` takes manifests as plain values and gives changed copies. Injecting twice gives the same as
+injecting once: what was injected before is replaced. An obstacle is an InjectionError, which says what to do about it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VOLUME: Final = "toolcall-proxy-config"
 CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
 PORT_NAME: Final = "toolproxy"
 PROBES_NAME: Final = "toolproxy-probe"
-# Pods that are done end at once, so a long period costs nothing.
+# Pods that are finished end at once, so a long period costs nothing.
 LEAST_GRACE: Final = 300
 _HOOKS_APART: Final = 5
 _LAST_CALLS: Final = 5
@@ -28,9 +28,10 @@ _LAST_CALLS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """What is put into pods: the image, the ConfigMap, the ports and seconds of its config, and the tool behind it.
+    """The sidecar of a pod: its image, its ConfigMap, the ports and times (seconds) of its config, and the tool behind
+    it.
 
-    `paths` leads from the keys of the ConfigMap to the files in the config's folder.
+    `paths`: key of the ConfigMap -> file in the config's folder.
     """
 
     image: str
@@ -46,7 +47,7 @@ class Sidecar:
 
     @property
     def sleep(self) -> int:
-        """How long the tool is kept from its SIGTERM."""
+        """Seconds by which the tool's SIGTERM is delayed."""
         return self.drain + _HOOKS_APART
 
     @property
@@ -55,7 +56,7 @@ class Sidecar:
         return max(LEAST_GRACE, self.sleep + self.longest_call + _LAST_CALLS)
 
     def make_container(self, *, port_name: str = PORT_NAME, in_job: bool = False) -> Manifest:
-        """The native sidecar. In a Job nobody calls any more when it is to end, so it does not wait for anybody."""
+        """The native sidecar. In a Job no calls come once it is to end, so it does not wait for any."""
         drain = ["--seconds", "0"] if in_job else ["--with-tools"]
         return {
             "name": CONTAINER,
@@ -100,7 +101,8 @@ class Sidecar:
         return {"name": VOLUME, "projected": {"defaultMode": 0o444, "sources": [{"configMap": source}]}}
 
     def make_tool_probe(self) -> Manifest:
-        """The readiness probe of the tool's container: kubelet cannot reach a tool on loopback, and the proxy can."""
+        """The readiness probe of the tool's container. It asks the proxy, because kubelet cannot reach a tool on
+        loopback."""
         asked = {"path": f"/readyz/upstream/{self.upstream}", "port": self.probes}
         return {"httpGet": asked, "periodSeconds": 2, "timeoutSeconds": 1, "failureThreshold": 2}
 
@@ -121,13 +123,13 @@ POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
 }
 _JOBS: Final = ("Job", "CronJob")
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
-# Says on a workload or its pod template that it is left alone.
+# This annotation with the value `disabled` on a workload or its pod template leaves it alone.
 ANNOTATION: Final = "toolcall-proxy/inject"
 _OFF: Final = "disabled"
 
 
 class InjectionError(Exception):
-    """Something is in the way of the sidecar."""
+    """An obstacle to the sidecar; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,8 @@ class Injected:
 def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[str] = ()) -> Injected:
     """Injects every workload, or those of `only` (`kind/name`, in lower case). Raises InjectionError.
 
-    What was injected names no version that the API server gave: `kubectl apply` would refuse it once the server has
-    written the state of a rollout.
+    Changed manifests lose their `resourceVersion`: `kubectl apply` would refuse them once the server has written the
+    state of a rollout.
     """
     found, notes, pods = list(manifests), list[str](), list[Manifest]()
     wanted, seen = set(only), set[str]()
@@ -184,7 +186,7 @@ def inject_workload(manifest: Manifest, sidecar: Sidecar, notes: list[str]) -> M
     made = deepcopy(manifest)
     name, in_job = describe(manifest), manifest["kind"] in _JOBS
     spec = _find_pod(made)["spec"]
-    _refuse_what_is_in_the_way(name, spec, sidecar)
+    _check_obstacles(name, spec, sidecar)
     tool = _find_tool(name, spec, sidecar)
     before = _own_containers(spec)
     port_name = _take_port_name(spec, tool, sidecar, before)
@@ -221,7 +223,7 @@ def _own_containers(spec: Manifest) -> list[Manifest]:
     return [each for each in spec.get("initContainers") or [] if each["name"] == CONTAINER]
 
 
-def _refuse_what_is_in_the_way(name: str, spec: Manifest, sidecar: Sidecar) -> None:
+def _check_obstacles(name: str, spec: Manifest, sidecar: Sidecar) -> None:
     if spec.get("hostNetwork"):
         raise InjectionError(f"{name} has hostNetwork: its ports are the node's, and anybody gets past a sidecar there")
     system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os", "linux")
@@ -239,7 +241,7 @@ def _refuse_what_is_in_the_way(name: str, spec: Manifest, sidecar: Sidecar) -> N
 
 
 def _all_containers(spec: Manifest) -> Iterator[Manifest]:
-    """The containers that are not ours."""
+    """The containers other than the sidecar."""
     for each in [*(spec.get("initContainers") or []), *spec["containers"]]:
         if each["name"] != CONTAINER:
             yield each
@@ -261,8 +263,8 @@ def _find_tool(name: str, spec: Manifest, sidecar: Sidecar) -> Manifest:
 
 
 def _take_port_name(spec: Manifest, tool: Manifest, sidecar: Sidecar, before: list[Manifest]) -> str:
-    """The name that the tool's port had goes to the proxy's, so that a Service which leads to that name leads to the
-    proxy. Probes of the tool that went by the name go by the number."""
+    """Moves the name of the tool's port to the proxy's port, so that a Service with that name as target leads to the
+    proxy. Probes of the tool that use the name get the number."""
     for port in tool.get("ports") or []:
         if port["containerPort"] == sidecar.tool_port and port.get("name"):
             taken: str = port.pop("name")
@@ -297,8 +299,8 @@ def _selects(service: Manifest, pod: Manifest) -> bool:
 
 
 def redirect_service(service: Manifest, sidecar: Sidecar, names: set[str], notes: list[str]) -> Manifest:
-    """A Service whose ports that led to the tool lead to the proxy. By number, for names of an init container's ports
-    are found from Kubernetes 1.32 on. `names` are those that the proxy's port has in the pods."""
+    """The Service with each port that leads to the tool leading to the proxy: by number, because Services find names of
+    an init container's ports only from Kubernetes 1.32 on. `names` are the names of the proxy's port in the pods."""
     made = deepcopy(service)
     for port in made["spec"].get("ports") or []:
         if port.get("targetPort", port["port"]) in (sidecar.tool_port, *names):

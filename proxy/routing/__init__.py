@@ -1,6 +1,5 @@
-"""From a loaded config to the route of a request: `build.py` compiles the routes, `table.py` finds them.
-
-`dry_target.py` finds the one that a dry run means.
+"""From a loaded config to the route of a request: `build.py` compiles the routes, `table.py` finds the route of a
+request or of a dry run.
 """
 
 from __future__ import annotations

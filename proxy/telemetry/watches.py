@@ -1,8 +1,8 @@
-"""Event loop lag: how late timers fire, which is how long a call waits before the proxy can work on it.
+"""What the proxy watches in itself: how late its event loop is, and whether its calls name their conversations.
 
-Notices when most calls carry no conversation id, so that attempts and caps can do little for them.
-
-Of the calls of ten minutes more than half came by address: one warning is written, once in the life of a process.
+`LoopLag` measures how late timers fire, which is how long a call waits before the proxy can work on it. `AddressWatch`
+warns once in the life of a process if more than half of the calls of ten minutes carry no conversation id, because
+attempts and caps can do little for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from proxy.core.model.values import Rung
 from proxy.interfaces import CallRecord
 
-# Twice a second finds every stall that a client could notice, at no cost to a quiet process.
+# Seconds between two timers: often enough to find every stall that a client could notice, and cheap.
 EVERY: Final = 0.5
 
 
@@ -30,7 +30,7 @@ class LoopLag:
         """Starts measuring. Must be called inside the event loop."""
         loop = asyncio.get_running_loop()
         due = loop.time() + self._every
-        self._timer = loop.call_at(due, self._went_off, loop, due)
+        self._timer = loop.call_at(due, self._report_lag, loop, due)
 
     def end(self) -> None:
         """Stops measuring."""
@@ -38,13 +38,13 @@ class LoopLag:
             self._timer.cancel()
             self._timer = None
 
-    def _went_off(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _report_lag(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self._lagged(max(0.0, loop.time() - due))
         self.begin()
 
 
 _WINDOW: Final = 600.0
-# Fewer calls in ten minutes tell nothing.
+# With fewer calls in ten minutes the share says nothing.
 _FEWEST: Final = 20
 _ADDRESS: Final = Rung.ADDRESS
 
@@ -61,16 +61,16 @@ class AddressWatch:
         self._warned = False
 
     def finished(self, record: CallRecord) -> None:
-        """Counts a call; what was no call has no rung."""
+        """Counts a call. Requests that are no calls have no rung, and do not count."""
         if self._warned or record.conversation_rung is None:
             return
         if self._now() >= self._until:
-            self._look()
+            self._end_window()
         self._calls += 1
         self._by_address += record.conversation_rung is _ADDRESS
 
-    def _look(self) -> None:
-        """The window is over: warns where there is reason to, and begins another."""
+    def _end_window(self) -> None:
+        """Ends the window: warns if more than half of its calls came by address, and begins another."""
         if self._calls >= _FEWEST and self._by_address * 2 > self._calls:
             self._warned = True
             self._warn(self._calls, self._by_address)
