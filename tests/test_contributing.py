@@ -334,6 +334,7 @@ def test_the_table_has_the_rows_that_are_tried() -> None:
     assert [row.name for row in ROWS] == list(table())
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_works_by_touching_the_files_it_names(row: Row, tmp_path: Path) -> None:
     copy = Copy(tmp_path)

@@ -16,7 +16,7 @@ from proxy.core.json.jsontext import find_at_pointer, parse, parse_pointer
 from proxy.core.model.fields import read_trace_id
 from proxy.core.model.values import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
-# A call id goes back in answers and logs, so it has to be printable; a longer one goes back as its hash.
+# The longest call id; a longer one is replaced by its hash. A call id appears in answers and logs, so it is printable.
 _LONGEST_CALL_ID: Final = 1024
 CALL_ID_HEADER: Final = "x-tool-call-id"
 
@@ -66,7 +66,7 @@ def find_conversation(
 ) -> Conversation:
     """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read.
 
-    A trace may be new with every request; the conversation by the rungs below stands beside it (`otherwise`).
+    A trace may be new with every request, so the conversation by the rungs below is kept beside it (`otherwise`).
     """
     for index, source in enumerate(ladder):
         rung, find = _FINDERS[source.kind]

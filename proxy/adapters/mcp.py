@@ -61,7 +61,7 @@ _RPC_CODES: Final = {codes.BAD_REQUEST: -32600, codes.HEADER_MISMATCH: -32020}
 _PARSE_ERROR: Final = -32700
 INTERNAL_ERROR: Final = -32603
 _INVALID_PARAMS: Final = -32602
-# These are told by HTTP even where a call can be named: they are about who asks, not about the call.
+# Failures about the client, not about the call: they get an HTTP status even where a call can be named.
 _ABOUT_THE_CLIENT: Final = frozenset(
     {codes.TOKEN_REQUIRED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
 )
@@ -107,7 +107,7 @@ class McpAdapter:
         if asked is None or not asked.is_call or asked.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
             return _refusal(result, asked, request, headers)
         if asked.param("task") is not ABSENT and not asked.modern:  # the SDKs read a task or an error here
-            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _read_by_model(result)}
+            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _write_model_text(result)}
             return write_answer({"jsonrpc": "2.0", "id": asked.id, "error": error}, asked, request, accept, headers)
         answer = make_result_message(asked, FORMATS["mcp"].build(result, detail))
         return write_answer(answer, asked, request, accept, headers)
@@ -147,7 +147,8 @@ def _arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
 
 
 def _unreadable(request: RawRequest, shape: CallShape, problem: JsonProblem, fresh_id: str) -> ToolCall | Failure:
-    """A body that two parsers could read differently goes no further; its model hears of it where a call is named."""
+    """The result for a body that two parsers could read differently: a call to refuse if the body names one, otherwise
+    a failure."""
     seen = guess_message(request)
     if seen is None or not seen.is_call or seen.id is ABSENT:
         return Failure(codes.BAD_REQUEST, f"The body is no JSON-RPC message: {problem.reason}.")
@@ -159,8 +160,8 @@ def _unreadable(request: RawRequest, shape: CallShape, problem: JsonProblem, fre
 
 
 def _resend_id(found: Message, request: RawRequest, call_id: str) -> str | None:
-    """What makes a message a resend: the client's own call id, else the id within its session. Without a session
-    nothing does: a client that begins anew for each call counts its ids anew."""
+    """The id by which a repeated message is recognised as a resend. None: the client's own call id decides; otherwise
+    the message id within its session. '' without a session: clients that start anew for each call reuse their ids."""
     if request.header(CALL_ID_HEADER) is not None:
         return None
     session = "" if found.modern else request.header(SESSION_HEADER)
@@ -200,13 +201,13 @@ def _with_arguments(text: bytes, arguments: bytes) -> bytes:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def make_result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. What had no id that can be
-    repeated is answered under null (JSON-RPC 2.0 section 5)."""
+    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
+    id is answered under null (JSON-RPC 2.0 section 5)."""
     told = {"resultType": "complete", **result} if asked.modern else result
     return {"jsonrpc": "2.0", "id": None if asked.id is ABSENT else asked.id, "result": told}
 
 
-def _read_by_model(result: ToolResult) -> str:
+def _write_model_text(result: ToolResult) -> str:
     """The text of a refusal."""
     built: Any = FORMATS["mcp"].build(result)
     return str(built["content"][0]["text"])

@@ -24,7 +24,7 @@ MAX_PAGES: Final = 200
 # Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
 MAX_TOOLS: Final = 10_000
 MAX_SCHEMA: Final = 256 * 1024
-# In place of the length of a schema: there is none, or it was not kept.
+# Replaces the length of a schema: there is none, or it was too large to keep.
 _NONE: Final = -1
 _TOO_LARGE: Final = -2
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
@@ -44,8 +44,8 @@ _META_PREFIX: Final = "io.modelcontextprotocol/"
 
 @dataclass(frozen=True, slots=True)
 class ToolsPage:
-    """One page of a list. `cursor` leads to the next one, None at the end; `ttl` in seconds, None: not said. `digest`
-    tells pages apart that were read from different bytes."""
+    """One page of a list. `cursor` leads to the next page, None at the end; `ttl` in seconds, None where the server
+    gives none. `digest` differs for pages read from different bytes."""
 
     tools: tuple[ListedTool, ...]
     cursor: str | None

@@ -100,21 +100,22 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBa
         return value
     if isinstance(value, list):
         return MessageBatch(
-            all(isinstance(item, dict) and item.get("method") != CALL and not _twin(item) for item in value)
+            all(isinstance(item, dict) and item.get("method") != CALL and not _find_ambiguity(item) for item in value)
         )
     if not isinstance(value, dict):
         return JsonProblem("not a JSON-RPC message", 1, 1)
-    return _twin(value) or _message(value, request)
+    return _find_ambiguity(value) or _message(value, request)
 
 
-def _twin(value: dict[str, JsonValue]) -> JsonProblem | None:
-    """Why a server that ignores the case of names could take a message for another one."""
+def _find_ambiguity(value: dict[str, JsonValue]) -> JsonProblem | None:
+    """The problem of a message that a server which ignores the case of names could read differently; None without
+    one."""
     places = _MESSAGE + _CALLED if value.get("method") == CALL else _MESSAGE
     return next((found for place in places if (found := find_case_duplicate(value, place)) is not None), None)
 
 
 def guess_message(request: RawRequest) -> Message | None:
-    """What an unreadable body seems to be: enough to answer it under its id, never enough to send it on.
+    """The likely message of an unreadable body: enough to answer under its id, never enough to forward.
 
     For bodies that `read_message` refuses although a lenient reader accepts them (duplicate keys, too much depth).
     """
@@ -192,9 +193,9 @@ def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
 
 
 def find_disagreement(request: RawRequest, message: Message) -> str:
-    """What a header says otherwise than the message, in words; '' where they agree or only one of them speaks.
+    """A message about the first header that contradicts the body; '' where none does.
 
-    A missing header is left to the upstream, which refuses it itself and names what it misses.
+    A missing header is left to the upstream, which refuses the request and names the header.
     """
     if not message.modern:
         return ""
@@ -207,11 +208,12 @@ def find_disagreement(request: RawRequest, message: Message) -> str:
     for name, header, body in pairs:
         if header is not None and isinstance(body, str) and header != body:
             return f"Header mismatch: {name} does not match the body"
-    return _said_twice(request)
+    return _find_repeated_header(request)
 
 
-def _said_twice(request: RawRequest) -> str:
-    """The header of these that appears twice: two readers could take different values."""
+def _find_repeated_header(request: RawRequest) -> str:
+    """A message about a repeating header that stands twice, of which two readers could take different values; ''
+    otherwise."""
     seen: set[str] = set()
     for name, _ in request.headers:
         if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
@@ -221,7 +223,8 @@ def _said_twice(request: RawRequest) -> str:
 
 
 def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
-    """Which `Mcp-Param-*` header says otherwise than the arguments as they were sent; '' where none does."""
+    """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' where none
+    does."""
     arguments = _open_arguments(arguments)
     for mirror in wanted:
         sent = request.header(mirror.header)
@@ -256,7 +259,7 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(header: str | None) -> str | None:
-    """What a header's value stands for; itself where its base64 is broken, so that it matches nothing."""
+    """The decoded value of a header; the value itself where its base64 is broken, so that it matches nothing."""
     found = _CODED.fullmatch(header) if header is not None else None
     if found is None:
         return header

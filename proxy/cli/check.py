@@ -98,15 +98,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _place_from_here(mistake: Mistake, path: str) -> Mistake:
-    """A mistake whose file is named as seen from the shell, so that editors can jump to it. Other files than the config
-    are named from its folder."""
+    """The mistake with its file's path relative to the shell's folder, so that editors can jump to it. Mistakes name
+    files other than the config relative to the config's folder."""
     if mistake.file == path or Path(mistake.file).is_absolute():
         return mistake
     return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
 def _second_opinion(loaded: Loaded, args: argparse.Namespace) -> int:
-    """Both judges on examples of every tool."""
+    """Prints where the two judges differ on examples of every tool."""
     from proxy.cli.second_opinion import compare_judges
 
     lines = compare_judges(loaded)

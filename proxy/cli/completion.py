@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of all verbs below it."""
+    """The arguments of a parser and of its verbs."""
     for action in parser._actions:  # argparse has no public list of them
         yield action
         if isinstance(action, argparse._SubParsersAction):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.console_link import make_link, open_console
+from proxy.cli.no_config import make_link, open_console
 from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
@@ -173,14 +173,14 @@ async def _serve(loaded: Loaded, tools_url: str) -> None:
 
 
 def _allow_other_ports(loaded: Loaded) -> Loaded:
-    """The config that takes another port where one is taken, and has a console if it has an operator's port."""
+    """The config with any free port in place of a taken one, and with a console if it has an operator's port."""
     config = loaded.config
     other = replace(loaded, config=replace(config, listen=replace(config.listen, or_free=True)))
     return other if config.admin is None else open_console(other)
 
 
 def _say_where_else(config: Config, serving: Serving) -> None:
-    """Names the ports that were taken."""
+    """Prints which ports were taken, and which are used instead."""
     asked: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
     if config.admin is not None and serving.admin_url is not None:
         asked[serving.admin_url] = (config.admin.listen, "admin port is")

@@ -1,4 +1,5 @@
-"""`toolcall-proxy diff OLD NEW CALLS.jsonl` says what a new config makes of recorded calls, for a look or for CI."""
+"""`toolcall-proxy diff OLD NEW CALLS.jsonl` prints which recorded calls a new config judges differently, for people and
+for CI."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ EXIT_USAGE: Final = 2
 _FAIL_ON: Final = "newly-refused,other-arguments,no-route"
 _ALLOW: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<percent>%?)")
 _FEW: Final = 30
-# How many lines a process is given at once, and how many such parts wait for each.
+# How many lines a process gets at once, and how many such parts are queued for each process.
 _PART: Final = 200
 _WAITING: Final = 3
 _MOST_JOBS: Final = 64
@@ -110,7 +111,7 @@ def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> Co
 
 
 def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
-    """What the new config makes of numbered lines."""
+    """Judges numbered lines by both configs, and counts how the verdicts differ."""
     from proxy.recording.comparing import ComparisonCounts, compare_line
 
     found = ComparisonCounts()
@@ -120,12 +121,13 @@ def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, n
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
-# The tools of the old and of the new config, in a process that judges.
+# In a worker process: the tools of the old config, then those of the new one.
 _judging: list[ServedTools] = []
 
 
 def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -> ComparisonCounts:
-    """The same as `compare_lines`: each process reads both configs once, and is given some lines at a time."""
+    """Does what `compare_lines` does, in several processes: each reads both configs once and gets some lines at a
+    time."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -156,7 +158,7 @@ def _judge_part(part: Sequence[tuple[int, RecordedLine]]) -> ComparisonCounts:
     return compare_lines(part, old, new)
 
 
-# --- how it is told ---------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 def _words(kind: str) -> str:
     return kind.replace("_", " ")
 

@@ -1,9 +1,9 @@
 """`evaluate` sends a fixed set of calls through the proxy without repairs, with them, and with a model's corrections,
 and prints what share of them arrives right.
 
-The set is bundled; a file of one's own is measured as well. Every call goes through a proxy of its own process, with
-its real rules, to tools of the set; only the model is the operator's. Results are kept in a file as they come, so a run
-that was broken off goes on where it was.
+The set is bundled; `--file` adds a set of the user's. Every call goes through a real proxy in this process to the tools
+of the set; only the model is the operator's. Each result is written to a file at once, so an interrupted run goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proxy.cli.options import HelpText
 if TYPE_CHECKING:
     from proxy.samples.evaluation import EvaluatedCall, EvaluationTools
 
-# What is measured, in order: name, the rules of the routes, and what the seeds claim for it.
+# What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "off": ({"repair": "off"}, "70 %"),
     "layer 2": ({"repair": "standard"}, "95 %"),
@@ -61,8 +61,8 @@ exit codes: 0 measured, 2 the arguments, the file of cases or the endpoint's add
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """What came of one case in one mode. `right`: the tool got right arguments, or nothing where nothing is right;
-    `wrong`: it took arguments that are not right."""
+    """The result of one case in one mode. `right`: the tool received only right arguments, or nothing where no
+    arguments are right; `wrong`: it received arguments that are not right."""
 
     key: str
     mode: str
@@ -131,14 +131,14 @@ def _complain(why: str) -> int:
 
 
 def _key(args: argparse.Namespace, mode: str, case: EvaluatedCall) -> str:
-    """What makes a result that of this very question; the endpoint counts where it is asked."""
+    """A hash over all that a result depends on: mode, case, and endpoint and model in modes that ask them."""
     asked = (args.endpoint, args.model) if "correct" in MODES[mode][0] else ()
     text = json.dumps([mode, asdict(case), *asked], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_results(path: Path) -> dict[str, EvaluationResult]:
-    """The results of earlier runs; a line that was cut off is measured again."""
+    """The results of earlier runs by key. A line that was cut off is left out, and its case is measured again."""
     found: dict[str, EvaluationResult] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
@@ -282,9 +282,9 @@ def split_endpoint(url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", path
 
 
-# --- telling ----------------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 def _show_progress(number: int, total: int, mode: str, case: str) -> None:
-    """One line that is written over, on a terminal; elsewhere a line at each tenth."""
+    """Rewrites one line on a terminal; elsewhere writes a line after each tenth."""
     text = f"{number} of {total}  {mode}  {case}".rstrip()
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}" + ("\r\x1b[K" if number == total else ""))
@@ -294,7 +294,7 @@ def _show_progress(number: int, total: int, mode: str, case: str) -> None:
 
 
 def write_table(results: Sequence[EvaluationResult], model: str) -> str:
-    """The results as a Markdown table, one row per mode, and what failed of each kind."""
+    """Two Markdown tables with one row per mode: the figures, and the share of right calls of each kind."""
     lines = [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
     for mode, (_, claim) in MODES.items():
         rows = [result for result in results if result.mode == mode]

@@ -91,12 +91,12 @@ def _parts(policy: ToolPolicy) -> Iterator[str]:
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
     yield f"\n# --- judge and report\n{_quoting(check, check.source())}"
-    mender = _quoting(check, write_quick_repair(check, rules))
-    yield f"# --- mender\n{mender}" if mender else "# --- no mender: the repair engine makes every repair"
+    quick_repair = _quoting(check, write_quick_repair(check, rules))
+    yield f"# --- mender\n{quick_repair}" if quick_repair else "# --- no mender: the repair engine makes every repair"
 
 
 def _quoting(check: Check, code: str) -> str:
-    """The code, with the schema's own words after each place it names."""
+    """The code, with the keywords of the schema appended to each comment that names a place in it."""
     said = {node.uri: _own_words(node) for node in check.schemas.nodes()}
     lines = []
     for line in code.splitlines():
@@ -107,7 +107,7 @@ def _quoting(check: Check, code: str) -> str:
 
 
 def _own_words(node: Node) -> str:
-    """The keywords of a node that contain no further nodes, as JSON, shortened."""
+    """The keywords of a node that hold no subschemas, as shortened JSON."""
     from proxy.core.json.jsontext import dumps
     from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
 

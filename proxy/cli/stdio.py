@@ -102,7 +102,7 @@ def _protocol_output() -> Iterator[BinaryIO]:
 
 
 def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
-    from proxy.cli.mcpconfig import make_mcp_config_file, write_command_config, write_mcp_config
+    from proxy.cli.no_config import make_mcp_config_file, write_command_config, write_mcp_config
     from proxy.config.load import load
 
     if args.config is not None:
@@ -133,8 +133,8 @@ async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[
         async with one_at_a_time:
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
-    alone = replace(loaded, config=replace(loaded.config, admin=None))
-    serving = await start_serving(alone, listen=Address(unix=str(socket)))
+    without_admin = replace(loaded, config=replace(loaded.config, admin=None))
+    serving = await start_serving(without_admin, listen=Address(unix=str(socket)))
     try:
         await carry(_lines(), write, socket, route.path, headers)
     finally:

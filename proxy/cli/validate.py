@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
-    """The route that is meant and its request, or what to write instead."""
+    """The route and the request that the arguments mean, or a message about what to write instead."""
     found = find_checking_target(table, wanted, method)
     if isinstance(found, str):
         return found
@@ -91,7 +91,8 @@ def _target(table: RouteTable, wanted: str, tool: str | None, method: str) -> Dr
 
 
 def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | str:
-    """The route of this name, path or request target that judges calls, or what to write instead."""
+    """Finds the route that judges calls by its name, its path or a request target; otherwise a message about what to
+    write instead."""
     from proxy.config.mistakes import suggest_remark
     from proxy.routing import MethodNotAllowed, find_dry_target
 

@@ -36,7 +36,7 @@ _JUDGING: Final = (
     "upstream_errors", "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
     "protocol", "mcp", "servers", "operations", "query", "parameters",
 )  # fmt: skip
-# Keys without a meaning where the message names the tool and MCP defines the answers.
+# Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.
 _NOT_MCP: Final = (
     "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
     "wrap_success", "response_schema", "response_mode", "parameters",
@@ -156,7 +156,7 @@ def _passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Finds keys for tool answers on routes without a tool, and the reverse."""
+    """Finds keys about tools' answers on routes without a tool, and `finalize_output_retries` on routes with one."""
     if route.passes or not route.upstream:
         return
     sends = route.upstream != NO_UPSTREAM
@@ -185,7 +185,7 @@ def _mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that a process that speaks stdio is reached by MCP."""
+    """Checks that a route to an upstream with a `command` speaks MCP."""
     if "command" not in context.mapping("upstreams", route.upstream):
         return
     if not route.speaks_mcp:
@@ -200,7 +200,7 @@ def _process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that several servers stand alone, and behind a route that can tell their tools apart."""
+    """Checks that `servers` stands on an MCP route, and not beside keys about a single server."""
     if "servers" not in route.entry:
         if "prefix" in route.entry.get("mcp", {}):
             yield (*route.at, "mcp", "prefix"), "`prefix` has no effect without `servers`", _DROP_ONE
@@ -215,8 +215,8 @@ def _servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that operations are served by MCP, in front of a service that speaks HTTP, and that nothing is said of a
-    server's own list."""
+    """Checks that operations are served by MCP, from a service that speaks HTTP, and without keys about a server's own
+    list."""
     if "operations" not in route.entry:
         return
     at = (*route.at, "operations")
@@ -274,7 +274,7 @@ def _upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Parameters are declared where a route calls one tool; elsewhere nothing says what a query may hold."""
+    """Checks that parameters are declared, and queries judged, only on routes that call one tool."""
     if route.passes or "tool" in route.entry:
         return
     if "parameters" in route.entry and not route.speaks_mcp:

@@ -14,15 +14,16 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.sections.access import check_auth
-from proxy.config.sections.joined_section import name_joined, read_joined
-from proxy.config.sections.mcp_operations import (
+from proxy.config.sections.mcp_section import McpReader
+from proxy.config.sections.mcp_upstreams import (
     OPERATION_DEFAULTS,
     describe_operations,
+    name_joined,
     name_served,
     name_tools,
+    read_joined,
     read_operations,
 )
-from proxy.config.sections.mcp_section import McpReader
 from proxy.config.sections.route_channels import ChannelReader, select_query_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
@@ -32,7 +33,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.core.schema.http.operations import RequestTemplate
 
-# An absent body may stand for `{}`: of an HTTP operation that is found out while its request is read.
+# The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
 
 
@@ -48,20 +49,20 @@ class Routes:
 
     def read(self) -> tuple[RouteEntry, ...]:
         """The routes, in their order."""
-        written = list(self._written())
+        written = list(self._list_written())
         self._check_duplicates(written)
         refused = [route for route in written if "refuse" in route.entry]
-        self.left_out = tuple(map(self._left_out, refused))
+        self.left_out = tuple(map(self._read_left_out, refused))
         return tuple(entry for route in written if route not in refused and (entry := self._route(route)) is not None)
 
-    def _left_out(self, route: WrittenRoute) -> LeftOutEntry:
+    def _read_left_out(self, route: WrittenRoute) -> LeftOutEntry:
         for key in route.entry.keys() - {"path", "methods", "refuse"}:
             self._context.mistake(
                 (*route.at, key), f"`{key}` has no effect beside `refuse`", "drop one of them", key=True
             )
         return LeftOutEntry(route.path, route.methods, reveal(route.entry["refuse"]))
 
-    def _written(self) -> Iterator[WrittenRoute]:
+    def _list_written(self) -> Iterator[WrittenRoute]:
         routes = self._context.structure.value.get("routes")
         steps = routes if isinstance(routes, dict) else range(len(routes)) if isinstance(routes, list) else ()
         for step in steps:
@@ -84,7 +85,7 @@ class Routes:
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
         mcp = self._mcp(route) if route.speaks_mcp else None
-        joined = self._joined(route)
+        joined = self._read_joined(route)
         tools = {} if route.passes or mcp is not None else self._tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
@@ -116,7 +117,7 @@ class Routes:
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
         )
 
-    def _joined(self, route: WrittenRoute) -> JoinedServers | None:
+    def _read_joined(self, route: WrittenRoute) -> JoinedServers | None:
         joined = read_joined(self._context, route)
         self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
         return joined
@@ -124,7 +125,7 @@ class Routes:
     def _channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
     ) -> tuple[Channels | None, QueryPolicy]:
-        """What the route judges beside the body; only where it calls one tool can anything be declared."""
+        """What the route judges besides the body. Only a route that calls one tool can declare parameters."""
         if any(tool.request is not None for tool in tools.values()):
             if "parameters" in route.entry:
                 hint = "say it under `tools: {NAME: {request: ...}}`"
@@ -137,8 +138,8 @@ class Routes:
         return ChannelReader(self._catalogue, route).read(tools[name].written.get("formats", True))
 
     def _request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
-        """The request that the route takes, where it is that of an operation. Reports path parameters that the route's
-        path does not have."""
+        """The request of the route's operation; None where it has none. Reports path parameters that the route's path
+        does not have."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
             return None
         for each in tool.request.parameters:
@@ -168,12 +169,12 @@ class Routes:
         found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
         return replace(found, tools=read_operations(self._context, route, self._tools(route)))
 
-    # --- its tools ----------------------------------------------------------------------------------------------------
+    # --- the tools of a route -----------------------------------------------------------------------------------------
     def _tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
         upstream = self._context.mapping("upstreams", route.upstream)
         headers = merge_layers(upstream, self._catalogue.defaults, route.entry).get("headers", {})
         provided = frozenset(name.lower() for name in headers.get("set", {}))
-        self._catalogue.contradictions(route.entry, route.at)
+        self._catalogue.check_contradictions(route.entry, route.at)
         found: dict[str, ToolConfig] = {}
         for name, at in self._tool_names(route):
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
@@ -206,7 +207,7 @@ class Routes:
                     self._context.mistake(at, f"unknown tool {name!r}", hint)
 
     def _check_has_schema(self, route: WrittenRoute, name: str, at: Pointer) -> None:
-        """Reports a tool that could not be read because nothing says what it takes."""
+        """Reports a tool without a schema."""
         hurt = any(self._context.structure.is_hurt((*route.at, key)) for key in ("schema", "container", "validation"))
         if name in self._catalogue.names or is_tool_defined(route.entry) or hurt:
             return
@@ -255,14 +256,14 @@ def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *,
     allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
     if route.speaks_mcp:
         allowed = [make_repair_policy(policy.repair).rules]
-    # The text is repaired before the tool is known: only what every tool of the route allows.
+    # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
     rules = (*TEXT_RULES, _EMPTY) if is_operation else TEXT_RULES
     text_repairs = frozenset(rules).intersection(*allowed) if allowed else frozenset()
     made: dict[str, Any] = {"ladder": policy.ladder, "text": policy.text, "text_repairs": text_repairs}
-    return CallShape(**made, **_where_tool(route.entry, route.parameters))
+    return CallShape(**made, **_locate_tool(route.entry, route.parameters))
 
 
-def _where_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
+def _locate_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
     if "dispatch" in entry:
         return _dispatch(entry["dispatch"])
     if "tool" in entry:

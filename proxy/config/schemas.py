@@ -1,4 +1,4 @@
-"""A tool's schema: found, read, converted to JSON Schema, and compiled.
+"""Finds, reads and compiles a tool's schema, and converts it to JSON Schema.
 
 `schema:` is a file (`file.yaml`, `file.json#/pointer`), a schema in place, a flat list of parameters, or an operation
 of an OpenAPI description. Paths start at the config file's folder, which is also the schema folder; for a schema file
@@ -62,7 +62,7 @@ class _Read:
 
 
 class SchemaLoader:
-    """Reads and compiles schemas. What is wrong goes to `report`, and None comes back; it is reported once."""
+    """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
 
     def __init__(
         self, files: Files, folder: Path, registered: Mapping[str, ConfigSource], report: Callable[[Mistake], None]
@@ -76,10 +76,10 @@ class SchemaLoader:
     def load(
         self, written: JsonValue, place: SchemaPlace, *, formats: Formats, provided: frozenset[str] = frozenset()
     ) -> ToolSchema | None:
-        """The schema written at a place of the config, compiled. `provided`: headers that the route sets itself, which
+        """The compiled schema written at a place of the config. `provided`: headers that the route sets itself, which
         are no arguments of an OpenAPI operation."""
         try:
-            return self._compiled(self._read(written, place, provided), formats)
+            return self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:
             for mistake in error.mistakes:
                 self._report(mistake)
@@ -119,7 +119,7 @@ class SchemaLoader:
             return _Read(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
         value, notes = normalise(written)
         documents = self._collector(self._folder, place).collect(
-            SchemaDocument(value, _below_path(place), _BASE, self._folder)
+            SchemaDocument(value, _source_at(place), _BASE, self._folder)
         )
         return _Read(value, place, _BASE, documents, "", notes)
 
@@ -131,12 +131,12 @@ class SchemaLoader:
         uri = _BASE + quote(path.relative_to(root).as_posix())
         steps = self._steps_to(source, fragment, written, place)
         part, notes = normalise(find_at_pointer(source.value, steps))
-        file = SchemaDocument(_with(source.value, steps, part), source, uri, path.parent)
+        file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
         documents = dict(self._collector(root, place).collect(file))
         read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", notes)
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
-        # The part refers to its own file: the file becomes the document, and the schema a reference into it.
+        # The part refers to its own file, so the file becomes a document and the schema a reference into it.
         reference: dict[str, JsonValue] = {"$ref": f"{uri}#{quote(format_pointer(steps))}"}
         for holder in (part, source.value):
             if isinstance(holder, dict) and "$schema" in holder:
@@ -168,7 +168,7 @@ class SchemaLoader:
         return tuple(steps)
 
     def _operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
-        from proxy.core.schema.openapi import (  # only here: not every config has a description
+        from proxy.core.schema.openapi import (  # imported here, because few configs have a description
             OpenApiError,
             import_operation,
         )
@@ -181,7 +181,7 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"{name}: {error.message}", error.hint)]) from None
 
     # --- compiling ----------------------------------------------------------------------------------------------------
-    def _compiled(self, read: _Read, formats: Formats) -> ToolSchema:
+    def _compile(self, read: _Read, formats: Formats) -> ToolSchema:
         documents = {uri: document.value for uri, document in read.documents.items()}
         schema_id = hash_value({"schema": read.value, "documents": documents})[:12]
         if (made := self._made.get((schema_id, formats))) is not None:
@@ -189,7 +189,7 @@ class SchemaLoader:
         mistakes = [
             mistake
             for uri, document in read.documents.items()
-            for mistake in _try(
+            for mistake in _check_document(
                 document.value,
                 {read.uri: read.value, **documents},
                 uri,
@@ -214,15 +214,15 @@ def is_openapi(written: JsonValue) -> bool:
 
 
 def hash_value(value: JsonValue) -> str:
-    """SHA-256, in hexadecimal, of a JSON value; the order of keys does not count."""
-    return hashlib.sha256(dumps(_sorted(value))).hexdigest()
+    """SHA-256, in hexadecimal, of a JSON value, independent of the order of keys."""
+    return hashlib.sha256(dumps(_sort_keys(value))).hexdigest()
 
 
-def _sorted(value: JsonValue) -> JsonValue:
+def _sort_keys(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [_sorted(item) for item in value]
+        return [_sort_keys(item) for item in value]
     return reveal(value) if isinstance(value, str) else value
 
 
@@ -237,7 +237,7 @@ def _check(read: _Read, documents: Mapping[str, JsonValue], formats: Formats) ->
 
 
 def _switches(check: Check, read: _Read) -> Iterator[Mistake]:
-    """Finds `x-repair` lists with unknown rules, and `x-null` without a meaning."""
+    """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
     for node, names in list_mistaken_switches(check.schemas):
         inside = (
             (*node.path, "x-repair") if node.place.document == read.uri and not is_openapi_place(read.place) else ()
@@ -251,8 +251,10 @@ def _switches(check: Check, read: _Read) -> Iterator[Mistake]:
         yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
 
 
-def _try(value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace) -> list[Mistake]:
-    """What is wrong with a document that a schema refers to."""
+def _check_document(
+    value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace
+) -> list[Mistake]:
+    """The mistakes in a document that a schema refers to."""
     others = {key: other for key, other in documents.items() if key != uri}
     try:
         compile_check(value, documents=others, base=uri)
@@ -279,17 +281,17 @@ def is_openapi_place(place: SchemaPlace) -> bool:
         return False
 
 
-def _with(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
+def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     """A copy of a document with another value at a path."""
     if not steps:
         return part
     first, *rest = steps
     changed = value.copy()
-    changed[first] = _with(value[first], tuple(rest), part)
+    changed[first] = _replace_at(value[first], tuple(rest), part)
     return changed
 
 
-def _below_path(place: SchemaPlace) -> ConfigSource:
+def _source_at(place: SchemaPlace) -> ConfigSource:
     """A source whose paths start at a place, for a schema written inside the config."""
     return ConfigSource(
         place.source.file, find_at_pointer(place.source.value, place.path), _Below(place.source, place.path)

@@ -44,7 +44,7 @@ class LoadedHook:
 
 
 def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
-    """What `use` names, without making anything of it."""
+    """The hook or the class of hooks that `use` names; nothing is created."""
     try:
         found = _attribute(*use.split(":", 1)) if ":" in use else _load_installed(use)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: importing it runs it
@@ -65,7 +65,7 @@ def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
 def load_hook(
     use: str, settings: Mapping[str, JsonValue], timeout: float, *, strict: bool
 ) -> LoadedHook | HookLoadError:
-    """A hook made with its settings, or why there is none."""
+    """A hook created with its settings, or why it cannot be used."""
     found = find_hook(use)
     if isinstance(found, HookLoadError):
         return found

@@ -47,13 +47,13 @@ _NOT_TO_TOUCH: Final = frozenset(
      "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
 )  # fmt: skip
 
-# Bytes of an answer that hooks are shown.
+# The longest answer that hooks see, in bytes.
 _LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
 
 
 class _Failed:
-    """Takes the place of the answer of a hook that failed."""
+    """The type of FAILED, the answer of a hook that failed."""
 
 
 FAILED: Final = _Failed()
@@ -72,7 +72,7 @@ class HookChain:
         self._at = {point: tuple(hook for hook in hooks if hook.listens(point)) for point in POINTS}
         self._report = report
         self._now = now
-        # overdue tasks that still run; the loop itself keeps no reference to them
+        # Overdue tasks that still run; the event loop itself keeps no reference to them.
         self._left: set[asyncio.Task[Any]] = set()
 
     async def before_decision(
@@ -206,7 +206,7 @@ def _why(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:
 
 
 def _result(reply: UpstreamReply) -> Result:
-    """A copy of an answer, without its content coding; of a stream or a long body its head alone."""
+    """A copy of an answer without its content coding; for a stream or a long body only the head."""
     headers = tuple((name.lower(), value) for name, value in reply.headers)
     body, coding = reply.body, next((value for name, value in headers if name == "content-encoding"), "")
     text = decode(body, coding, _LONGEST_RESULT) if isinstance(body, bytes) and is_coded(coding) else body
@@ -225,8 +225,8 @@ def _ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Endi
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
 def _read_change(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall | UpstreamReply | Failure | str:
-    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. A hook hands on
-    no more than a client may send."""
+    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. Arguments may be no
+    longer than a client's."""
     try:
         match said:
             case Change(value):
@@ -285,7 +285,7 @@ def _headers(headers: Headers, said: object) -> Headers | str:
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether a header (in lower case) may not change; MCP repeats parts of the checked body in its own headers."""
+    """Whether hooks must not change a header (in lower case). MCP's headers repeat parts of the checked body."""
     return name in _NOT_TO_TOUCH or name.startswith("mcp-")
 
 

@@ -1,4 +1,4 @@
-"""A loaded config -> the compiled routes of a `RouteTable`. Never fails: `config.load` has reported every mistake."""
+"""Compiles a loaded config into a `RouteTable`. Never fails: `config.load` has reported every mistake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from proxy.routing.table import Route, RouteTable
 
 
 def build_routes(config: Config) -> RouteTable:
-    """Compiles a loaded config. Never fails, because `config.load` has reported every mistake."""
+    """Compiles the routes of a loaded config."""
     containers = _members(config)
     taken: set[str] = set()
     routes = []
@@ -103,7 +103,7 @@ def _timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
 
 
 def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
-    """How the calls of each tool stand in HTTP requests, where the proxy has to know."""
+    """Tool -> how its calls stand in HTTP requests, where they are more than a body."""
     by_name = entry.adapter != "http"
     return {
         name: bind_operation(
@@ -115,7 +115,7 @@ def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
 
 
 def _matrix(operations: Mapping[str, HttpOperation]) -> frozenset[str]:
-    """The path parameters in whose text `;` has a meaning."""
+    """The path parameters in matrix style, in which `;` has a meaning."""
     return frozenset(
         each.declared.name
         for operation in operations.values()
@@ -147,7 +147,7 @@ def _tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
 
 
 def _learn(entry: McpConfig, operations: Mapping[str, HttpOperation]) -> LearnPolicy:
-    """What the operator says of tools that are listed by their server, or that are `operations`."""
+    """The operator's rules for tools that a server lists, or that are `operations`."""
     overlays = {
         name: Overlay(
             _policy(tool, None, "call", listed=True, operation=operations.get(name)),

@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
-from proxy.samples.request import Field, read_request
+from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
 
 FIELDS: Final = {"amount": Field("float64"), "from": Field("string"), "to": Field("string")}
 

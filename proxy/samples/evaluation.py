@@ -1,4 +1,4 @@
-"""The set of calls that `evaluate` measures the layers with, and the tools that receive them.
+"""The calls by which `evaluate` measures the layers, and the tools that receive them.
 
 A case is one JSON line: `id`, `kind`, `tool`, `description`, `schema`, `sent` (the model's arguments) and `expected`
 (all arguments that are right; none: the call is right to be refused). A case may have `query` (what the user wants),
@@ -22,7 +22,7 @@ _NEEDED: Final = ("id", "tool", "schema", "sent", "expected")
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedCall:
-    """One call, and what would be right."""
+    """One call, and the arguments that would be right."""
 
     id: str
     kind: str
@@ -81,7 +81,7 @@ def _same(left: object, right: object) -> bool:
 
 class EvaluationTools(ThreadingHTTPServer):
     """The tools of all cases on 127.0.0.1, one path per case: `/<case>` and `/<case>/<step>`. `received` holds the
-    arguments that each case's tool took."""
+    arguments that each case's tool accepted."""
 
     daemon_threads = True
 
@@ -96,7 +96,7 @@ class EvaluationTools(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def answer(self, path: str, body: bytes) -> tuple[int, Any]:
-        """Status and JSON of the answer to a call. A tool that has no `error` takes whatever its schema lets pass."""
+        """Status and JSON of the answer to a call. A tool without an `error` accepts any arguments."""
         name, _, step = path.strip("/").partition("/")
         case, arguments = self.cases[name], json.loads(body or b"{}")
         if step:

@@ -2,8 +2,8 @@
 
     11:42:39 add_reminder refused 2/3  /at VAL-010 wants date-time, got text of 19   14 ms (own 1.1)  conv 9f3a
 
-Time, tool, outcome, attempt, place and reason, time in all and our own, conversation. A line holds no value of a call,
-and shows control and bidirectional characters as escapes.
+The parts are: time, tool, outcome, attempt, place and reason, total time and the proxy's own, conversation. A line
+holds no value of a call, and shows control and bidirectional characters as escapes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
 
 
 def _time(stamp: str) -> str:
-    """The time of day where the reader is."""
+    """The local time of day."""
     try:
         return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")
     except ValueError:

@@ -46,13 +46,13 @@ _MESSAGES: Final = {
 }
 # The message of every refused call (Acode, "Logging").
 _FAILED: Final = "Tool validation failed"
-# The same on a report-only route, which delivers the call.
+# The same on a report-only route, which still delivers the call.
 _WOULD_FAIL: Final = "Tool validation would have failed"
 _WOULD_REPAIR: Final = "Tool call would have been repaired"
 _DROPPED: Final = "Log lines dropped"
 _LONGEST_NAME: Final = 100
 _MOST_LISTED: Final = 20
-# Seconds that a slow reader has for the last lines.
+# How long `close` waits for a slow reader, in seconds.
 _CLOSING: Final = 1.0
 
 Fields = dict[str, Any]
@@ -62,8 +62,8 @@ class Log:
     """Implements `Observer`; `event` and `defect` report what happens outside of requests."""
 
     def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float], fast: bool = True) -> None:
-        """`console` chooses lines for people. `wall` gives seconds since the Unix epoch. `fast` allows the quick way
-        for usual lines in JSON."""
+        """`console` chooses lines for people. `wall` gives seconds since the Unix epoch. `fast` lets `fast_lines` build
+        usual lines in JSON."""
         self._wall = wall
         self._instant = (-1, "")
         self._writer = open_writer(stream, self._losses)
@@ -126,12 +126,13 @@ class Log:
         """Logs that a hook failed and where in its code, without the exception's message, which may quote a value."""
         told: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
         if error is not None:
-            told |= {"error": type(error).__name__, "frames": frames_of(error)}
+            told |= {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Hook failed", "error", **told)
 
     def defect(self, request_id: str, error: BaseException) -> None:
-        """Writes down a defect of ours: where it happened, but not the exception's words, which may quote a value."""
-        told: Fields = {"error": type(error).__name__, "frames": frames_of(error)}
+        """Logs a defect of the proxy and where it happened, without the exception's message, which may quote a
+        value."""
+        told: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Internal error", "error", correlation_id=request_id, **told)
 
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
@@ -140,7 +141,7 @@ class Log:
         return {**event["fields"], "timestamp": self._timestamp(), "level": level, "message": event["event"]}
 
     def _kind(self, record: CallRecord) -> LineKind:
-        """The kind of a request, for the quick way."""
+        """The kind of a request, for `fast_lines`."""
         level, message = _headline(record)
         return LineKind(LEVELS[level], self._complete(None, level, {"event": message, "fields": build_fields(record)}))
 
@@ -195,8 +196,8 @@ def _console(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], 
     return render
 
 
-def frames_of(error: BaseException) -> list[str]:
-    """Where an exception came up: the innermost places."""
+def list_frames(error: BaseException) -> list[str]:
+    """The innermost places of an exception's traceback, at most 12."""
     found = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found][-12:]
 
@@ -217,7 +218,8 @@ def _headline(record: CallRecord) -> tuple[str, str]:
 
 
 def build_fields(record: CallRecord) -> Fields:
-    """The fields of a line, for whatever else shows finished requests too; what says nothing is left out."""
+    """The fields of a request's line, which traces and the console show too. Fields without information are left
+    out."""
     fields: Fields = {
         "correlation_id": record.request_id,
         "outcome": record.outcome,
@@ -291,7 +293,7 @@ def _correction_fields(record: CallRecord) -> Fields:
 
 
 def _question_fields(asked: CorrectionQuestion) -> Fields:
-    """One question; Compozy's words for the form that its answer was held to."""
+    """The fields of one question. The names for the form of its answer are Compozy's."""
     fields: Fields = {
         "layer": asked.layer.value,
         "outcome": asked.outcome.value,
@@ -315,7 +317,7 @@ def _list_broken(violations: Sequence[Violation]) -> list[Fields]:
 
 
 def _violation_fields(record: CallRecord, name: str) -> Fields:
-    """What was wrong with a call, and apart from it what was only worth a warning."""
+    """The fields of a call's errors and of its warnings."""
     errors = [each for each in record.violations if each.severity is Severity.ERROR]
     warnings = [each for each in record.violations if each.severity is not Severity.ERROR]
     fields = _failure_fields(record, name, errors) if errors or record.outcome == "refused" else {}
@@ -329,7 +331,7 @@ def _violation_fields(record: CallRecord, name: str) -> Fields:
 
 
 def _failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) -> Fields:
-    """Acode's keys for a failure, and whether the model was told to stop."""
+    """The keys that Acode prescribes for a failure, and whether it was escalated or repeated."""
     fields: Fields = {
         "tool_name": name,
         "error_count": len(errors),
@@ -344,7 +346,7 @@ def _failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) 
     return fields
 
 
-# The parents of all loggers that run on the event loop.
+# The root loggers of the libraries that run on the event loop.
 LOGGERS: Final = ("asyncio", "aiohttp")
 MESSAGE: Final = "Library message"
 
@@ -379,5 +381,5 @@ class LibraryLog(logging.Handler):
         }
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            fields |= {"error": type(error).__name__, "frames": frames_of(error)}
+            fields |= {"error": type(error).__name__, "frames": list_frames(error)}
         self._log.event(MESSAGE, "error" if record.levelno >= logging.ERROR else "warning", **fields)

@@ -1,10 +1,10 @@
 """Prometheus metrics, as `metric_table.py` describes them. Uses prometheus_client.
 
-Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface when
-somebody scrapes. That costs a call a third of the library's own counters, which look up a series and take a lock each
-time (docs/performance.md). No lock is needed here, because each series is counted by one thread.
+Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
+scrape. That takes a third of the time of the library's own counters, which look up a series and take a lock for each
+count (docs/performance.md). No lock is needed here, because each series is counted by one thread.
 
-Label values come only from the config and our own tables. A text that a client made up (a tool's name, a method)
+Label values come only from the config and our own tables. An unknown text from a client (a tool's name, a method)
 counts as `_other`, so no client can increase the number of series.
 """
 
@@ -228,7 +228,7 @@ class Metrics:
             made.set(value)
         return made
 
-    # --- what the proxy tells ----------------------------------------------------------------------------------------
+    # --- what the proxy reports ---------------------------------------------------------------------------------------
     def _know(self, tools: Iterable[Served], digest: str, files_digest: str = "") -> None:
         served = tuple(tools)
         self._known = frozenset((tool.route, tool.tool) for tool in served)
@@ -236,12 +236,12 @@ class Metrics:
         self._config.set(1, digest, files_digest)
 
     def knows(self, route: str, tool: str) -> bool:
-        """Whether a tool's name is one of ours, and so one of few."""
+        """Whether a tool's name is known, and so may be a label value."""
         return (route, tool) in self._known
 
     def learn_tools(self, route: str, tools: Iterable[str]) -> None:
-        """Tools that a route has learned of. The first thousands are told apart from here on; a name that is too long
-        or means something to a terminal stays `_other`."""
+        """Gives series of their own to tools that a route has learned, up to _MOST_LEARNED in all. A name that is too
+        long or not printable stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
         self._known |= frozenset(islice(fit, room))
@@ -297,7 +297,7 @@ class Metrics:
         name = tool if (route, tool) in self._known else OTHER
         self._second_opinions.series[route or OTHER, name, outcome] += 1
 
-    # --- what a scrape asks ------------------------------------------------------------------------------------------
+    # --- scrapes ------------------------------------------------------------------------------------------------------
     def page(self) -> tuple[str, bytes]:
         """Content type and text of `/metrics`."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
@@ -308,7 +308,7 @@ class Metrics:
         for each in self._shown:
             yield each.metric()
 
-    # --- what a finished request counts ------------------------------------------------------------------------------
+    # --- finished requests --------------------------------------------------------------------------------------------
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""
         route = record.route or OTHER
@@ -352,7 +352,7 @@ class Metrics:
             self._containers.series[route, tool, record.container_event] += 1
 
     def _count_attempts(self, record: CallRecord, route: str, tool: str) -> None:
-        if record.attempt and "decide" in record.stages:  # what is answered without a look is no attempt
+        if record.attempt and "decide" in record.stages:  # a call answered without a decision is no attempt
             self._attempts.series[route, tool] += 1
             if record.attempt == 1:
                 self._episodes.series[route, tool] += 1

@@ -1,7 +1,7 @@
 """Exports traces: samples requests, and sends their spans to a collector by OTLP over HTTP.
 
-The only room of OpenTelemetry (the extra `otel`), imported only where traces are on. The SDK reads sampler, resource,
-batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
+This is the only file that uses OpenTelemetry (the extra `otel`), and it is imported only where traces are on. The SDK
+reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
 Spans are made from finished records (`traces.py`) and queued as `ReadableSpan`s. The SDK advises against making those
 by hand; but its tracer assigns a span's id while the span runs, and our ids are in the upstream's `traceparent` before
@@ -80,7 +80,7 @@ class Traces:
         self._taken = 0
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
-        """Starts the trace of a request: its parent's trace where it names one, else a new one."""
+        """Starts the trace of a request: it continues the trace that the request names, or is a new one."""
         parent = read_traceparent(traceparent)
         trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
         state = (tracestate or "") if parent is not None else ""
@@ -148,7 +148,7 @@ class _Counting(SpanExporter):
         self.taken += len(spans)
         try:
             result = self._inner.export(spans)
-        except Exception:  # noqa: BLE001 - whatever the library meets there, calls go on
+        except Exception:  # noqa: BLE001 - whatever the library raises, calls go on
             result = SpanExportResult.FAILURE
         well = result is SpanExportResult.SUCCESS
         self._count("exported" if well else "failed", len(spans))
@@ -162,7 +162,7 @@ class _Counting(SpanExporter):
 
 
 class SdkMessages(logging.Handler):
-    """What the SDK has to say, as lines of our log: its templates alone, because what it fills in may be a secret."""
+    """Passes the SDK's messages to our log: only their templates, because the values filled in may be secret."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__(logging.WARNING)
@@ -175,7 +175,7 @@ class SdkMessages(logging.Handler):
 def make_traces(clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell) -> Traces | None:
     """Makes traces as the variables `OTEL_*` say. None, with a log line, where the SDK cannot read one of them."""
     logger = logging.getLogger("opentelemetry")
-    logger.propagate = False  # else Python writes its own lines to the log's stream
+    logger.propagate = False  # otherwise Python writes its own lines to the log's stream
     saying = SdkMessages(tell)
     logger.addHandler(saying)
     try:

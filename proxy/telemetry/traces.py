@@ -23,10 +23,10 @@ Value = str | int | float | bool | tuple[str, ...]
 # The event of GoMind's layer 2: values of the call were converted to another type.
 COERCED: Final = "type_coercion_applied"
 _COERCIONS: Final = frozenset(rule.name for rule in RULES.values() if rule.kind == "value")
-# Fields that every span has in another form already.
+# Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
-# Events at which a request to the model endpoint started, and which not every layer reaches.
+# Events at which a request to the model endpoint started.
 _BEGUN: Final = frozenset({"validation_feedback_started", "contextual_re_resolution.start"})
 _NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
 # No readable answer: a failure of the endpoint, and not a model that found nothing to correct.
@@ -51,8 +51,8 @@ class Span:
 
 
 def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
-    """The spans of a finished request; none without a trace. `known`: its tool is one of the config's, so that its name
-    may stand in that of the span (few of them: OTel, "Span name")."""
+    """The spans of a finished request; none without a trace. `known`: the tool is in the config, so the span's name may
+    hold its name (span names must be few: OTel, "Span name")."""
     trace = record.trace
     if trace is None:
         return

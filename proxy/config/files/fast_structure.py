@@ -1,4 +1,4 @@
-"""A correct config is recognised by that part of the published schema which it uses.
+"""Recognises a correct config by only those parts of the published schema that it uses.
 
 A property's schema applies only where an object has that property. So the schema without the properties whose names
 appear nowhere in a config accepts it exactly where the whole schema does. A config names few of the several hundred

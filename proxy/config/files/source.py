@@ -1,7 +1,7 @@
-"""Source files: each is read once, kept with its bytes (for reload), and can give the place of each value.
+"""Reads source files, each once, keeps their bytes (for reload), and finds the place of each value.
 
 The YAML parser (`yaml12.py`) gives places. The core's strict JSON reader does not, so places in JSON files are found by
-reading the text again when a mistake has to be shown.
+reading the text again when a mistake is shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.config.mistakes import ConfigError, Mistake
 from proxy.core.json.jsontext import TextLimits, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
-# Larger than any OpenAPI description we know (the largest of 23 public ones has 5 MiB).
+# Larger than any known OpenAPI description (the largest of 23 public ones has 5 MiB).
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 
 # The hash in `Files.seen` of a file that does not exist or cannot be read.
@@ -152,7 +152,7 @@ class Files:
         return self._bytes[path]
 
     def secret(self, path: Path) -> bytes:
-        """The same of a file that holds a secret."""
+        """The bytes of a file that holds a secret."""
         self._secret.add(path)
         return self.text(path)
 

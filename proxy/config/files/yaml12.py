@@ -1,4 +1,4 @@
-"""Reads YAML into JSON values, each with its line and column. Only this file knows YAML.
+"""Reads YAML into JSON values, each with its line and column. No other file of the config room knows YAML.
 
 Scalars have the meaning of the YAML 1.2 core schema, not of YAML 1.1: only true and false are booleans, so `mode: off`,
 `yes`, `no`, `12:30`, `2024-01-01` and `1_000` stay text, and `0777` is a decimal number. Constructs that two readers

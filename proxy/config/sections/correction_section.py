@@ -1,7 +1,7 @@
 """Reads the section `correction` (the model endpoint) and the policy key `correct` (which calls may be corrected).
 
 Prompts are read and their placeholders checked here. So a prompt that cannot be filled in is a mistake of the config
-and never a surprise while serving, and a reload notices when a prompt was edited.
+and does not fail while serving, and a reload notices an edited prompt.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _SECTION: Final = "correction"
 _POLICY: Final = "correct"
 
 
-def _made(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments for the keys that are present, each converted by its function."""
     return {key: read(value[key]) for key, read in fields.items() if key in value}
 
 
 # --- the policy key ---------------------------------------------------------------------------------------------------
 def read_correction_policy(value: Written) -> CorrectionPolicy:
-    """Which corrections a tool's calls may get."""
+    """Reads which corrections a tool's calls may get."""
     fields = {
         "validation_feedback": read_switch,
         "semantic_retry": read_switch,
@@ -53,7 +53,7 @@ def read_correction_policy(value: Written) -> CorrectionPolicy:
         "independent_steps": read_switch,
         "scope": Scope,
     }
-    return CorrectionPolicy(**_made(value, fields))
+    return CorrectionPolicy(**_convert(value, fields))
 
 
 def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
@@ -65,7 +65,7 @@ def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
                 context.mistake(path, f"there is no section `{_SECTION}`", hint, key=True)
     for entry in entries:
         for name, tool in entry.tools.items():
-            if note := _void(tool.policy.correction):
+            if note := _find_void(tool.policy.correction):
                 context.notes.append(f"route {entry.name!r}: tool {name!r}: {note}")
 
 
@@ -82,7 +82,7 @@ def _places(context: Context) -> Iterator[tuple[Pointer, Written]]:
             yield (*holder, _POLICY), written
 
 
-def _void(policy: CorrectionPolicy) -> str:
+def _find_void(policy: CorrectionPolicy) -> str:
     if policy.trajectory and not policy.semantic_retry:
         return "correct.trajectory has no effect without semantic_retry"
     if policy.semantic_retry and not policy.independent_steps and not policy.trajectory:
@@ -94,7 +94,7 @@ def _void(policy: CorrectionPolicy) -> str:
 def read_correction(
     context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]
 ) -> CorrectionSettings | None:
-    """The endpoint, or None where there is none or it is wrong."""
+    """The settings of the endpoint; None where there is none, or it has mistakes."""
     written = context.mapping(_SECTION)
     if "upstream" not in written or "model" not in written:
         return None
@@ -105,7 +105,7 @@ def read_correction(
         context.mistake((_SECTION, "upstream"), f"unknown upstream {name!r}", hint)
     if name not in upstreams:
         return None
-    made = _made(
+    made = _convert(
         written,
         {
             "path": reveal,
@@ -131,7 +131,7 @@ def read_correction(
 
 
 def _is_open(upstream: UpstreamConfig) -> bool:
-    """Whether what is sent there can be read on the way."""
+    """Whether requests to an upstream leave this machine unencrypted."""
     host = urlsplit(upstream.url).hostname or ""
     return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback
 
@@ -141,12 +141,14 @@ def _number(value: JsonValue) -> float:
 
 
 def _trajectory(value: Written) -> TrajectoryLimits:
-    return TrajectoryLimits(**_made(value, {"steps": int, "max_chars": int, "conversations": int, "ttl": read_seconds}))
+    return TrajectoryLimits(
+        **_convert(value, {"steps": int, "max_chars": int, "conversations": int, "ttl": read_seconds})
+    )
 
 
 def _debug(context: Context, value: Written) -> DebugStore:
     path = (context.folder / reveal(value["file"])).absolute()
-    return DebugStore(str(path), **_made(value, {"max_size": read_size}))
+    return DebugStore(str(path), **_convert(value, {"max_size": read_size}))
 
 
 def _source(value: Written) -> tuple[str, str]:

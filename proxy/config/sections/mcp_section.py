@@ -1,9 +1,9 @@
 """Reads routes with `protocol: mcp`: their own defaults, the operator's rules for listed tools, and OAuth metadata.
 
-Routes that stand beside MCP routes give the OAuth metadata of their servers (RFC 9728). A client that is refused looks
-for `/.well-known/oauth-protected-resource` and the path of its server, and then for that path alone. Both lead to the
-server, the second where the config has a single such server. Where the server's URL has a path, the well-known one
-stands before it, as RFC 9728 section 3.1 has it.
+Further routes relay the OAuth metadata of the servers (RFC 9728). A refused client asks for
+`/.well-known/oauth-protected-resource` followed by the path of its server, and then for the well-known path alone. Both
+lead to the server; the second only where the config has a single such server. If the server's URL has a path, the
+well-known path goes before it (RFC 9728 section 3.1).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MCP_DEFAULTS: Final[Written] = {
 }
 
 
-# Every session of an old revision keeps a stream open, and with it a connection to the server.
+# The pool of an MCP upstream: every session of an old revision keeps a stream open, and so a connection.
 MCP_CONNECTIONS: Final = 2048
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
@@ -53,7 +53,7 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 def widen_session_pools(
     upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry], written: Mapping[str, JsonValue]
 ) -> dict[str, UpstreamConfig]:
-    """The upstreams, those of MCP routes with more connections where the config says nothing of them."""
+    """The upstreams, with more connections for those of MCP routes unless the config sets the number."""
     served = {route.upstream for route in routes if route.mcp is not None}
     served |= {server.upstream for route in routes if route.joined is not None for server in route.joined.servers}
     return {
@@ -114,7 +114,7 @@ class McpReader:
         return McpConfig(template=read_policy(written), written=written, tools=tools, patches=patches, **made)
 
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
-        """Reports tokens that `auth` does not name: nobody could have them."""
+        """Reports tokens that `auth` does not name, which no client can have."""
         auth = policy.get("auth")
         read = read_auth(auth) if isinstance(auth, dict) and "bearer" in auth else None
         known = [name for name, _ in read.tokens] if read is not None else []
@@ -124,7 +124,7 @@ class McpReader:
                 self.context.mistake((*at, name), f"unknown token {reveal(name)!r}", hint, key=True)
 
     def _check(self, own: Written, at: Pointer) -> None:
-        self.catalogue.contradictions(own, at)
+        self.catalogue.check_contradictions(own, at)
         check_policy(self.context, at, own, self.catalogue.known_to_caps)
         for key in ("wrap_success", "response_schema", "response_mode"):
             if key in own:
@@ -153,7 +153,7 @@ def _collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
 def make_metadata_routes(
     routes: tuple[RouteEntry, ...], upstreams: Mapping[str, UpstreamConfig]
 ) -> tuple[RouteEntry, ...]:
-    """The routes for the metadata. A route that the config has for such a path goes before them."""
+    """The routes for the metadata. A route of the config with the same path replaces one."""
     remote = [route for route in routes if _has_metadata(route, upstreams)]
     written = {route.path for route in routes}
     added = [route for route in _metadata_routes(remote, upstreams) if route.path not in written]
@@ -161,7 +161,7 @@ def make_metadata_routes(
 
 
 def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) -> bool:
-    """Whether the server behind a route may ask its clients for tokens: not where the proxy itself asks for some."""
+    """Whether the server behind a route may ask clients for tokens; it cannot where the proxy asks for them itself."""
     upstream = upstreams.get(route.upstream)
     asks_here = route.policy.auth is not None and not route.policy.auth.forward
     return (

@@ -1,7 +1,7 @@
 """Reads network settings: listening addresses, TLS in both directions, unix sockets, and trusted proxies in front.
 
 Certificates and keys are read here. So a file that is missing, encrypted or does not match is a mistake of the config
-and never a surprise while serving, and a reload notices when one is renewed.
+and does not fail while serving, and a reload notices a renewed one.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5})
 _PORTS: Final[Mapping[str, int]] = {"sentinel": 26379}
 _PORT: Final = 6379
 _FORM: Final = "write redis://host:port, redis+sentinel://host,host/service or redis+cluster://host,host"
-# The authority up to its last @; a dump shows only references within it.
+# The authority up to its last @; a dump shows only `${...}` references within it.
 _USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^:@/]*)(?::(?P<password>.*))?@")
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 class UrlError(ValueError):
-    """What is wrong with a URL, without quoting it."""
+    """A mistake in a URL; the message does not quote it."""
 
 
 def parse_url(url: str) -> tuple[SharedState, bool]:
@@ -61,10 +61,10 @@ def parse_url(url: str) -> tuple[SharedState, bool]:
         socket = "/" + unquote("/".join(path))
         return replace(shared, hosts=(), unix=socket, database=_database(options.get("database", ""))), False
     shared = replace(shared, hosts=tuple(_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
-    return _placed(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
+    return _add_path(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
 
 
-def _placed(shared: SharedState, kind: str, path: list[str]) -> SharedState:
+def _add_path(shared: SharedState, kind: str, path: list[str]) -> SharedState:
     """Adds what stands after the hosts: a service, a database, or nothing."""
     if kind == "sentinel":
         if not path or not path[0] or len(path) > 2:
@@ -114,7 +114,7 @@ _SHARED_ONLY: Final = ("url", "prefix", "timeouts", "tls", "sentinel")
 
 
 def read_state(context: Context, files: Files) -> StateConfig:
-    """Where attempts and call counts are remembered."""
+    """Reads where attempts and call counts are remembered."""
     written = context.mapping("state")
     made = {key: written[key] for key in ("backend", "max_keys") if key in written}
     if made.get("backend", StateConfig().backend) != "redis":
@@ -130,10 +130,10 @@ def read_state(context: Context, files: Files) -> StateConfig:
         if not context.structure.is_hurt(("state", "url")):
             context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")
         return StateConfig(**made)
-    return StateConfig(**made, shared=_shared(context, files, written))
+    return StateConfig(**made, shared=_read_shared(context, files, written))
 
 
-def _shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> SharedState | None:
+def _read_shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> SharedState | None:
     try:
         shared, tls = parse_url(reveal(written["url"]))
     except UrlError as error:

@@ -76,7 +76,7 @@ def read_admin(context: Context) -> AdminConfig | None:
 
 
 def _read_console(written: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """What the operator's port says of its pages, and of who may see them."""
+    """Reads the keys about the operator's pages and who may see them."""
     found: dict[str, Any] = {key: written[key] for key in ("token", "readers") if key in written}
     if "hosts" in written:
         found["hosts"] = frozenset(str(host).lower() for host in written["hosts"])
@@ -93,7 +93,7 @@ def _read_console(written: Mapping[str, JsonValue]) -> dict[str, Any]:
 
 
 def _check_reach(context: Context, admin: AdminConfig) -> None:
-    """What is said of an operator's port that others can reach."""
+    """Notes, or reports, an operator's port that other machines can reach without a token."""
     if admin.token:
         return
     context.notes.append(f"admin: {admin.listen} is no loopback address; whoever reaches it can see and reset state")
@@ -109,7 +109,7 @@ def _address(context: Context, path: Pointer, value: JsonValue, port: int) -> Ad
 
 
 def check_addresses(context: Context, listen: Address, admin: AdminConfig | None) -> None:
-    """Reports calls and operator on one address."""
+    """Reports two of calls, operator and probes on one address."""
     if admin is None:
         return
     if admin.listen == listen and (listen.port != 0 or listen.unix):
@@ -143,7 +143,7 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
 
 
 def _process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
-    """An upstream that is a process of ours."""
+    """Reads an upstream that the proxy starts as a process."""
     path = ("upstreams", name)
     for key in _OF_CONNECTIONS & entry.keys():
         context.mistake((*path, key), f"`{key}` has no effect beside `command`", "drop it", key=True)
@@ -296,8 +296,8 @@ def read_second_judge(context: Context) -> SecondJudging:
 
 
 def read_guidance(context: Context, files: Files) -> Guidance:
-    """Reads the settings of the text that agents get before they call; reports a template that cannot be read or filled
-    in."""
+    """Reads the settings of the text that agents read before they call; reports a template that cannot be read or
+    filled in."""
     written = context.mapping("guidance")
     made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
     if "dynamic_state" in written:
@@ -326,7 +326,7 @@ def _is_usable_template(context: Context, text: str) -> bool:
 
 
 def read_on_escalation(context: Context) -> OnEscalation | None:
-    """Where escalations are told, None for nowhere."""
+    """Reads the webhook for escalations; None where there is none."""
     written = context.mapping("on_escalation")
     if not written:
         return None
@@ -369,7 +369,7 @@ def _plain(values: Mapping[str, JsonValue]) -> dict[str, Any]:
 
 
 def read_record(context: Context) -> RecordConfig | None:
-    """What calls are recorded; None where nothing is."""
+    """Reads which calls are recorded; None where none are."""
     written = context.structure.entry("record")
     if not isinstance(written, dict) or not isinstance(written.get("file"), str):
         return None

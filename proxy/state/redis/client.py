@@ -2,8 +2,8 @@
 
 `Connections.run` sends a batch of script calls as one pipeline: one round trip, and a second one for scripts that the
 server does not know yet. Every failure becomes `Unreachable`; the client is then discarded with all it knew about
-addresses, roles and slots, so that the next try starts from nothing. The library's own retries are off: a call is
-waiting here, and `FallbackStore` has something better to do than retry.
+addresses, roles and slots, so that the next try starts from nothing. The library's own retries are off, because a call
+is waiting and `FallbackStore` can answer it from memory at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Connections:
 
     async def run(self, batch: Sequence[Operation[Any]]) -> list[Any]:
         """The server's reply to each operation, in order; Unreachable in place of a refused one. Raises Unreachable."""
-        async with self._connected() as client:
+        async with self._use_client() as client:
             limit = self._settings.connect_timeout + self._settings.operation_timeout
             async with asyncio.timeout(limit):
                 replies = await _pipeline(client, "EVALSHA", batch)
@@ -52,13 +52,13 @@ class Connections:
                     for index, reply in zip(unknown, again, strict=True):
                         replies[index] = reply
         if any(isinstance(one, Exception) for one in replies):
-            await self.close()  # such as READONLY: this server is not, or no longer, the primary
+            await self.close()  # for example READONLY: this server is not the primary (any more)
         return [Unreachable(_reason(one), sent=False) if isinstance(one, Exception) else one for one in replies]
 
     async def scan(self, pattern: bytes, most: int) -> list[bytes]:
         """The names of matching keys, each once, at most so many. Raises Unreachable."""
         found: dict[bytes, None] = {}
-        async with self._connected() as client, asyncio.timeout(_SCANNING):
+        async with self._use_client() as client, asyncio.timeout(_SCANNING):
             async for name in client.scan_iter(match=pattern, count=_PAGE):
                 found[name] = None
                 if len(found) >= most:
@@ -75,7 +75,7 @@ class Connections:
                         await client.aclose()
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:
+    async def _use_client(self) -> AsyncIterator[Any]:
         """The client for one use. Exceptions of the library become Unreachable here."""
         sent = False
         try:

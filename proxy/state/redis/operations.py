@@ -153,13 +153,13 @@ def read_episode(flat: Sequence[bytes]) -> Episode:
     digests = (one.rpartition(":") for one in fields.get(b"d", b"").decode().split())
     return Episode(
         count,
-        tuple(_unpacked(fields[name]) for name in names if name in fields),
+        tuple(_unpack_attempt(fields[name]) for name in names if name in fields),
         tuple((digest, int(times)) for digest, _, times in digests),
         failed,
     )
 
 
-def _unpacked(value: bytes) -> FailedAttempt:
+def _unpack_attempt(value: bytes) -> FailedAttempt:
     number, digest, call, lines = value.decode().split(" ", 3)
     return FailedAttempt(digest, tuple(json.loads(lines)), "" if call == _NO_CALL else call, None, int(number))
 
