@@ -200,7 +200,7 @@ class SmallStore(MemoryStore):
     copy.insert("proxy/state/__init__.py", "\nif TYPE_CHECKING:", "from proxy.state.small import SmallStore\n")
     copy.insert(
         "proxy/state/__init__.py",
-        '    "redis": _redis,',
+        '    "redis": _make_redis,',
         '    "small": lambda clock, _max_keys, _settings, _changed: SmallStore(clock),\n',
     )
     program = """

@@ -272,7 +272,7 @@ def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest
     if not request.body and not operation.template.body_required:
         return
     parts = split_body_parts(request)
-    fields = _fields(request.body, parts) if parts is not None else None
+    fields = _read_fields(request.body, parts) if parts is not None else None
     if parts is None or fields is None:
         hint = "Send each field as a part with a name of its own, its text in UTF-8, and no other headers."
         read.violations.append(Violation(codes.CONSTRAINT, (), "The body is no plain multipart/form-data", hint=hint))
@@ -290,7 +290,7 @@ def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest
     _read_names(read, operation, [pair for pair in fields if pair[0] not in files], "form")
 
 
-def _fields(body: bytes, parts: list[Part]) -> Pairs | None:
+def _read_fields(body: bytes, parts: list[Part]) -> Pairs | None:
     try:
         return [(part.name, body[part.start : part.end].decode()) for part in parts if part.filename is None]
     except UnicodeDecodeError:

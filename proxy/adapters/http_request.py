@@ -64,7 +64,7 @@ def fill_path(path: str, segments: Mapping[str, str]) -> str:
     return "/".join(filled)
 
 
-def _segment(argument: HttpArgument, value: JsonValue) -> str:
+def _write_segment(argument: HttpArgument, value: JsonValue) -> str:
     text = write_path(argument.declared, value)
     if text is None:  # unreachable: `decide` refuses such values
         raise ValueError("the value of a path parameter cannot be written")
@@ -72,14 +72,14 @@ def _segment(argument: HttpArgument, value: JsonValue) -> str:
     return quote(text, safe=safe)
 
 
-def _pairs(argument: HttpArgument, value: JsonValue) -> Pairs:
+def _write_argument_pairs(argument: HttpArgument, value: JsonValue) -> Pairs:
     return [] if value is ABSENT else (write_pairs(argument.declared, value) or [])
 
 
 # --- from the arguments alone -----------------------------------------------------------------------------------------
 def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
     """The whole request of a call by name. `decide` has checked that it can be written."""
-    segments = {each.declared.name: _segment(each, value[each.name]) for each in operation.in_place("path")}
+    segments = {each.declared.name: _write_segment(each, value[each.name]) for each in operation.in_place("path")}
     query = escape_pairs([pair for each in operation.in_place("query") for pair in _list_pairs(each, value)])
     headers = [
         (each.declared.name.lower(), text)
@@ -89,16 +89,16 @@ def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
     cookies = [pair for each in operation.in_place("cookie") for pair in _list_pairs(each, value)]
     if cookies:
         headers.append(("cookie", "; ".join(f"{name}={text}" for name, text in cookies)))
-    body, media_type = _body(operation, value)
+    body, media_type = _write_body(operation, value)
     removed = frozenset(each.declared.name.lower() for each in operation.in_place("header"))
     return WrittenRequest(segments, query, tuple(headers), removed, body, media_type)
 
 
 def _list_pairs(argument: HttpArgument, value: Values) -> Pairs:
-    return _pairs(argument, value.get(argument.name, ABSENT))
+    return _write_argument_pairs(argument, value.get(argument.name, ABSENT))
 
 
-def _body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
+def _write_body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     template = operation.template
     if template.body == FORM:
         pairs = [pair for each in operation.in_place("form") for pair in _list_pairs(each, value)]
@@ -108,11 +108,11 @@ def _body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     if template.body_argument:
         given = value.get(template.body_argument, ABSENT)
         return (b"", "") if given is ABSENT else (dumps(given), template.body)
-    members = _members(operation, value)
+    members = _select_members(operation, value)
     return (dumps(members), template.body) if template.body and (members or template.body_required) else (b"", "")
 
 
-def _members(operation: HttpOperation, value: Values) -> dict[str, JsonValue]:
+def _select_members(operation: HttpOperation, value: Values) -> dict[str, JsonValue]:
     names = operation.names
     return {name: item for name, item in value.items() if name not in names}
 
@@ -155,7 +155,7 @@ def rewrite_request(
     read = read_request(request, operation, shape)
     changed = [each for each in operation.arguments if not _is_same(read.value, value, each.name)]
     segments = {
-        each.declared.name: _segment(each, value[each.name]) if each in changed else sent[each.declared.name]
+        each.declared.name: _write_segment(each, value[each.name]) if each in changed else sent[each.declared.name]
         for each in operation.in_place("path")
     }
     query = _rewrite_query(request.query, [each for each in changed if each.declared.place == "query"], value)
@@ -189,7 +189,7 @@ def _rewrite_query(query: str, changed: list[HttpArgument], value: Values) -> st
     kept = [(part, (split_query(part) or [("", "")])[0][0]) for part in query.split("&") if part]
     for argument in changed:
         mine = [index for index, (_, name) in enumerate(kept) if is_of(argument.declared, name)]
-        pairs = _pairs(argument, value.get(argument.name, ABSENT))
+        pairs = _write_argument_pairs(argument, value.get(argument.name, ABSENT))
         written = [(escape_pairs([pair]), pair[0]) for pair in pairs]
         at = mine[0] if mine else len(kept)
         rest = [(index, each) for index, each in enumerate(kept) if index not in mine]
@@ -218,7 +218,7 @@ def _rewrite_body(
         if _is_same(read.value, value, template.body_argument):
             return read.text if read.repairs else request.body
         return dumps(value[template.body_argument]) if template.body_argument in value else b""
-    before, after = _members(operation, read.value), _members(operation, value)
+    before, after = _select_members(operation, read.value), _select_members(operation, value)
     if before.keys() == after.keys() and all(_is_same(before, after, name) for name in before):
         return read.text if read.repairs else request.body
     return dumps({**after, **read.aside})

@@ -104,7 +104,7 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBa
         )
     if not isinstance(value, dict):
         return JsonProblem("not a JSON-RPC message", 1, 1)
-    return _find_ambiguity(value) or _message(value, request)
+    return _find_ambiguity(value) or _make_message(value, request)
 
 
 def _find_ambiguity(value: dict[str, JsonValue]) -> JsonProblem | None:
@@ -124,22 +124,22 @@ def guess_message(request: RawRequest) -> Message | None:
         # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
         seen = request.body.outline if type(request.body) is KnownText else outline(request.body)
         value = json.loads(seen) if seen else None
-    return _message(value, request) if isinstance(value, dict) else None
+    return _make_message(value, request) if isinstance(value, dict) else None
 
 
-def _message(value: dict[str, JsonValue], request: RawRequest) -> Message:
+def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:
     method, params = value.get("method"), value.get("params", ABSENT)
-    return Message(_id(value), method if isinstance(method, str) else "", params, _revision(request, params))
+    return Message(_read_id(value), method if isinstance(method, str) else "", params, _find_revision(request, params))
 
 
-def _id(value: dict[str, JsonValue]) -> JsonValue:
+def _read_id(value: dict[str, JsonValue]) -> JsonValue:
     """A JSON-RPC id: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null)."""
     found = value.get("id", ABSENT)
     is_id = isinstance(found, str | int | float | LosslessFloat) and not isinstance(found, bool)
     return found if is_id else ABSENT
 
 
-def _revision(request: RawRequest, params: JsonValue) -> str:
+def _find_revision(request: RawRequest, params: JsonValue) -> str:
     """The later of the revisions in header and `_meta`; a message in which they differ is refused for that."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     told = (value for name, value in request.headers if name == VERSION_HEADER)
@@ -177,10 +177,10 @@ class Mirror:
 def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
     """The parameters that a tool's inputSchema marks with `x-mcp-header`; only those reached by `properties` alone
     count ("Schema Extension")."""
-    return tuple(_mirrors(schema, ()))
+    return tuple(_list_mirrors(schema, ()))
 
 
-def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
+def _list_mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(path) >= _DEEPEST:
         return
@@ -189,7 +189,7 @@ def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
             said = inner.get("x-mcp-header")
             if isinstance(said, str) and _TOKEN.fullmatch(said):
                 yield Mirror((*path, name), PARAM_PREFIX + said.lower())
-            yield from _mirrors(inner, (*path, name))
+            yield from _list_mirrors(inner, (*path, name))
 
 
 def find_disagreement(request: RawRequest, message: Message) -> str:
@@ -228,7 +228,7 @@ def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments
     arguments = _open_arguments(arguments)
     for mirror in wanted:
         sent = request.header(mirror.header)
-        if sent is not None and not _says(decode_value(sent), _at(arguments, mirror.path)):
+        if sent is not None and not _is_said_by(decode_value(sent), _find_at(arguments, mirror.path)):
             return f"Header mismatch: {mirror.header} does not match the body"
     return ""
 
@@ -237,7 +237,7 @@ def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], argu
     """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
     ours = {mirror.header for mirror in wanted}
     kept = [(name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers if name not in ours]
-    told = ((mirror.header, _text(_at(arguments, mirror.path))) for mirror in wanted)
+    told = ((mirror.header, _write_text(_find_at(arguments, mirror.path))) for mirror in wanted)
     return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
 
 
@@ -277,14 +277,14 @@ def _open_arguments(arguments: JsonValue) -> JsonValue:
     return ABSENT if isinstance(value, JsonProblem) else value
 
 
-def _at(arguments: JsonValue, path: Pointer) -> JsonValue:
+def _find_at(arguments: JsonValue, path: Pointer) -> JsonValue:
     try:
         return find_at_pointer(arguments, path)
     except LookupError:
         return ABSENT
 
 
-def _text(value: JsonValue) -> str | None:
+def _write_text(value: JsonValue) -> str | None:
     """A value in the specification's spelling ("Type conversion"); None where it has no header."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -293,8 +293,8 @@ def _text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _says(header: str | None, value: JsonValue) -> bool:
-    text = _text(value)
+def _is_said_by(header: str | None, value: JsonValue) -> bool:
+    text = _write_text(value)
     if text is None or header is None or header == text:
         return text is not None and header is not None
     number = parse(header.encode("utf-8", "surrogatepass"))

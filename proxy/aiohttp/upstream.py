@@ -70,7 +70,7 @@ class HandlerUpstream:
         handler = asyncio.create_task(_run(resolved.handler, inner, capture))
         try:
             async with asyncio.timeout(request.timeout):
-                return await self._reply(capture, handler)
+                return await self._read_reply(capture, handler)
         except TimeoutError:
             handler.cancel()
             return RESPONSE_TIMEOUT.of(self._name)
@@ -78,7 +78,7 @@ class HandlerUpstream:
             handler.cancel()
             raise
 
-    async def _reply(self, capture: ResponseCapture, handler: asyncio.Task[None]) -> UpstreamReply:
+    async def _read_reply(self, capture: ResponseCapture, handler: asyncio.Task[None]) -> UpstreamReply:
         await capture.begun.wait()
         body = b""
         while not capture.endless and len(body) <= self._buffer:

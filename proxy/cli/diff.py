@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     most = float(allowed["number"]) * (found.calls / 100 if allowed["percent"] else 1)
     if worse <= most:
         return 0
-    told = ", ".join(f"{found.counts[kind]} {_words(kind)}" for kind in kinds if found.counts[kind])
+    told = ", ".join(f"{found.counts[kind]} {_write_words(kind)}" for kind in kinds if found.counts[kind])
     print(f"exit 1: {told}", file=sys.stderr)
     return EXIT_WORSE
 
@@ -135,7 +135,7 @@ def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -
 
     found, waiting = ComparisonCounts(), deque[Future[ComparisonCounts]]()
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_judging, (old, new)) as pool:
-        for part in _parts(iter(lines)):
+        for part in _split_parts(iter(lines)):
             waiting.append(pool.submit(_judge_part, part))
             if len(waiting) == jobs * _WAITING:
                 found.merge(waiting.popleft().result())
@@ -144,7 +144,7 @@ def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -
     return found
 
 
-def _parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
+def _split_parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
     while part := list(islice(lines, _PART)):
         yield part
 
@@ -159,43 +159,45 @@ def _judge_part(part: Sequence[tuple[int, RecordedLine]]) -> ComparisonCounts:
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
-def _words(kind: str) -> str:
+def _write_words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def _rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
+def _list_rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
     return found.places.most_common(_FEW)
 
 
-def _table(found: ComparisonCounts) -> str:
+def _write_table(found: ComparisonCounts) -> str:
     from proxy.recording.comparing import LINE_CHANGES
 
     lines = [
-        "   ".join([f"{found.calls:,} calls", *(f"{_words(kind)} {found.counts[kind]:,}" for kind in LINE_CHANGES)])
+        "   ".join(
+            [f"{found.calls:,} calls", *(f"{_write_words(kind)} {found.counts[kind]:,}" for kind in LINE_CHANGES)]
+        )
     ]
-    for key, number in _rows(found):
+    for key, number in _list_rows(found):
         tool, path, code, before, after = key
         fate = f"{before} -> {after}"
         lines.append(f"{tool}  {path or 'arguments'}  {code}  {number:,} x  {fate}  e.g. line {found.first[key]:,}")
     return "\n".join(lines)
 
 
-def _markdown(found: ComparisonCounts) -> str:
+def _write_markdown(found: ComparisonCounts) -> str:
     from proxy.recording.comparing import LINE_CHANGES
 
-    head = [_words(kind) for kind in LINE_CHANGES]
+    head = [_write_words(kind) for kind in LINE_CHANGES]
     lines = [f"| calls | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
     lines.append(f"| {found.calls:,} | {' | '.join(f'{found.counts[kind]:,}' for kind in LINE_CHANGES)} |")
     if found.places:
         lines += ["", "| tool | place | code | calls | change |", "|---|---|---|---|---|"]
-    for (tool, path, code, before, after), number in _rows(found):
+    for (tool, path, code, before, after), number in _list_rows(found):
         cells = (tool, f"`{path or 'arguments'}`", code, f"{number:,}", f"{before} → {after}")
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines)
 
 
-def _json(found: ComparisonCounts) -> str:
+def _write_json(found: ComparisonCounts) -> str:
     return json.dumps(found.show(_FEW), ensure_ascii=False)
 
 
-_FORMATS: Final[Mapping[str, Any]] = {"table": _table, "json": _json, "markdown": _markdown}
+_FORMATS: Final[Mapping[str, Any]] = {"table": _write_table, "json": _write_json, "markdown": _write_markdown}

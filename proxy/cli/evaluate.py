@@ -114,13 +114,13 @@ def run(args: argparse.Namespace) -> int:
     modes = list(MODES) if args.endpoint else ["off", "layer 2"]
     out = args.out or Path("evaluation.results.jsonl")
     done = read_results(out)
-    left = [(mode, case) for mode in modes for case in cases if _key(args, mode, case) not in done]
+    left = [(mode, case) for mode in modes for case in cases if _make_key(args, mode, case) not in done]
     try:
         asyncio.run(_measure(args, cases, left, out, done))
     except KeyboardInterrupt:
         print(f"\nevaluate: broken off; the same command goes on where this one was ({out})", file=sys.stderr)
         return 130
-    found = [done[key] for mode in modes for case in cases if (key := _key(args, mode, case)) in done]
+    found = [done[key] for mode in modes for case in cases if (key := _make_key(args, mode, case)) in done]
     print(write_table(found, args.model))
     return 0
 
@@ -130,7 +130,7 @@ def _complain(why: str) -> int:
     return 2
 
 
-def _key(args: argparse.Namespace, mode: str, case: EvaluatedCall) -> str:
+def _make_key(args: argparse.Namespace, mode: str, case: EvaluatedCall) -> str:
     """A hash over all that a result depends on: mode, case, and endpoint and model in modes that ask them."""
     asked = (args.endpoint, args.model) if "correct" in MODES[mode][0] else ()
     text = json.dumps([mode, asdict(case), *asked], sort_keys=True, default=str)
@@ -173,7 +173,7 @@ async def _measure(
             for number, (mode, case) in enumerate(left):
                 _show_progress(number, len(left), mode, case.id)
                 port = urlsplit(serving.url).port or 0
-                result = await _measure_case(_key(args, mode, case), mode, case, tools, port, log)
+                result = await _measure_case(_make_key(args, mode, case), mode, case, tools, port, log)
                 done[result.key] = result
                 kept.write(json.dumps(asdict(result)) + "\n")
                 kept.flush()
@@ -188,13 +188,15 @@ async def _measure_case(
     tools.received.pop(case.id, None)
     conversation = f"X-Conversation-Id: {key}"
     for number, step in enumerate(case.steps):
-        await _post(port, f"{_path(mode, case)}/{number}", step["arguments"], conversation, _wish(case))
+        await _post(
+            port, f"{_make_path(mode, case)}/{number}", step["arguments"], conversation, _make_wish_header(case)
+        )
     log.seek(0)
     log.truncate()
     started = perf_counter()
-    await _post(port, _path(mode, case), case.sent, conversation, _wish(case))
+    await _post(port, _make_path(mode, case), case.sent, conversation, _make_wish_header(case))
     milliseconds = (perf_counter() - started) * 1000
-    line = await _await_line(log, _path(mode, case))
+    line = await _await_line(log, _make_path(mode, case))
     asked = line.get("correction.questions", [])
     received = tools.received.get(case.id, [])
     wrong = any(not case.is_right(arguments) for arguments in received)
@@ -204,7 +206,7 @@ async def _measure_case(
     return EvaluationResult(key, mode, case.id, case.kind, right, wrong, len(asked), unanswered, tokens, milliseconds)
 
 
-def _wish(case: EvaluatedCall) -> str:
+def _make_wish_header(case: EvaluatedCall) -> str:
     return f"X-User-Query: {case.query}"
 
 
@@ -230,14 +232,14 @@ async def _post(port: int, path: str, arguments: object, *headers: str) -> None:
     writer.close()
 
 
-def _path(mode: str, case: EvaluatedCall) -> str:
+def _make_path(mode: str, case: EvaluatedCall) -> str:
     return f"/{mode.replace(' ', '-')}/{case.id}"
 
 
 def make_config(args: argparse.Namespace, cases: Sequence[EvaluatedCall], tools_url: str) -> dict[str, Any]:
     """The config that the calls are measured with; YAML takes JSON as it is."""
     modes = list(MODES) if args.endpoint else ["off", "layer 2"]
-    routes = [route for mode in modes for case in cases for route in _routes(mode, case)]
+    routes = [route for mode in modes for case in cases for route in _make_routes(mode, case)]
     config: dict[str, Any] = {
         "version": 1,
         "listen": "127.0.0.1:0",
@@ -260,15 +262,15 @@ def make_config(args: argparse.Namespace, cases: Sequence[EvaluatedCall], tools_
     return config
 
 
-def _routes(mode: str, case: EvaluatedCall) -> Iterator[dict[str, Any]]:
+def _make_routes(mode: str, case: EvaluatedCall) -> Iterator[dict[str, Any]]:
     rules = MODES[mode][0]
     yield {
-        "path": _path(mode, case), "upstream": "tools", "upstream_path": f"/{case.id}", "tool": case.tool,
+        "path": _make_path(mode, case), "upstream": "tools", "upstream_path": f"/{case.id}", "tool": case.tool,
         "description": case.description, "schema": case.schema, **rules,
     }  # fmt: skip
     for number, step in enumerate(case.steps):
         yield {
-            "path": f"{_path(mode, case)}/{number}", "upstream": "tools", "upstream_path": f"/{case.id}/{number}",
+            "path": f"{_make_path(mode, case)}/{number}", "upstream": "tools", "upstream_path": f"/{case.id}/{number}",
             "tool": step["tool"], "schema": {"type": "object"}, **rules,
         }  # fmt: skip
 
@@ -299,7 +301,7 @@ def write_table(results: Sequence[EvaluationResult], model: str) -> str:
     for mode, (_, claim) in MODES.items():
         rows = [result for result in results if result.mode == mode]
         if rows:
-            lines.append(_row(mode, rows, claim))
+            lines.append(_write_row(mode, rows, claim))
     kinds = dict.fromkeys(result.kind for result in results)
     lines += ["", f"| right, by kind | {' | '.join(kinds)} |", f"|---|{'---|' * len(kinds)}"]
     for mode in MODES:
@@ -310,7 +312,7 @@ def write_table(results: Sequence[EvaluationResult], model: str) -> str:
     return "\n".join([*lines, "", told])
 
 
-def _row(mode: str, rows: Sequence[EvaluationResult], claim: str) -> str:
+def _write_row(mode: str, rows: Sequence[EvaluationResult], claim: str) -> str:
     asked = sum(row.questions for row in rows)
     tokens = f"{sum(row.tokens for row in rows) / asked:.0f}" if asked else "–"
     times = [row.milliseconds for row in rows]

@@ -42,10 +42,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
     verb.add_argument("--watch", metavar="FILE", type=Path, help="write it there, and again when the config changes")
-    verb.add_argument("--max-chars", type=_length, metavar="N", help="the longest text (default: the config's)")
+    verb.add_argument("--max-chars", type=_read_length, metavar="N", help="the longest text (default: the config's)")
 
 
-def _length(text: str) -> int:
+def _read_length(text: str) -> int:
     """Reads a length in characters. Raises ArgumentTypeError for anything else."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of characters, such as 12000")

@@ -69,10 +69,10 @@ def register(subparsers: Any) -> None:
     mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
     mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
     _add_common_arguments(mcp)
-    _mcpservers(kinds)
+    _add_mcpservers(kinds)
 
 
-def _mcpservers(kinds: Any) -> None:
+def _add_mcpservers(kinds: Any) -> None:
     clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
     clients.add_argument(
         "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json or .vscode/mcp.json"
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
             print("\n".join(describe_harvest(harvest)))
             print("import: nothing here can be judged: nothing is written", file=sys.stderr)
             return EXIT_NOTHING
-        written = write_files(args.into, make_files(_as_seen_from(args.into, harvest)), force=args.force)
+        written = write_files(args.into, make_files(_make_source_relative(args.into, harvest)), force=args.force)
     except ImportProblem as problem:
         print(f"import: {problem}", file=sys.stderr)
         return EXIT_PROBLEM
@@ -154,9 +154,9 @@ def _describe_servers(found: McpServers, *, one: bool) -> Iterator[str]:
     """Lines about which servers are served where, and which are not."""
     from proxy.importing.mcpservers import JOINED_PATH
 
-    yield from _table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
+    yield from _write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
     left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in found.left_out]
-    yield from _table("left out", left)
+    yield from _write_table("left out", left)
 
 
 async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
@@ -183,7 +183,7 @@ def show_operations() -> Iterator[Callable[[int, int], None]]:
         progress.erase()
 
 
-def _as_seen_from(folder: Path, harvest: Harvest) -> Harvest:
+def _make_source_relative(folder: Path, harvest: Harvest) -> Harvest:
     """The harvest with a source file's path relative to the config's folder, where `check --live` looks for it."""
     from proxy.importing.openapi import is_url
 
@@ -195,10 +195,10 @@ def describe_harvest(harvest: Harvest) -> Iterator[str]:
     from proxy.importing.harvest import flatten_text
 
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
-    yield from _table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
-    yield from _table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
+    yield from _write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
+    yield from _write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
     left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
-    yield from _table("left out", left)
+    yield from _write_table("left out", left)
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
     yield from (f"note: {flatten_text(note)}" for note in (*harvest.notes, *notes))
 
@@ -213,7 +213,7 @@ def _summarise(harvest: Harvest) -> str:
     return ", ".join(f"{count:,} {what}" for count, what in counts)
 
 
-def _table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+def _write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
     from proxy.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]

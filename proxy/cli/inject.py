@@ -133,7 +133,7 @@ def read_sidecar(loaded: Loaded, image: str, config_map: str, upstream: str | No
     return Sidecar(
         image, config_map, name, tools[name], config.listen.port, admin.probes.port, admin.listen.port,
         ceil(config.drain), ceil(max(config.finish, *(entry.response_timeout for entry in config.upstreams.values()))),
-        _paths(loaded),
+        _list_paths(loaded),
     )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _find_tools(config: Config) -> dict[str, int]:
     return found
 
 
-def _paths(loaded: Loaded) -> dict[str, str]:
+def _list_paths(loaded: Loaded) -> dict[str, str]:
     """Key of the ConfigMap -> path in the config's folder. A key must not hold a slash."""
     folder = loaded.files[0].parent
     found = {"config.yaml": "config.yaml"}

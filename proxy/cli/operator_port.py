@@ -50,7 +50,7 @@ class OperatorPort:
                 method, path, text, {**self._headers, **({"Content-Type": "application/json"} if text else {})}
             )
             answer = connection.getresponse()
-            return answer.status, _mapping(answer.read())
+            return answer.status, _read_mapping(answer.read())
         finally:
             connection.close()
 
@@ -81,7 +81,7 @@ def write_refusal(status: int, found: dict[str, Any]) -> str:
     )
 
 
-def _mapping(text: bytes) -> dict[str, Any]:
+def _read_mapping(text: bytes) -> dict[str, Any]:
     """The JSON object in a text; an empty one for any other text."""
     try:
         found = json.loads(text)

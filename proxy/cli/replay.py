@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         from proxy.cli.replay import replay_recorded
 
         return replay_recorded(args.config, args.cases)
-    switches = _switches(args.rule)
+    switches = _read_switches(args.rule)
     if isinstance(switches, str):
         print(f"replay: {switches}", file=sys.stderr)
         return 2
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         return code or int(replayer.differing > 0)
 
 
-def _switches(words: list[str]) -> dict[str, bool] | str:
+def _read_switches(words: list[str]) -> dict[str, bool] | str:
     """Rule -> whether it is on, as the `--rule` arguments say, or a message about a wrong one."""
     from proxy.config.mistakes import suggest_remark
     from proxy.core.rules.rules import RULES
@@ -207,7 +207,7 @@ class Replayer:
         self._dry = dry
         self.second: SecondOpinions | None = None
         self.differing = 0
-        self._route = lru_cache(maxsize=4096)(lambda schema, tool: _route(json.loads(schema), tool, repair))
+        self._route = lru_cache(maxsize=4096)(lambda schema, tool: _make_route(json.loads(schema), tool, repair))
 
     def judge(self, case: RecordedCall) -> dict[str, Any]:
         """Judges a case; gives the JSON object of its output line."""
@@ -217,10 +217,10 @@ class Replayer:
         try:
             route = self._route(json.dumps(case.schema), case.tool)
         except SchemaError as error:
-            return _unusable(case, error)
+            return _describe_unusable(case, error)
         headers = (("content-type", "application/json"), ("x-conversation-id", "replay"))
         request = RawRequest("POST", "/", "", headers, case.sent, {}, "")
-        row = _row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
+        row = _make_row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
         return row if self.second is None else row | self._second_opinion(self.second, case, route)
 
     def _second_opinion(self, second: SecondOpinions, case: RecordedCall, route: Route) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Replayer:
         return {"second_opinion": told}
 
 
-def _route(schema: Any, tool: str, repair: RepairSettings) -> Route:
+def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     """A route with one tool. Raises SchemaError for an unusable schema."""
     from proxy.adapters.base import CallShape
     from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
@@ -254,19 +254,19 @@ def _route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     return build_routes(Config((entry,))).routes[0]
 
 
-def _row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
+def _make_row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
     from proxy.cli.dryrun import ForwardedCall, list_repairs, read_answer
     from proxy.core.json.jsontext import parse
 
     if isinstance(verdict, ForwardedCall):
         repairs = [{"rule": rule, "path": path} for rule, path in list_repairs(verdict.repairs)]
-        return _line(case, "forward", arguments=parse(verdict.arguments), repairs=repairs)
+        return _make_line(case, "forward", arguments=parse(verdict.arguments), repairs=repairs)
     answer = read_answer(verdict)
     errors = [{key: error[key] for key in ("code", "path", "message")} for error in answer["error"]["errors"]]
-    return _line(case, "reject", errors=errors, content=answer["content"])
+    return _make_line(case, "reject", errors=errors, content=answer["content"])
 
 
-def _unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
+def _describe_unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     from proxy.core.json.jsontext import format_pointer
     from proxy.core.schema.dialects import suggest_remedy
 
@@ -275,10 +275,10 @@ def _unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     hint = suggest_remedy(case.schema, error.path)
     content = f"The schema of tool '{case.tool}' cannot be used{where}: {error.message}{f' ({hint})' if hint else ''}"
     errors = [{"code": "INVALID_SCHEMA", "path": path, "message": error.message}]
-    return _line(case, "reject", errors=errors, content=content)
+    return _make_line(case, "reject", errors=errors, content=content)
 
 
-def _line(case: RecordedCall, decision: str, **found: Any) -> dict[str, Any]:
+def _make_line(case: RecordedCall, decision: str, **found: Any) -> dict[str, Any]:
     return {
         "id": case.identity,
         "decision": decision,

@@ -88,7 +88,7 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     parser.add_argument(
-        "--admin", metavar="HOST:PORT|off", type=_admin_address,
+        "--admin", metavar="HOST:PORT|off", type=_read_admin_address,
         help="with --mcp and --openapi: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
@@ -97,7 +97,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
-def _admin_address(text: str) -> Address | str:
+def _read_admin_address(text: str) -> Address | str:
     return "off" if text == "off" else read_listen_address(text)
 
 
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
-    if unfit := _unfit(args):
+    if unfit := _find_contradiction(args):
         print(f"serve: {unfit}", file=sys.stderr)
         return EXIT_CONFIG
     if args.openapi is not None or args.mcp is not None:
@@ -143,7 +143,7 @@ def _run(args: argparse.Namespace) -> int:
 
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
     try:
-        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
             if loaded.config.workers > 1 and not args.worker:
                 return runner.run(_serve_many(loaded, args.listen))
             told = {"worker": args.worker, "guarded": args.guarded, "no_config": args.no_config}
@@ -157,7 +157,7 @@ def _run(args: argparse.Namespace) -> int:
         return EXIT_CONFIG
 
 
-def _unfit(args: argparse.Namespace) -> str:
+def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
     sources = {"CONFIG": args.path, "--config": args.config, "--mcp": args.mcp, "--openapi": args.openapi}
     said = [word for word, value in sources.items() if value is not None]
@@ -210,7 +210,7 @@ def _run_without_config(args: argparse.Namespace) -> int:
         return EXIT_CONFIG if path is None else _run(argparse.Namespace(**{**vars(args), **written}))
 
 
-def _fast_loop() -> Any:
+def _find_fast_loop() -> Any:
     """uvloop's event loop if it is installed (the extra `speed`), otherwise None for asyncio's."""
     try:
         import uvloop
@@ -229,8 +229,8 @@ async def _serve(
 ) -> int:
     from proxy.server import start_serving
 
-    told = _signals()
-    entry = _worker_entry(told, loaded.config.admin) if worker else None
+    told = _queue_signals()
+    entry = _read_worker_entry(told, loaded.config.admin) if worker else None
     serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
     _announce(serving)
     if no_config:
@@ -240,7 +240,7 @@ async def _serve(
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
         looking = asyncio.create_task(_look_at(*guarded)) if guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
-    if await _ending(serving, told) is signal.SIGTERM:
+    if await _await_ending(serving, told) is signal.SIGTERM:
         await _drain(serving, told)
     settling.cancel()
     if looking is not None:
@@ -298,7 +298,7 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
     from proxy.server.workers.start import start_workers
 
-    told = _signals()
+    told = _queue_signals()
     worker_pool = await start_workers(loaded, listen)
     _announce(worker_pool)
     _settle_memory()
@@ -312,7 +312,7 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     return ended.result()
 
 
-def _signals() -> asyncio.Queue[signal.Signals]:
+def _queue_signals() -> asyncio.Queue[signal.Signals]:
     """A queue of the signals that arrive from now on."""
     told: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -329,7 +329,7 @@ def _announce(running: Serving | WorkerPool) -> None:
         print(f"probes on {running.probes_url}", flush=True)
 
 
-def _worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
+def _read_worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
     """The operator's port of a worker, with the token that the supervisor writes to standard input. The worker ends
     when standard input ends, because the supervisor is gone then."""
     from proxy.config.model import Address, AdminConfig
@@ -342,7 +342,7 @@ def _worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None
     return replace(entry, listen=own, probes=None, token=token, readers=readers_token(token), hosts=frozenset())
 
 
-async def _ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> signal.Signals:
+async def _await_ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> signal.Signals:
     """Waits for the signal that ends the process, and handles other signals meanwhile."""
     while (number := await told.get()) is signal.SIGHUP:
         await serving.reloader.reload()
@@ -351,7 +351,7 @@ async def _ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> sign
 
 async def _drain(serving: Serving, told: asyncio.Queue[signal.Signals]) -> None:
     """Drains; a second signal ends the wait."""
-    draining, impatient = asyncio.create_task(serving.drain()), asyncio.create_task(_ending(serving, told))
+    draining, impatient = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, told))
     _, pending = await asyncio.wait({draining, impatient}, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()

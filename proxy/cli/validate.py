@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    found = _target(table, args.route, args.tool, args.method.upper())
+    found = _find_target(table, args.route, args.tool, args.method.upper())
     if isinstance(found, str):
         print(f"validate: {found}", file=sys.stderr)
         return 2
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     return _show(route, verdict)
 
 
-def _target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
+def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
     """The route and the request that the arguments mean, or a message about what to write instead."""
     found = find_checking_target(table, wanted, method)
     if isinstance(found, str):

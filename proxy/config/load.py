@@ -88,7 +88,7 @@ def _load(path: Path, environ: Mapping[str, str], files: Files, config_only: boo
             where = describe_section(source.value, problem.path)
             context.mistakes.append(source.mistake(problem.path, where, problem.message, problem.hint))
     context.mistakes += mistakes
-    config = _config(context, files)
+    config = _read_config(context, files)
     if context.mistakes:
         raise ConfigError(context.mistakes)
     return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen)
@@ -136,7 +136,7 @@ def _may_hold_secret(path: Pointer) -> bool:
     )
 
 
-def _config(context: Context, files: Files) -> Config:
+def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
@@ -209,13 +209,13 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
         return None
     for route in config.routes:
         learns = route.mcp is not None and route.policy.mode is Mode.ENFORCE
-        if learns or any(_counts(tool) for tool in route.tools.values()):
+        if learns or any(_is_counted(tool) for tool in route.tools.values()):
             message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
             return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"
     return None
 
 
-def _counts(tool: ToolConfig) -> bool:
+def _is_counted(tool: ToolConfig) -> bool:
     """Whether calls of a tool are counted: attempts, or calls against a cap."""
     judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
     return judged or tool.policy.caps.of(tool.name).limit is not None
@@ -261,14 +261,14 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
 def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator[str]:
     """The settings that have no effect for clients without a conversation id, which are known by their address
     alone."""
-    unnamed = f"route {route!r}: for clients that send no conversation id ({_ladder_words(policy)})"
+    unnamed = f"route {route!r}: for clients that send no conversation id ({_describe_ladder(policy)})"
     if policy.attempts.block is Block.HARD and policy.attempts.address is not ByAddress.COUNT:
         yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"
     if policy.caps.of(tool).limit is not None and not policy.caps.by_address:
         yield f"{unnamed}, the cap of tool {tool!r} does nothing (caps.by_address: on changes that)"
 
 
-def _ladder_words(policy: Policy) -> str:
+def _describe_ladder(policy: Policy) -> str:
     """The places where an id is looked for, in words."""
     named = [source.name or source.kind for source in policy.ladder if source.kind != "address"]
     return "looked for in " + ", ".join(named) if named else "none is looked for"
@@ -311,14 +311,14 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
     if isinstance(value, str) and "${" not in value and path[-1:] != ("url",):
-        named = not _in_schema(path) and bool(path) and _names_secret(path[-1])
+        named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
         return "***" if named or _may_hold_secret(path) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and _may_hold_secret(path):
         return "***"
     return value
 
 
-def _in_schema(path: Pointer) -> bool:
+def _is_in_schema(path: Pointer) -> bool:
     """Whether a place is inside a schema, where keys are names of properties."""
     return any(_is_schema(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
 

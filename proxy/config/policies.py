@@ -108,7 +108,7 @@ def _pick(value: Written, fields: Mapping[str, str], read: Mapping[str, Any] | N
     return {field: readers.get(key, lambda item: item)(value[key]) for key, field in fields.items() if key in value}
 
 
-def _repair(value: Written) -> RepairSettings:
+def _read_repair(value: Written) -> RepairSettings:
     rules = {name: read_switch(state) for name, state in value.get("rules", {}).items()}
     made: dict[str, Any] = {"level": reveal(value["level"])} if "level" in value else {}
     if "drop_keys" in value:
@@ -116,7 +116,7 @@ def _repair(value: Written) -> RepairSettings:
     return RepairSettings(rules=rules, **made)
 
 
-def _attempts(value: Written) -> AttemptsPolicy:
+def _read_attempts(value: Written) -> AttemptsPolicy:
     fields = {"max": "max_attempts"} | {
         name: name for name in ("ttl", "address_ttl", "address", "block", "tool_errors")
     }
@@ -129,22 +129,22 @@ def _attempts(value: Written) -> AttemptsPolicy:
                 "address_ttl": read_seconds,
                 "address": lambda text: ByAddress(str(reveal(text)) if isinstance(text, str) else "off"),
                 "block": Block,
-                "tool_errors": _tool_errors,
+                "tool_errors": _read_tool_errors,
             },
         )
     )
 
 
-def _tool_errors(value: Written) -> ToolErrors:
+def _read_tool_errors(value: Written) -> ToolErrors:
     return ToolErrors(**_pick(value, {"max": "limit", "window": "window"}, {"window": read_seconds}))
 
 
-def _caps(value: Written) -> Caps:
+def _read_caps(value: Written) -> Caps:
     fields = {name: name for name in ("default", "overrides", "ttl", "by_address")}
     return Caps(**_pick(value, fields, {"ttl": read_seconds, "by_address": read_switch}))
 
 
-def _feedback(value: Written) -> FeedbackLimits:
+def _read_feedback(value: Written) -> FeedbackLimits:
     fields = {name: name for name in ("max_errors", "max_chars", "max_preview", "path_roots", "marks")}
     roots = lambda items: tuple(map(reveal, items))  # noqa: E731 - the row of a table
     return FeedbackLimits(**_pick(value, fields, {"path_roots": roots, "marks": read_switch}))
@@ -166,11 +166,11 @@ def read_header_changes(value: Written) -> HeaderChanges:
     )
 
 
-def _ladder(value: Iterable[JsonValue]) -> tuple[ConversationSource, ...]:
-    return tuple(map(_rung, value))
+def _read_ladder(value: Iterable[JsonValue]) -> tuple[ConversationSource, ...]:
+    return tuple(map(_read_rung, value))
 
 
-def _rung(value: JsonValue) -> ConversationSource:
+def _read_rung(value: JsonValue) -> ConversationSource:
     if isinstance(value, str):
         return ConversationSource("trace" if value == "trace" else "address")
     (kind, name), *_ = value.items()
@@ -186,15 +186,15 @@ def read_pointer(text: str) -> tuple[str | int, ...]:
 _FIELDS: Final = {"conversation": "ladder", "correct": "correction"}
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
-    "repair": _repair,
+    "repair": _read_repair,
     "unknown_keys": UnknownKeys,
     "leaked_markup": LeakedMarkup,
     "envelope": reveal,
     "error_status": reveal,
     "detail": reveal,
-    "attempts": _attempts,
-    "caps": _caps,
-    "feedback": _feedback,
+    "attempts": _read_attempts,
+    "caps": _read_caps,
+    "feedback": _read_feedback,
     "timeout": read_seconds,
     "formats": read_formats,
     "upstream_errors": UpstreamErrors,
@@ -202,7 +202,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "response_mode": Mode,
     "finalize_output_retries": int,
     "correct": read_correction_policy,
-    "conversation": _ladder,
+    "conversation": _read_ladder,
     "headers": read_header_changes,
     "auth": read_auth,
     "cors": read_cors,

@@ -53,7 +53,9 @@ class Routes:
         self._check_duplicates(written)
         refused = [route for route in written if "refuse" in route.entry]
         self.left_out = tuple(map(self._read_left_out, refused))
-        return tuple(entry for route in written if route not in refused and (entry := self._route(route)) is not None)
+        return tuple(
+            entry for route in written if route not in refused and (entry := self._read_route(route)) is not None
+        )
 
     def _read_left_out(self, route: WrittenRoute) -> LeftOutEntry:
         for key in route.entry.keys() - {"path", "methods", "refuse"}:
@@ -76,7 +78,7 @@ class Routes:
             if isinstance(step, str) or "path" in entry:
                 yield WrittenRoute(at, entry, step if isinstance(step, str) else reveal(entry["path"]))
 
-    def _route(self, route: WrittenRoute) -> RouteEntry | None:
+    def _read_route(self, route: WrittenRoute) -> RouteEntry | None:
         before = len(self._context.mistakes)
         check_route(self._context, route)
         self._check_upstream(route)
@@ -84,9 +86,9 @@ class Routes:
         check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        mcp = self._mcp(route) if route.speaks_mcp else None
+        mcp = self._read_mcp(route) if route.speaks_mcp else None
         joined = self._read_joined(route)
-        tools = {} if route.passes or mcp is not None else self._tools(route)
+        tools = {} if route.passes or mcp is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
@@ -94,18 +96,18 @@ class Routes:
         single = self._context.mapping("tools", name)
         policy = mcp.template if mcp else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
         sends = route.upstream != NO_UPSTREAM
-        channels, query = self._channels(route, name, tools if mcp is None else mcp.tools)
-        request = self._request(route, tools.get(name))
+        channels, query = self._read_channels(route, name, tools if mcp is None else mcp.tools)
+        request = self._find_request(route, tools.get(name))
         return RouteEntry(
             name=route.name,
             path=route.path,
             methods=route.methods,
             kind="passthrough" if route.passes else "call" if sends else "validate",
-            adapter=_adapter(route, request is not None),
-            shape=_shape(route, policy, tools, is_operation=request is not None),
+            adapter=_choose_adapter(route, request is not None),
+            shape=_make_shape(route, policy, tools, is_operation=request is not None),
             policy=policy,
             tools=tools,
-            upstream=_upstream_name(route) if sends else "",
+            upstream=_name_upstream(route) if sends else "",
             upstream_path=route.upstream_path if sends and "operations" not in route.entry else "",
             websocket=read_switch(route.entry.get("websocket", True)),
             mcp=mcp,
@@ -122,7 +124,7 @@ class Routes:
         self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
         return joined
 
-    def _channels(
+    def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
     ) -> tuple[Channels | None, QueryPolicy]:
         """What the route judges besides the body. Only a route that calls one tool can declare parameters."""
@@ -137,7 +139,7 @@ class Routes:
             return None, select_query_policy(route.entry)
         return ChannelReader(self._catalogue, route).read(tools[name].written.get("formats", True))
 
-    def _request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
+    def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
         """The request of the route's operation; None where it has none. Reports path parameters that the route's path
         does not have."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
@@ -163,27 +165,27 @@ class Routes:
             hint = suggest_word(route.upstream, self._upstreams) or known
             self._context.mistake(at, f"unknown upstream {route.upstream!r}", hint)
 
-    def _mcp(self, route: WrittenRoute) -> McpConfig:
+    def _read_mcp(self, route: WrittenRoute) -> McpConfig:
         if "operations" not in route.entry:
             return McpReader(self._context, self._catalogue).read(route.entry, route.at)
         found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
-        return replace(found, tools=read_operations(self._context, route, self._tools(route)))
+        return replace(found, tools=read_operations(self._context, route, self._read_tools(route)))
 
     # --- the tools of a route -----------------------------------------------------------------------------------------
-    def _tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
+    def _read_tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
         upstream = self._context.mapping("upstreams", route.upstream)
         headers = merge_layers(upstream, self._catalogue.defaults, route.entry).get("headers", {})
         provided = frozenset(name.lower() for name in headers.get("set", {}))
         self._catalogue.check_contradictions(route.entry, route.at)
         found: dict[str, ToolConfig] = {}
-        for name, at in self._tool_names(route):
+        for name, at in self._list_tool_names(route):
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
             elif "tool" in route.entry:
                 self._check_has_schema(route, name, at)
         return found
 
-    def _tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
+    def _list_tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
         """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
         if "operations" in route.entry:
@@ -224,35 +226,35 @@ class Routes:
             if (other := named.setdefault(route.name, route)) is not route and "name" in route.entry:
                 at = (*route.at, "name")
                 self._context.mistake(
-                    at, f"the name {route.name!r} is taken", f"by the route on line {self._line(other)}"
+                    at, f"the name {route.name!r} is taken", f"by the route on line {self._find_line(other)}"
                 )
             for method in route.methods:
                 other = served.setdefault((PARAMETER.sub("{}", route.path), method), route)
                 if other is not route:
-                    message = f"{method} {route.path} is served already, by the route on line {self._line(other)}"
+                    message = f"{method} {route.path} is served already, by the route on line {self._find_line(other)}"
                     self._context.mistake(
                         route.path_at, message, "change one of the paths or methods", key=route.path_at == route.at
                     )
                     break
 
-    def _line(self, route: WrittenRoute) -> int:
+    def _find_line(self, route: WrittenRoute) -> int:
         return self._context.source.places.at(route.at)[0]
 
 
-def _upstream_name(route: WrittenRoute) -> str:
+def _name_upstream(route: WrittenRoute) -> str:
     if "servers" in route.entry:
         return name_joined(route)
     return name_served(route) if "operations" in route.entry else route.upstream
 
 
-def _adapter(route: WrittenRoute, is_operation: bool) -> str:
+def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
     if route.speaks_mcp:
         return "mcp"
     return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"
 
 
 # --- where the call stands in the request -----------------------------------------------------------------------------
-def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
+def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
     allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
     if route.speaks_mcp:
         allowed = [make_repair_policy(policy.repair).rules]
@@ -265,13 +267,13 @@ def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *,
 
 def _locate_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
     if "dispatch" in entry:
-        return _dispatch(entry["dispatch"])
+        return _read_dispatch(entry["dispatch"])
     if "tool" in entry:
         return {"tool": reveal(entry["tool"])}
     return {"tool_param": "tool"} if "tool" in names else {}
 
 
-def _dispatch(value: JsonValue) -> dict[str, Any]:
+def _read_dispatch(value: JsonValue) -> dict[str, Any]:
     made: dict[str, Any] = {
         "tool_pointer": read_pointer(value["tool"]),
         "arguments_pointer": read_pointer(value["arguments"]),

@@ -93,10 +93,10 @@ class SchemaLoader:
         from proxy.core.schema.openapi import list_servers
 
         try:
-            template = self._operation(written, place, provided).request
+            template = self._import_operation(written, place, provided).request
         except ConfigError:
             return None  # `load` has reported it
-        servers = list_servers(self._source(self._folder / reveal(written["openapi"]), "", place).value)
+        servers = list_servers(self._read_source(self._folder / reveal(written["openapi"]), "", place).value)
         base = urlsplit(servers[0]).path.rstrip("/") if servers else ""
         return replace(template, path=base + template.path)
 
@@ -105,8 +105,8 @@ class SchemaLoader:
         try:
             return compile_check(normalise(parameter.schema)[0], formats=formats)
         except SchemaError as error:
-            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile: {_at(error)}"
-            self._report(place.mistake(what, suggest_remedy(parameter.schema, error.path)))
+            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile"
+            self._report(place.mistake(f"{what}: {_word_error(error)}", suggest_remedy(parameter.schema, error.path)))
             return None
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -114,25 +114,25 @@ class SchemaLoader:
         if isinstance(written, str):
             return self._read_file(reveal(written), place)
         if is_openapi(written):
-            operation = self._operation(written, place, provided)
+            operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
             return _Read(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
         value, notes = normalise(written)
-        documents = self._collector(self._folder, place).collect(
-            SchemaDocument(value, _source_at(place), _BASE, self._folder)
+        documents = self._make_collector(self._folder, place).collect(
+            SchemaDocument(value, _make_source_at(place), _BASE, self._folder)
         )
         return _Read(value, place, _BASE, documents, "", notes)
 
     def _read_file(self, written: str, place: SchemaPlace) -> _Read:
         name, _, fragment = written.partition("#")
         path = self._folder / name
-        source = self._source(path, name, place)
+        source = self._read_source(path, name, place)
         root = self._folder if is_below(path, self._folder) else path.parent
         uri = _BASE + quote(path.relative_to(root).as_posix())
-        steps = self._steps_to(source, fragment, written, place)
+        steps = self._find_steps(source, fragment, written, place)
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
-        documents = dict(self._collector(root, place).collect(file))
+        documents = dict(self._make_collector(root, place).collect(file))
         read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", notes)
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
@@ -143,10 +143,10 @@ class SchemaLoader:
                 reference.setdefault("$schema", holder["$schema"])
         return replace(read, value=reference, uri=_BASE + "?part", documents={**documents, uri: file})
 
-    def _collector(self, root: Path, place: SchemaPlace) -> Collector:
+    def _make_collector(self, root: Path, place: SchemaPlace) -> Collector:
         return Collector(self._files, self._registered, root, place.where)
 
-    def _source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
+    def _read_source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
         try:
             return self._files.source(path, name)
         except OSError as error:
@@ -155,7 +155,7 @@ class SchemaLoader:
         except ValueError as error:
             raise ConfigError([place.mistake(f"cannot read {name}: {error}")]) from None
 
-    def _steps_to(self, source: ConfigSource, fragment: str, written: str, place: SchemaPlace) -> Pointer:
+    def _find_steps(self, source: ConfigSource, fragment: str, written: str, place: SchemaPlace) -> Pointer:
         """The steps of a pointer into a file, list indexes as numbers."""
         value, steps = source.value, []
         try:
@@ -167,14 +167,14 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
         return tuple(steps)
 
-    def _operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
+    def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
         from proxy.core.schema.openapi import (  # imported here, because few configs have a description
             OpenApiError,
             import_operation,
         )
 
         name = reveal(written["openapi"])
-        source = self._source(self._folder / name, name, place)
+        source = self._read_source(self._folder / name, name, place)
         try:
             return import_operation(source.value, reveal(written["operation"]), provided)
         except OpenApiError as error:
@@ -230,13 +230,13 @@ def _check(read: _Read, documents: Mapping[str, JsonValue], formats: Formats) ->
     try:
         check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
     except SchemaError as error:
-        raise ConfigError([_unusable(error, read.value, read.place)]) from None
-    if mistakes := list(_switches(check, read)):
+        raise ConfigError([_describe_unusable(error, read.value, read.place)]) from None
+    if mistakes := list(_check_switches(check, read)):
         raise ConfigError(mistakes)
     return check
 
 
-def _switches(check: Check, read: _Read) -> Iterator[Mistake]:
+def _check_switches(check: Check, read: _Read) -> Iterator[Mistake]:
     """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
     for node, names in list_mistaken_switches(check.schemas):
         inside = (
@@ -259,17 +259,21 @@ def _check_document(
     try:
         compile_check(value, documents=others, base=uri)
     except SchemaError as error:
-        return [_unusable(error, value, place)]
+        return [_describe_unusable(error, value, place)]
     return []
 
 
-def _unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
+def _describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
     if is_openapi_place(place):
-        return place.mistake(f"the imported schema does not compile: {_at(error)}", suggest_remedy(value, error.path))
-    return place.mistake(f"the schema does not compile: {_at(error)}", suggest_remedy(value, error.path), error.path)
+        return place.mistake(
+            f"the imported schema does not compile: {_word_error(error)}", suggest_remedy(value, error.path)
+        )
+    return place.mistake(
+        f"the schema does not compile: {_word_error(error)}", suggest_remedy(value, error.path), error.path
+    )
 
 
-def _at(error: SchemaError) -> str:
+def _word_error(error: SchemaError) -> str:
     return f"{format_pointer(error.path)}: {error.message}" if error.path else error.message
 
 
@@ -291,7 +295,7 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     return changed
 
 
-def _source_at(place: SchemaPlace) -> ConfigSource:
+def _make_source_at(place: SchemaPlace) -> ConfigSource:
     """A source whose paths start at a place, for a schema written inside the config."""
     return ConfigSource(
         place.source.file, find_at_pointer(place.source.value, place.path), _Below(place.source, place.path)

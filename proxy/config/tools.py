@@ -39,7 +39,7 @@ class ToolReader:
     def __post_init__(self) -> None:
         """Collects once what every tool and route needs: `names` (all tools of the config) and `known_to_caps`."""
         self.names = self.context.names("tools")
-        self.known_to_caps = self._known_to_caps()
+        self.known_to_caps = self._list_known_to_caps()
 
     def check(self) -> None:
         """Reports mistakes of tools, whether or not a route serves them."""
@@ -57,7 +57,7 @@ class ToolReader:
             self.answer(name, {}, path, merge_layers(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
 
-    def _known_to_caps(self) -> frozenset[str]:
+    def _list_known_to_caps(self) -> frozenset[str]:
         """The names that a call cap may use: tools of the config and of routes."""
         routes = self.context.structure.value.get("routes")
         entries = routes.values() if isinstance(routes, dict) else routes if isinstance(routes, list) else ()
@@ -146,13 +146,13 @@ class ToolReader:
         """The container that an entry (at `holder`) describes, with its functions as the config defines them."""
         if not isinstance(value, dict):
             return None
-        functions = tuple(self._functions((*holder, "container", "functions"), value.get("functions", ())))
+        functions = tuple(self._read_functions((*holder, "container", "functions"), value.get("functions", ())))
         made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
         if "require_expansion" in value:
             made["require_expansion"] = read_switch(value["require_expansion"])
         return Container(reveal(value.get("name", name)), functions=functions, **made)
 
-    def _functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
+    def _read_functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
         for index, value in enumerate(values):
             written: Written = {"name": value} if isinstance(value, str) else value
             name = reveal(written.get("name", ""))  # a missing name is reported already

@@ -194,7 +194,7 @@ class ModelCorrector:
             if spent is not None:
                 return self._skip(run, layer, Asked.BUDGET, spent)
             run.recorder.note_start(layer, run.call, run.failure, run.independent)
-            return await self._read_answer(run, layer, self._question(run, layer, shown))
+            return await self._read_answer(run, layer, self._write_question(run, layer, shown))
         finally:
             self._endpoint.leave()
 
@@ -202,7 +202,7 @@ class ModelCorrector:
         run.recorder.note_skipped(CorrectionQuestion(layer, why, 0.0, run.independent, spent))
         return why
 
-    def _question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
+    def _write_question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
         told = {
             "arguments": shown,
             "attempt": str(len(run.stumble.record.questions) + 1),
@@ -231,12 +231,12 @@ class ModelCorrector:
             layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format
         )  # fmt: skip
         read = verdict if isinstance(verdict, ModelVerdict) else None
-        run.recorder.note_answer(run.call, question, read, _parameters(meant, layer))
+        run.recorder.note_answer(run.call, question, read, _count_changes(meant, layer))
         if self._debug is not None:
-            await self._debug.add(self._entry(run, question, asked, answer, verdict))
+            await self._debug.add(self._make_entry(run, question, asked, answer, verdict))
         return meant
 
-    def _entry(
+    def _make_entry(
         self, run: _Run, question: CorrectionQuestion, asked: list[dict[str, str]], answer: Answered, verdict: object
     ) -> dict[str, JsonValue]:
         return {
@@ -310,7 +310,7 @@ class ModelCorrector:
         return run.call
 
 
-def _parameters(meant: ToolCall | Asked, layer: Layer) -> int:
+def _count_changes(meant: ToolCall | Asked, layer: Layer) -> int:
     """How many places a proposal changes."""
     if isinstance(meant, Asked) or not isinstance(meant.arguments, Document):
         return 0

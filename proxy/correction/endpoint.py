@@ -121,7 +121,7 @@ class Endpoint:
             if reply.token == _TOO_LARGE:
                 return Asked.TOO_LONG
             return Asked.TIMEOUT if reply.token.endswith("timeout") else Asked.ENDPOINT
-        return _body(reply, self._settings.max_answer)
+        return _decode_body(reply, self._settings.max_answer)
 
 
 def _refuses_form(reply: UpstreamReply | UpstreamFault, form: Form) -> bool:
@@ -147,17 +147,17 @@ def make_request(
     return {key: value for key, value in body.items() if value is not None}
 
 
-def _body(reply: UpstreamReply, most: int) -> bytes | Asked:
+def _decode_body(reply: UpstreamReply, most: int) -> bytes | Asked:
     if reply.status != 200 or not isinstance(reply.body, bytes):
         return Asked.ENDPOINT
-    coding = _header(reply.headers, "content-encoding")
+    coding = _find_header(reply.headers, "content-encoding")
     if not is_coded(coding):
         return reply.body
     decoded = decode(reply.body, coding, most)
     return Asked.UNUSABLE if isinstance(decoded, Undecodable) else decoded
 
 
-def _header(headers: Headers, name: str) -> str:
+def _find_header(headers: Headers, name: str) -> str:
     return next((value for key, value in headers if key.lower() == name), "")
 
 
@@ -181,8 +181,8 @@ class Budgets:
         """Takes one question from every budget, and gives None; where a budget is used up, takes from none and gives
         that one. `asked`: the questions asked about this call so far."""
         spent = await self._find_spent(conversation, asked)
-        if spent is not None and self._warned.get(spent) != self._hour():
-            self._warned[spent] = self._hour()
+        if spent is not None and self._warned.get(spent) != self._count_hours():
+            self._warned[spent] = self._count_hours()
             self._warn(spent)
         return spent
 
@@ -190,13 +190,13 @@ class Budgets:
         budget, store = self._budget, self._services.store
         if asked >= budget.per_call:
             return BudgetKind.PER_CALL
-        if budget.tokens_per_hour is not None and await self._tokens() >= budget.tokens_per_hour:
+        if budget.tokens_per_hour is not None and await self._count_tokens() >= budget.tokens_per_hour:
             return BudgetKind.TOKENS_PER_HOUR
         key = f"{hash_conversation(conversation)}/corrections"
         is_known = conversation.rung is not Rung.ADDRESS
         if is_known and await store.reserve(key, budget.per_conversation, _CONVERSATION) is None:
             return BudgetKind.PER_CONVERSATION
-        if await store.reserve(f"corrections/{self._hour()}", budget.per_hour, _HOUR) is None:
+        if await store.reserve(f"corrections/{self._count_hours()}", budget.per_hour, _HOUR) is None:
             if is_known:
                 await store.release(key)
             return BudgetKind.PER_HOUR
@@ -207,19 +207,19 @@ class Budgets:
         if self._budget.tokens_per_hour is None or count <= 0:
             return
         hour, rest = self._rest
-        thousands, rest = divmod(count + (rest if hour == self._hour() else 0), _THOUSAND)
-        self._rest = self._hour(), rest
+        thousands, rest = divmod(count + (rest if hour == self._count_hours() else 0), _THOUSAND)
+        self._rest = self._count_hours(), rest
         most = self._budget.tokens_per_hour // _THOUSAND + 1
         for _ in range(min(thousands, most)):
-            await self._services.store.reserve(self._tokens_key(), most, _HOUR)
+            await self._services.store.reserve(self._make_tokens_key(), most, _HOUR)
 
-    async def _tokens(self) -> int:
+    async def _count_tokens(self) -> int:
         hour, rest = self._rest
-        thousands = await self._services.store.count_taken(self._tokens_key())
-        return thousands * _THOUSAND + (rest if hour == self._hour() else 0)
+        thousands = await self._services.store.count_taken(self._make_tokens_key())
+        return thousands * _THOUSAND + (rest if hour == self._count_hours() else 0)
 
-    def _tokens_key(self) -> str:
-        return f"corrections/{self._hour()}/tokens"
+    def _make_tokens_key(self) -> str:
+        return f"corrections/{self._count_hours()}/tokens"
 
-    def _hour(self) -> int:
+    def _count_hours(self) -> int:
         return int(self._services.clock.wall() // _HOUR)

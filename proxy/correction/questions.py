@@ -52,7 +52,7 @@ def write_messages(
     values = {
         "tool": call.tool,
         "description": cut(policy.description, _LONGEST_TEXT) or "unknown",
-        "schema": _schema(policy),
+        "schema": _write_schema(policy),
         "error": write_feedback(result) + note,
         "status": str(find_status(failure)),
         "code": failure.code.name,
@@ -73,7 +73,7 @@ def write_json(value: JsonValue) -> str:
     return dumps(value).decode()
 
 
-def _schema(policy: ToolPolicy) -> str:
+def _write_schema(policy: ToolPolicy) -> str:
     if policy.check is None:
         return "unknown"
     text = write_json(policy.check.schemas.documents[policy.check.schemas.base])
@@ -104,14 +104,14 @@ NO_FORM: Final = Form(AnswerFormat.TEXT, None)
 
 def find_forms(layer: Layer, policy: ToolPolicy) -> Iterator[Form]:
     """The forms to ask for, the best first; the last is `NO_FORM`."""
-    schema = _arguments(policy)
+    schema = _find_arguments_schema(policy)
     if schema is not None:
-        yield _schema_form(_VERDICTS[layer](schema))
+        yield _make_schema_form(_VERDICTS[layer](schema))
     yield ANY_OBJECT
     yield NO_FORM
 
 
-def _schema_form(schema: dict[str, JsonValue]) -> Form:
+def _make_schema_form(schema: dict[str, JsonValue]) -> Form:
     strict = is_strict(schema)
     told = {"name": _NAME, "schema": schema, "strict": strict}
     return Form(
@@ -119,7 +119,7 @@ def _schema_form(schema: dict[str, JsonValue]) -> Form:
     )  # fmt: skip
 
 
-def _arguments(policy: ToolPolicy) -> dict[str, JsonValue] | None:
+def _find_arguments_schema(policy: ToolPolicy) -> dict[str, JsonValue] | None:
     """The tool's schema as a document that can stand inside another; None where it cannot."""
     if policy.check is None or "object" not in read_facts(policy.check.root).site.types:
         return None
@@ -127,7 +127,7 @@ def _arguments(policy: ToolPolicy) -> dict[str, JsonValue] | None:
     return whole if isinstance(whole, dict) and whole and len(dumps(whole)) <= _LONGEST else None
 
 
-def _repair_schema(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _make_repair_schema(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The schema of layer 3's answer: all arguments, or that it cannot fix them."""
     definitions = arguments.get("$defs")
     inner = {key: value for key, value in arguments.items() if key != "$defs"}
@@ -139,7 +139,7 @@ def _repair_schema(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return _close_object(properties, definitions)
 
 
-def _changes_schema(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _make_changes_schema(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The schema of layer 4's answer: the arguments to change, so none is required."""
     properties = {
         "should_retry": {"type": "boolean"},
@@ -157,4 +157,4 @@ def _close_object(properties: dict[str, JsonValue], definitions: JsonValue) -> d
     return {**made, "$defs": definitions} if definitions else made
 
 
-_VERDICTS: Final = {Layer.VALIDATION_FEEDBACK: _repair_schema, Layer.SEMANTIC_RETRY: _changes_schema}
+_VERDICTS: Final = {Layer.VALIDATION_FEEDBACK: _make_repair_schema, Layer.SEMANTIC_RETRY: _make_changes_schema}

@@ -85,15 +85,15 @@ def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) 
     if not policy.correction.wants(layer) or not (is_tools(failure) or failure.code is codes.INVALID_ARGUMENTS):
         return False
     if layer is Layer.VALIDATION_FEEDBACK:
-        return _about_arguments(failure) and contract.raises_attempt(failure)
+        return _is_about_arguments(failure) and contract.raises_attempt(failure)
     if independent and not policy.correction.independent_steps:
         return False
     if ACTIVATION.get(find_status(failure)) is Why.TRANSIENT:
         return failure.retryable is not None and policy.resend.idempotent
-    return _about_arguments(failure)
+    return _is_about_arguments(failure)
 
 
-def _about_arguments(failure: Failure) -> bool:
+def _is_about_arguments(failure: Failure) -> bool:
     """Whether other arguments can help. `retryable: false` on a 4xx forbids it (GoMind, "Retry Decision Matrix")."""
     return ACTIVATION.get(find_status(failure)) is Why.ARGUMENTS and failure.may_retry and not may_have_run(failure)
 

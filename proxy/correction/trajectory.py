@@ -79,7 +79,7 @@ class Trajectories:
     ) -> None:
         """Remembers a delivered call. `hidden` names what the schema marks as secret."""
         conversation = checked.call.conversation
-        result = _result(reply, limits.max_chars, hidden)
+        result = _read_result(reply, limits.max_chars, hidden)
         if conversation.rung is Rung.ADDRESS or result is None:
             return
         before = self.find(conversation)
@@ -129,28 +129,28 @@ class GatheredStream:
             remember(bytes(self._seen))
 
 
-def _result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
+def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
     """The tool's result without secrets; None where the body is no short text."""
     if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
         return None
     body: bytes | Undecodable = reply.body
-    coding = _header(reply.headers, "content-encoding")
+    coding = _find_header(reply.headers, "content-encoding")
     if is_coded(coding):
         body = decode(reply.body, coding, _LOOKED_AT)
     if isinstance(body, Undecodable) or not body.strip():
         return None
-    if _header(reply.headers, "content-type").partition(";")[0].strip().lower() == "text/event-stream":
-        value = next((found for data in read_events(body) if _answers(found := parse(data))), None)
+    if _find_header(reply.headers, "content-type").partition(";")[0].strip().lower() == "text/event-stream":
+        value = next((found for data in read_events(body) if _is_answer(found := parse(data))), None)
         return None if value is None else _bound_size(hide_secrets(_unwrap_result(value), hidden), most)
     value = parse(body)
     if isinstance(value, dict) and "jsonrpc" in value:
-        return _bound_size(hide_secrets(_unwrap_result(value), hidden), most) if _answers(value) else None
+        return _bound_size(hide_secrets(_unwrap_result(value), hidden), most) if _is_answer(value) else None
     if isinstance(value, JsonProblem):
         return cut(mask_credentials(replace_surrogates(body.decode("utf-8", "replace")), most), most)
     return _bound_size(hide_secrets(value, hidden), most)
 
 
-def _answers(value: JsonValue | JsonProblem) -> bool:
+def _is_answer(value: JsonValue | JsonProblem) -> bool:
     """Whether a JSON-RPC message holds the successful result of a call."""
     result = value.get("result") if isinstance(value, dict) and "jsonrpc" in value else None
     return isinstance(result, dict) and result.get("isError") is not True
@@ -178,5 +178,5 @@ def _bound_size(value: JsonValue, most: int) -> JsonValue:
     return value if len(text) <= most else cut(text, most)
 
 
-def _header(headers: Headers, name: str) -> str:
+def _find_header(headers: Headers, name: str) -> str:
     return next((value for key, value in headers if key.lower() == name), "")

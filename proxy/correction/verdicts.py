@@ -73,7 +73,7 @@ def read_content(body: bytes) -> str | Unusable:
         return Unusable.DECLINED
     content = message.get("content")
     if isinstance(content, list):
-        content = "".join(_part(part) for part in content)
+        content = "".join(_read_part(part) for part in content)
     return content if isinstance(content, str) and content.strip() else Unusable.NOT_JSON
 
 
@@ -99,7 +99,7 @@ def _count(told: JsonValue, key: str) -> int:
     return min(max(value, 0), _MOST_TOKENS)
 
 
-def _part(part: JsonValue) -> str:
+def _read_part(part: JsonValue) -> str:
     text = part.get("text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else ""
 

@@ -68,7 +68,7 @@ class FetchSite:
         if isinstance(reply, UpstreamFault):
             if reply.token == TOO_LARGE.token:
                 raise ImportProblem(f"{self.shown}: the answer is larger than {MAX_FILE_BYTES // 1024**2} MiB")
-            raise ImportProblem(f"{self.shown}: {_words(reply)}", "is it running, and is this its address?")
+            raise ImportProblem(f"{self.shown}: {_describe_fault(reply)}", "is it running, and is this its address?")
         return FetchedAnswer(reply.status, {name.lower(): value for name, value in reply.headers}, reply.body)
 
 
@@ -78,10 +78,10 @@ async def fetch_description(url: str, extra: Headers = ()) -> bytes:
     answer = await server.fetch("GET", (("accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),))
     if answer.status == 200:
         return answer.body
-    raise ImportProblem(f"{server.shown} answers {answer.status}", _advice(answer))
+    raise ImportProblem(f"{server.shown} answers {answer.status}", _advise(answer))
 
 
-def _advice(answer: FetchedAnswer) -> str:
+def _advise(answer: FetchedAnswer) -> str:
     if 300 <= answer.status < 400 and "location" in answer.headers:
         return f"it says to look at {_hide_query(answer.headers['location'])}"
     if answer.status in (401, 403):
@@ -93,7 +93,7 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _words(fault: UpstreamFault) -> str:
+def _describe_fault(fault: UpstreamFault) -> str:
     """The message of a fault without the upstream's name, which means nothing outside of a config."""
     return fault.message.removeprefix(f"upstream '{_NAME}': ")
 

@@ -39,7 +39,7 @@ _HEAD: Final = """\
 
 def make_files(harvest: Harvest) -> dict[str, str]:
     """Relative path -> text of every file of an import, the config first."""
-    names = _schema_files([tool.name for tool in harvest.tools])
+    names = _name_schema_files([tool.name for tool in harvest.tools])
     files = {CONFIG: write_config_text(harvest, names)}
     for tool in harvest.tools:
         notes = "".join(f"# {flatten_text(note)}\n" for note in tool.notes)
@@ -48,7 +48,7 @@ def make_files(harvest: Harvest) -> dict[str, str]:
     return files
 
 
-def _schema_files(names: list[str]) -> dict[str, str]:
+def _name_schema_files(names: list[str]) -> dict[str, str]:
     """Tool -> its schema's file. Names have letters, digits, `.`, `_` and `-`, and differ in more than case."""
     taken: set[str] = set()
     made: dict[str, str] = {}
@@ -70,20 +70,20 @@ def write_config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
         "version": 1,
         "listen": "127.0.0.1:8080",
         "upstreams": {UPSTREAM: {"url": escape_variables(harvest.upstream)}},
-        "tools": {} if harvest.kind == "mcp" else _catalogue(harvest, schemas),
-        "routes": [_mcp_route(harvest, schemas)] if harvest.path else list(_routes(harvest)),
+        "tools": {} if harvest.kind == "mcp" else _make_catalogue(harvest, schemas),
+        "routes": [_make_mcp_route(harvest, schemas)] if harvest.path else list(_make_routes(harvest)),
     }
     return head + "".join(f"\n{write_yaml({key: value})}" for key, value in sections.items() if value)
 
 
-def _catalogue(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
-    return {tool.name: _entry(tool, schemas[tool.name]) for tool in harvest.tools}
+def _make_catalogue(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
+    return {tool.name: _make_entry(tool, schemas[tool.name]) for tool in harvest.tools}
 
 
-def _entry(tool: FoundTool, schema: str) -> dict[str, JsonValue]:
+def _make_entry(tool: FoundTool, schema: str) -> dict[str, JsonValue]:
     made: dict[str, JsonValue] = {}
     if tool.description.strip():
-        made["description"] = escape_variables(_tidy(tool.description))
+        made["description"] = escape_variables(_strip_line_ends(tool.description))
     made["schema"] = schema
     if tool.request is not None:
         made["request"] = _escape_texts(write_request(tool.request))
@@ -98,7 +98,7 @@ def _escape_texts(value: JsonValue) -> JsonValue:
     return {key: _escape_texts(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
+def _make_mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
     """One route for all tools: the operations of the catalogue, or the tools of an MCP server. Tools of the server that
     it does not name are learned while serving."""
     if harvest.kind == "openapi":
@@ -107,7 +107,7 @@ def _mcp_route(harvest: Harvest, schemas: Mapping[str, str]) -> JsonValue:
     return {"path": escape_variables(harvest.path), "protocol": "mcp", "upstream": UPSTREAM, "mcp": {"tools": tools}}
 
 
-def _routes(harvest: Harvest) -> Iterator[JsonValue]:
+def _make_routes(harvest: Harvest) -> Iterator[JsonValue]:
     for tool in harvest.tools:
         own_head = f"HEAD {tool.origin.partition(' ')[2]}" in harvest.seen
         methods = ["GET", "HEAD"] if tool.method == "GET" and not own_head else [tool.method]
@@ -132,7 +132,7 @@ def escape_variables(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _tidy(text: str) -> str:
+def _strip_line_ends(text: str) -> str:
     """A description without invisible blanks at line ends, which YAML's block text would lose."""
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
@@ -170,7 +170,7 @@ _UNPRINTABLE: Final = re.compile(
 
 def write_yaml(value: JsonValue, indent: int = 0) -> str:
     """A JSON value (numbers as `jsontext.parse` gives them) as YAML lines that end in a line break."""
-    return "".join(f"{line}\n" for line in _block(value, indent))
+    return "".join(f"{line}\n" for line in _write_block(value, indent))
 
 
 def write_scalar(text: str) -> str:
@@ -191,20 +191,20 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _block(value: JsonValue, indent: int) -> Iterator[str]:
+def _write_block(value: JsonValue, indent: int) -> Iterator[str]:
     pad = " " * indent
-    if (short := _flow(value)) is not None and indent + len(short) <= WIDTH:
+    if (short := _write_flow(value)) is not None and indent + len(short) <= WIDTH:
         yield pad + short
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _write_entry(f"{pad}{write_scalar(key)}:", item, indent + 2)
     elif isinstance(value, list):
         for item in value:
-            first, *rest = _block(item, indent + 2)
+            first, *rest = _write_block(item, indent + 2)
             yield f"{pad}- {first[indent + 2 :]}"
             yield from rest
     else:
-        yield pad + _one_line(value)
+        yield pad + _write_one_line(value)
 
 
 def _write_entry(head: str, item: JsonValue, indent: int) -> Iterator[str]:
@@ -213,14 +213,14 @@ def _write_entry(head: str, item: JsonValue, indent: int) -> Iterator[str]:
         yield f"{head} |-"
         yield from (f"{' ' * indent}{line}".rstrip() for line in item.split("\n"))
         return
-    short = _flow(item)
+    short = _write_flow(item)
     if short is not None and len(head) + 1 + len(short) <= WIDTH:
         yield f"{head} {short}"
     elif isinstance(item, dict | list):
         yield head
-        yield from _block(item, indent)
+        yield from _write_block(item, indent)
     else:
-        yield f"{head} {_one_line(item)}"
+        yield f"{head} {_write_one_line(item)}"
 
 
 def _is_blocky(text: str) -> bool:
@@ -229,14 +229,14 @@ def _is_blocky(text: str) -> bool:
     return len(lines) > 1 and bool(lines[0] and lines[-1]) and printable and all(map(_LINE.fullmatch, lines))
 
 
-def _flow(value: JsonValue) -> str | None:
+def _write_flow(value: JsonValue) -> str | None:
     """The value on one line; None for a mapping, and for a list of more than single values."""
     if isinstance(value, dict | list) and value:
         if isinstance(value, dict) or any(isinstance(item, dict | list) and item for item in value):
             return None
-        return f"[{', '.join(map(_one_line, value))}]"  # plain text holds no `,` and no bracket
-    return _one_line(value)
+        return f"[{', '.join(map(_write_one_line, value))}]"  # plain text holds no `,` and no bracket
+    return _write_one_line(value)
 
 
-def _one_line(value: JsonValue) -> str:
+def _write_one_line(value: JsonValue) -> str:
     return write_scalar(value) if isinstance(value, str) else dumps(value).decode()

@@ -117,14 +117,15 @@ class Recorded:
 def write_record(harvest: Harvest) -> str:
     """The text of `imported.json` for one import, with one line for each tool."""
     tools = ",\n".join(
-        f"{_json(tool.name)}: {_json({'origin': tool.origin, 'schema': tool.schema})}" for tool in harvest.tools
+        f"{_write_json(tool.name)}: {_write_json({'origin': tool.origin, 'schema': tool.schema})}"
+        for tool in harvest.tools
     )
     head = {"kind": harvest.kind, "from": harvest.source, "upstream": harvest.upstream, "seen": list(harvest.seen)}
-    source = f'{_json(head)[:-1]}, "tools": {{\n{tools}\n}}}}'
-    return f'{{\n"about": {_json(_ABOUT)},\n"version": 1,\n"sources": [\n{source}\n]\n}}\n'
+    source = f'{_write_json(head)[:-1]}, "tools": {{\n{tools}\n}}}}'
+    return f'{{\n"about": {_write_json(_ABOUT)},\n"version": 1,\n"sources": [\n{source}\n]\n}}\n'
 
 
-def _json(value: JsonValue) -> str:
+def _write_json(value: JsonValue) -> str:
     return dumps(value).decode()
 
 

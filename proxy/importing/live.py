@@ -104,14 +104,14 @@ def list_changes(before: JsonValue, after: JsonValue, path: Pointer = ()) -> Ite
     """The changes from one schema to another, in the order of the older one. Lists of single values (`required`,
     `enum`, `type`) are compared as sets, other lists place by place."""
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _of_mappings(before, after, path)
+        yield from _compare_mappings(before, after, path)
     elif isinstance(before, list) and isinstance(after, list):
-        yield from (_of_sets if _is_flat(before) and _is_flat(after) else _of_lists)(before, after, path)
+        yield from (_compare_sets if _is_flat(before) and _is_flat(after) else _compare_lists)(before, after, path)
     elif not are_equal(before, after):
         yield DescriptionChange("changed", path, before, after)
 
 
-def _of_mappings(
+def _compare_mappings(
     before: dict[str, JsonValue], after: dict[str, JsonValue], path: Pointer
 ) -> Iterator[DescriptionChange]:
     for key, value in before.items():
@@ -124,7 +124,7 @@ def _of_mappings(
             yield DescriptionChange("added", (*path, key), after=value)
 
 
-def _of_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
+def _compare_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
     for value in before:
         if not any(are_equal(value, other) for other in after):
             yield DescriptionChange("removed", path, before=value)
@@ -133,7 +133,7 @@ def _of_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> 
             yield DescriptionChange("added", path, after=value)
 
 
-def _of_lists(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
+def _compare_lists(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
         yield from list_changes(old, new, (*path, index))
     for index in range(len(after), len(before)):

@@ -60,7 +60,7 @@ def _sort_tools(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[
     found: dict[str, FoundTool] = {}
     left: list[LeftOut] = []
     for name, description, schema in tools:
-        if why := _unusable(schema):
+        if why := _explain_unusable(schema):
             left.append(LeftOut(name, why, "write a schema for it by hand"))
         elif name in found:
             left.append(LeftOut(name, "it is listed twice: the first counts"))
@@ -69,7 +69,7 @@ def _sort_tools(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[
     return tuple(found.values()), tuple(left)
 
 
-def _unusable(schema: JsonValue) -> str:
+def _explain_unusable(schema: JsonValue) -> str:
     if schema is ABSENT:
         return "it is listed without a schema"
     try:

@@ -59,7 +59,7 @@ class McpServers:
             "version": 1,
             "listen": LISTEN,
             "upstreams": dict(self.upstreams),
-            "routes": [self._one_route()] if one else list(self.routes),
+            "routes": [self._make_one_route()] if one else list(self.routes),
         }
         head = _HEAD.format(source=flatten_text(self.source), config=config)
         return head + "".join(f"\n{write_yaml({key: value})}" for key, value in sections.items())
@@ -67,10 +67,12 @@ class McpServers:
     def rewrite_client_config(self, *, one: bool = False) -> JsonValue:
         """The client's config with each served server replaced by the proxy; `one`: by one entry for all of them."""
         if one:
-            return _replace_servers(self.written, dict.fromkeys(self.upstreams), {JOINED: self._entry(JOINED_PATH)})
-        return _replace_servers(self.written, {name: self._entry(f"/{name}/mcp") for name in self.upstreams})
+            return _replace_servers(
+                self.written, dict.fromkeys(self.upstreams), {JOINED: self._make_entry(JOINED_PATH)}
+            )
+        return _replace_servers(self.written, {name: self._make_entry(f"/{name}/mcp") for name in self.upstreams})
 
-    def _one_route(self) -> JsonValue:
+    def _make_one_route(self) -> JsonValue:
         servers: dict[str, JsonValue] = {}
         for name, route in zip(self.upstreams, self.routes, strict=True):
             path = route.get("upstream_path") if isinstance(route, dict) else None
@@ -80,7 +82,7 @@ class McpServers:
             servers[name] = {"upstream": name, **more} if more else name
         return {"path": JOINED_PATH, "protocol": "mcp", "servers": servers}
 
-    def _entry(self, path: str) -> JsonValue:
+    def _make_entry(self, path: str) -> JsonValue:
         url = f"http://{LISTEN}{path}"
         match self.client:
             case "vscode":
@@ -104,7 +106,7 @@ def read_mcpservers(path: Path, client: str = "") -> McpServers:
     found = read_document(text, _LIMITS, _TOLERATED)
     if isinstance(found, JsonProblem):
         raise ImportProblem(f"{path}:{found.line}:{found.column}: {found.reason}")
-    servers, shape = _servers(found.value)
+    servers, shape = _find_servers(found.value)
     if servers is None:
         hint = "it is looked for under `mcpServers` (Claude, Cursor) and `servers` (VS Code)"
         raise ImportProblem(f"{path} names no MCP servers", hint)
@@ -153,11 +155,11 @@ class _Reading:
         if not isinstance(args, list) or not isinstance(env, dict) or not isinstance(cwd, str | None):
             self._leave(name, "`args` is no list, `env` no object, or `cwd` no text")
             return
-        upstream: dict[str, JsonValue] = {"command": [self._text(word) for word in [entry["command"], *args]]}
+        upstream: dict[str, JsonValue] = {"command": [self._translate_text(word) for word in [entry["command"], *args]]}
         if env:
-            upstream["env"] = {key: self._text(value) for key, value in env.items()}
+            upstream["env"] = {key: self._translate_text(value) for key, value in env.items()}
         if cwd is not None:
-            upstream["cwd"] = self._text(cwd)
+            upstream["cwd"] = self._translate_text(cwd)
         self._upstreams[name] = upstream
         self._routes.append({"path": f"/{name}/mcp", "upstream": name, "protocol": "mcp"})
 
@@ -170,26 +172,28 @@ class _Reading:
         elif parts.query or parts.fragment or parts.scheme not in ("http", "https") or not parts.netloc:
             self._leave(name, "its url is no plain http or https url without a query")
         else:
-            upstream: dict[str, JsonValue] = {"url": self._text(f"{parts.scheme}://{parts.netloc}")}
+            upstream: dict[str, JsonValue] = {"url": self._translate_text(f"{parts.scheme}://{parts.netloc}")}
             if isinstance(headers, dict) and headers:
-                upstream["headers"] = {"set": {key.lower(): self._text(value) for key, value in headers.items()}}
+                upstream["headers"] = {
+                    "set": {key.lower(): self._translate_text(value) for key, value in headers.items()}
+                }
             self._upstreams[name] = upstream
             path = escape_variables(parts.path or "/")
             route = {"path": f"/{name}/mcp", "upstream": name, "upstream_path": path, "protocol": "mcp"}
             self._routes.append(dict(route))
 
-    def _text(self, value: JsonValue) -> JsonValue:
+    def _translate_text(self, value: JsonValue) -> JsonValue:
         """A text as the proxy's config spells it: the client's references become `${NAME}`, any other `$` is
         escaped."""
         text = value if isinstance(value, str) else str(value)
         parts: list[str] = []
         at = 0
         for reference in _VARIABLE.finditer(text):
-            parts += [escape_variables(text[at : reference.start()]), self._reference(reference)]
+            parts += [escape_variables(text[at : reference.start()]), self._translate_reference(reference)]
             at = reference.end()
         return "".join((*parts, escape_variables(text[at:])))
 
-    def _reference(self, found: re.Match[str]) -> str:
+    def _translate_reference(self, found: re.Match[str]) -> str:
         kind, name = found[1], found[2] or found[3]
         if kind == "userHome":
             name = "HOME"
@@ -206,7 +210,7 @@ class _Reading:
         self._left_out.append(LeftOut(name, why, hint))
 
 
-def _servers(value: JsonValue) -> tuple[dict[str, JsonValue] | None, str]:
+def _find_servers(value: JsonValue) -> tuple[dict[str, JsonValue] | None, str]:
     """The servers that a config names (None if it names none), and the kind of client that writes them so."""
     if not isinstance(value, dict):
         return None, ""

@@ -74,11 +74,11 @@ async def read_openapi(
     if is_url(source):
         text = await fetch_description(source, headers)
     else:
-        text = _file((folder or Path()) / source)
+        text = _read_file((folder or Path()) / source)
     return harvest_operations(_parse(text, source), source, choice, advance)
 
 
-def _file(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return read_file(path)
     except OSError as error:
@@ -116,9 +116,9 @@ def harvest_operations(
         operations = list_operations(document)
     except OpenApiError as error:
         raise ImportProblem(error.message, error.hint) from None
-    origin, prefix, notes = _server(document, source, choice.upstream)
+    origin, prefix, notes = _find_server(document, source, choice.upstream)
     sorting = _Sorting(document, prefix, choice)
-    own = "" if choice.as_mcp else _description_path(source, origin)
+    own = "" if choice.as_mcp else _find_description_path(source, origin)
     if own:
         sorting.claim("GET", own)
         sorting.relayed.append(RelayedPath("GET", own, "the description itself"))
@@ -126,14 +126,14 @@ def harvest_operations(
         if choice.wants(operation):
             sorting.take(operation)
         advance(done, len(operations))
-    sorting.left_out += _references(document)
+    sorting.left_out += _list_references(document)
     if choice.only and not (sorting.tools or sorting.left_out or len(sorting.relayed) > bool(own)):
         raise ImportProblem(f"no operation is called {' or '.join(choice.only)}", "without --only all are taken")
     return Harvest(
         "openapi",
         source,
         origin,
-        _about(document, len(operations)),
+        _describe_source(document, len(operations)),
         tuple(sorting.tools),
         tuple(sorting.relayed),
         tuple(sorting.left_out),
@@ -143,7 +143,7 @@ def harvest_operations(
     )
 
 
-def _references(document: JsonValue) -> Iterator[LeftOut]:
+def _list_references(document: JsonValue) -> Iterator[LeftOut]:
     """The paths that are references, and so are left out."""
     paths = document.get("paths")
     for path, item in (paths if isinstance(paths, dict) else {}).items():
@@ -151,7 +151,7 @@ def _references(document: JsonValue) -> Iterator[LeftOut]:
             yield LeftOut(path, "the path is a reference", "bundle the description first, with any OpenAPI bundler")
 
 
-def _about(document: JsonValue, count: int) -> str:
+def _describe_source(document: JsonValue, count: int) -> str:
     info = document.get("info")
     title = str(info.get("title", "")) if isinstance(info, dict) else ""
     version = document.get("openapi") or document.get("swagger")
@@ -159,45 +159,46 @@ def _about(document: JsonValue, count: int) -> str:
 
 
 # --- where the tools run ----------------------------------------------------------------------------------------------
-def _server(document: JsonValue, source: str, upstream: str) -> tuple[str, str, tuple[str, ...]]:
+def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, str, tuple[str, ...]]:
     """The upstream's origin, the path that its operations start with, and notes about both."""
     written = list_servers(document)
     named = urljoin(source, written[0] if written else "/") if _is_http(source) else (written[0] if written else "")
     if upstream.startswith("unix:"):
-        return upstream, _base_path(named), ()
+        return upstream, _read_base_path(named), ()
     if not upstream:
         if not _is_http(named):
             said = f"only {named!r}" if named else "nothing"
             raise ImportProblem(f"the description says {said} about where its server is", "add --upstream URL")
-        return _origin(named), _base_path(named), ()
+        return _cut_origin(named), _read_base_path(named), ()
     if not _is_http(upstream):
         raise ImportProblem("--upstream is no URL", "http://host:port, https://host:port or unix:/path")
     notes: tuple[str, ...] = ()
-    if _is_http(written[0] if written else "") and _origin(written[0]) != _origin(upstream):
+    if _is_http(written[0] if written else "") and _cut_origin(written[0]) != _cut_origin(upstream):
         notes = (
-            f"the description names {_origin(written[0])} as its server: a client that follows it passes the proxy by",
+            f"the description names {_cut_origin(written[0])} as its server: "
+            "a client that follows it passes the proxy by",
         )
-    return _origin(upstream), _base_path(upstream) or _base_path(named), notes
+    return _cut_origin(upstream), _read_base_path(upstream) or _read_base_path(named), notes
 
 
 def _is_http(text: str) -> bool:
     return text.startswith(("http://", "https://"))
 
 
-def _origin(url: str) -> str:
+def _cut_origin(url: str) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc or not parts.hostname:
         raise ImportProblem("a URL with a name and a password, or without a host", "secrets go into --header")
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _base_path(url: str) -> str:
+def _read_base_path(url: str) -> str:
     return urlsplit(url).path.rstrip("/")
 
 
-def _description_path(source: str, origin: str) -> str:
+def _find_description_path(source: str, origin: str) -> str:
     """The description's own path behind the proxy, where agents read it; '' where another server publishes it."""
-    if not _is_http(source) or _origin(source) != origin:
+    if not _is_http(source) or _cut_origin(source) != origin:
         return ""
     path = urlsplit(source).path
     return path if path and _explain_unroutable(path) == "" else ""
@@ -256,7 +257,7 @@ class _Sorting:
             where = f"{format_pointer(error.path)}: " if error.path else ""
             self.add_unjudged(operation, path, f"its schema does not compile: {where}{error.message}")
         else:
-            request = _request(found.request, path, operation.path)
+            request = _adapt_request(found.request, path, operation.path)
             described = found.description or operation.summary
             self.tools.append(
                 FoundTool(
@@ -312,7 +313,7 @@ def _rename_parameters(path: str) -> str:
     return _PARAMETER.sub(name, path)
 
 
-def _request(template: RequestTemplate, path: str, described: str) -> RequestTemplate:
+def _adapt_request(template: RequestTemplate, path: str, described: str) -> RequestTemplate:
     """The request with its route's path, and its path parameters under the names in that path."""
     names = dict(zip(_PARAMETER.findall(described), _PARAMETER.findall(path)[-described.count("{") :], strict=False))
     parameters = tuple(

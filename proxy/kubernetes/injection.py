@@ -166,7 +166,7 @@ def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[s
         raise InjectionError(f"no workload is among the manifests ({', '.join(POD_TEMPLATES)})")
     for index, manifest in enumerate(found):
         if manifest.get("kind") == "Service" and (selected := [pod for pod in pods if _selects(manifest, pod)]):
-            names = {_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
+            names = {_list_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
             found[index] = _forget_version(redirect_service(manifest, sidecar, names, notes))
     return Injected(found, notes)
 
@@ -188,7 +188,7 @@ def inject_workload(manifest: Manifest, sidecar: Sidecar, notes: list[str]) -> M
     spec = _find_pod(made)["spec"]
     _check_obstacles(name, spec, sidecar)
     tool = _find_tool(name, spec, sidecar)
-    before = _own_containers(spec)
+    before = _list_own_containers(spec)
     port_name = _take_port_name(spec, tool, sidecar, before)
     others = [each for each in spec.get("initContainers") or [] if each["name"] != CONTAINER]
     spec["initContainers"] = [*others, sidecar.make_container(port_name=port_name, in_job=in_job)]
@@ -219,7 +219,7 @@ def _find_reason_to_skip(manifest: Manifest) -> str:
     return ""
 
 
-def _own_containers(spec: Manifest) -> list[Manifest]:
+def _list_own_containers(spec: Manifest) -> list[Manifest]:
     return [each for each in spec.get("initContainers") or [] if each["name"] == CONTAINER]
 
 
@@ -231,7 +231,7 @@ def _check_obstacles(name: str, spec: Manifest, sidecar: Sidecar) -> None:
         raise InjectionError(f"{name} runs on {system}: the proxy's image is for linux")
     if any(each["name"] == CONTAINER for each in spec["containers"]):
         raise InjectionError(f"{name} has an ordinary container {CONTAINER} already: take that one out first")
-    for container in _all_containers(spec):
+    for container in _list_other_containers(spec):
         for port in container.get("ports") or []:
             if port["containerPort"] in (sidecar.port, sidecar.probes, sidecar.admin):
                 raise InjectionError(
@@ -240,7 +240,7 @@ def _check_obstacles(name: str, spec: Manifest, sidecar: Sidecar) -> None:
                 )
 
 
-def _all_containers(spec: Manifest) -> Iterator[Manifest]:
+def _list_other_containers(spec: Manifest) -> Iterator[Manifest]:
     """The containers other than the sidecar."""
     for each in [*(spec.get("initContainers") or []), *spec["containers"]]:
         if each["name"] != CONTAINER:

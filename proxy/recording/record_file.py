@@ -101,14 +101,14 @@ class RecordFile:
     def _rotate(self) -> None:
         """Packs the full file, and moves the older ones on; the oldest goes."""
         for number in range(self._keep, 0, -1):
-            older = self._path_of(number)
+            older = self._name_packed(number)
             if older.exists():
                 if number == self._keep:
                     older.unlink()
                 else:
-                    older.rename(self._path_of(number + 1))
+                    older.rename(self._name_packed(number + 1))
         if self._keep:
-            target = os.open(self._path_of(1), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
+            target = os.open(self._name_packed(1), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
             with (
                 self.path.open("rb") as full,
                 os.fdopen(target, "wb") as raw,
@@ -117,28 +117,28 @@ class RecordFile:
                 shutil.copyfileobj(full, packed)
         self.path.unlink()
 
-    def _path_of(self, number: int) -> Path:
+    def _name_packed(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}.gz")
 
 
 def read_last_lines(path: Path, route: str, tool: str, most: int) -> list[RecordedLine]:
     """At most `most` lines of a tool on a route, the latest last. A file that cannot be read counts as empty."""
     found: list[RecordedLine] = []
-    for file in _newest_first(path):
+    for file in _list_newest_first(path):
         if len(found) >= most:
             break
-        kept = deque(_lines_of(file, route, tool), most - len(found))
+        kept = deque(_read_lines(file, route, tool), most - len(found))
         found[:0] = kept
     return found
 
 
-def _newest_first(path: Path) -> list[Path]:
+def _list_newest_first(path: Path) -> list[Path]:
     beside = (one for one in path.parent.glob(f"{path.name}.*") if one.suffix == ".gz" or one.suffix[1:].isdecimal())
     dated = [(each.stat().st_mtime_ns, each) for each in (path, *beside) if each.is_file()]
     return [each for _, each in sorted(dated, reverse=True)]
 
 
-def _lines_of(path: Path, route: str, tool: str) -> Iterator[RecordedLine]:
+def _read_lines(path: Path, route: str, tool: str) -> Iterator[RecordedLine]:
     """The lines of a tool in a file. An unfinished line is left out, and so is the rest of a broken file."""
     named = dumps(tool)
     try:

@@ -177,7 +177,7 @@ class RouteTable:
     def _find(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | None:
         if (exact := self._exact.get(path)) is not None:
             return _choose(method, exact)
-        segments = _segments(path)
+        segments = _split_segments(path)
         if segments is None:
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
@@ -235,7 +235,7 @@ def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
     return MethodNotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
 
 
-def _segments(path: str) -> tuple[str, ...] | None:
+def _split_segments(path: str) -> tuple[str, ...] | None:
     """The decoded segments of a path; None for a path that servers could read differently."""
     if not path.startswith("/"):
         return None
@@ -289,17 +289,17 @@ def find_dry_target(table: RouteTable, wanted: str, method: str = "") -> DryTarg
     '' where the path has only one, or takes POST."""
     for route in table.routes:
         if wanted in (route.key, route.name, route.path) and (not method or method in route.methods):
-            return DryTarget(route, method or _likeliest(tuple(sorted(route.methods))), route.path)
+            return DryTarget(route, method or _choose_likeliest(tuple(sorted(route.methods))), route.path)
     path, _, query = wanted.partition("?")
     match = table.match(method or "POST", path)
     if isinstance(match, MethodNotAllowed) and not method and len(set(match.methods) - {"HEAD", "OPTIONS"}) == 1:
-        method = _likeliest(match.methods)
+        method = _choose_likeliest(match.methods)
         match = table.match(method, path)
     if isinstance(match, Match):
         return DryTarget(match.route, method or "POST", path, query, match.params)
     return match if isinstance(match, MethodNotAllowed) else None
 
 
-def _likeliest(methods: tuple[str, ...]) -> str:
+def _choose_likeliest(methods: tuple[str, ...]) -> str:
     rest = [method for method in methods if method not in ("HEAD", "OPTIONS")]
     return "POST" if "POST" in rest or not rest else rest[0]

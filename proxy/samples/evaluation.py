@@ -37,7 +37,7 @@ class EvaluatedCall:
 
     def is_right(self, arguments: object) -> bool:
         """Whether arguments are among those that are right, in type and value."""
-        return any(_same(arguments, right) for right in self.expected)
+        return any(_is_same(arguments, right) for right in self.expected)
 
 
 def read_bundled_cases() -> list[EvaluatedCall]:
@@ -68,14 +68,14 @@ def _read(text: str, name: str) -> Iterator[EvaluatedCall]:
         )  # fmt: skip
 
 
-def _same(left: object, right: object) -> bool:
+def _is_same(left: object, right: object) -> bool:
     """JSON equality: true is not 1, and 1.0 is 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_is_same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(_is_same, left, right))
     return left == right
 
 

@@ -34,7 +34,7 @@ def answer(body: bytes, sandbox: Path = SANDBOX) -> SampleAnswer:
         return write_refusal(SampleError("INVALID_FORMAT", f"max_bytes must be between 1 and {MAX_BYTES}"))
     path = _find_inside(sandbox, request["path"])
     if path is None:
-        return write_refusal(_not_found(sandbox, request["path"]))
+        return write_refusal(_refuse_missing(sandbox, request["path"]))
     content = path.read_bytes()
     try:
         # `final` is false for a cut text: a character that the limit splits is dropped and is not an error of the file.
@@ -57,7 +57,7 @@ def _find_inside(sandbox: Path, path: str) -> Path | None:
     return found if found.is_relative_to(sandbox.resolve()) and found.is_file() else None
 
 
-def _not_found(sandbox: Path, path: str) -> SampleError:
+def _refuse_missing(sandbox: Path, path: str) -> SampleError:
     known = sorted(file.relative_to(sandbox).as_posix() for file in sandbox.rglob("*") if file.is_file())
     return SampleError(
         "RESOURCE_NOT_FOUND",

@@ -32,19 +32,19 @@ _JSON_NAME: Final = {dict: "object", list: "array", str: "string", bool: "bool",
 def read_request(name: str, fields: Mapping[str, Field], body: bytes) -> dict[str, Any] | SampleError:
     """The sent fields of the request type `name`, or the error that a Go service would give."""
     try:
-        sent = json.loads(body, parse_constant=_no_constant)
+        sent = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        return _unreadable("unexpected end of JSON input" if not body.strip() else f"invalid JSON: {error}")
+        return _refuse_unreadable("unexpected end of JSON input" if not body.strip() else f"invalid JSON: {error}")
     if not isinstance(sent, dict):
-        return _unreadable(f"json: cannot unmarshal {_json_name(sent)} into Go value of type main.{name}")
+        return _refuse_unreadable(f"json: cannot unmarshal {_name_json_type(sent)} into Go value of type main.{name}")
     found: dict[str, Any] = {}
     for key, declared in fields.items():
         value = sent.get(key)
         if value is None:
             continue
         if not _fits(value, declared.go_type):
-            seen = f"number {value}" if _json_name(value) == "number" else _json_name(value)
-            return _unreadable(
+            seen = f"number {value}" if _name_json_type(value) == "number" else _name_json_type(value)
+            return _refuse_unreadable(
                 f"json: cannot unmarshal {seen} into Go struct field {name}.{key} of type {declared.go_type}"
             )
         found[key] = value
@@ -54,11 +54,11 @@ def read_request(name: str, fields: Mapping[str, Field], body: bytes) -> dict[st
     return found
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"invalid character {name[0]!r} looking for beginning of value")
 
 
-def _json_name(value: object) -> str:
+def _name_json_type(value: object) -> str:
     return _JSON_NAME.get(type(value), "null")
 
 
@@ -71,7 +71,7 @@ def _fits(value: Any, go_type: str) -> bool:
     return kind in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _unreadable(reason: str) -> SampleError:
+def _refuse_unreadable(reason: str) -> SampleError:
     return SampleError("INVALID_REQUEST", f"Failed to parse request body: {reason}", retryable=False)
 
 
@@ -101,7 +101,7 @@ class SampleError:
 
 def write_success(data: Mapping[str, Any]) -> SampleAnswer:
     """A 200 with `{"success": true, "data": ...}`."""
-    return SampleAnswer(200, _json({"success": True, "data": data}))
+    return SampleAnswer(200, _write_json({"success": True, "data": data}))
 
 
 def write_refusal(fault: SampleError) -> SampleAnswer:
@@ -113,13 +113,13 @@ def write_refusal(fault: SampleError) -> SampleAnswer:
         "retryable": fault.retryable,
         "details": dict(fault.details),
     }
-    return SampleAnswer(fault.status or _STATUS[fault.category], _json({"success": False, "error": error}))
+    return SampleAnswer(fault.status or _STATUS[fault.category], _write_json({"success": False, "error": error}))
 
 
 def write_plain(data: Mapping[str, Any]) -> SampleAnswer:
     """A 200 whose body is `data` itself."""
-    return SampleAnswer(200, _json(data))
+    return SampleAnswer(200, _write_json(data))
 
 
-def _json(value: object) -> bytes:
+def _write_json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"

@@ -29,7 +29,7 @@ def answer_prompt(prompt: str) -> dict[str, Any]:
     """The script's answer to a prompt: a verdict in the shape of the layer that asks."""
     tool, arguments = _TOOL.search(prompt), _ARGUMENTS.search(prompt)
     name, sent = tool[1] if tool else "", json.loads(arguments[1]) if arguments else {}
-    known = {key: ANSWERS[name, key, value] for key, value in _texts(sent) if (name, key, value) in ANSWERS}
+    known = {key: ANSWERS[name, key, value] for key, value in _list_texts(sent) if (name, key, value) in ANSWERS}
     analysis = "This answer stands in a script." if known else "The script knows no answer to this."
     if _WISH in prompt:
         return {
@@ -43,7 +43,7 @@ def answer_prompt(prompt: str) -> dict[str, Any]:
     return {"can_fix": True, "analysis": analysis, "corrected_payload": {**sent, **known}}
 
 
-def _texts(sent: object) -> list[tuple[str, str]]:
+def _list_texts(sent: object) -> list[tuple[str, str]]:
     return [(key, value) for key, value in sent.items() if isinstance(value, str)] if isinstance(sent, dict) else []
 
 

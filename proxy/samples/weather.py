@@ -47,7 +47,7 @@ def answer(body: bytes) -> SampleAnswer:
         return write_refusal(request)
     lat, lon = request["lat"], request["lon"]
     units, days = request.get("units", "metric"), request.get("days", 1)
-    if fault := _out_of_range(lat, lon, units, days):
+    if fault := _check_range(lat, lon, units, days):
         return write_refusal(fault)
     place = min(read_cities(), key=lambda known: compute_distance_km(lat, lon, known.lat, known.lon))
     forecast = [
@@ -67,7 +67,7 @@ def answer(body: bytes) -> SampleAnswer:
     )
 
 
-def _out_of_range(lat: float, lon: float, units: str, days: int) -> SampleError | None:
+def _check_range(lat: float, lon: float, units: str, days: int) -> SampleError | None:
     if not -90 <= lat <= 90:
         return SampleError("INVALID_FORMAT", "lat must be between -90 and 90", details={"field": "lat"})
     if not -180 <= lon <= 180:

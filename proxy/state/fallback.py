@@ -68,9 +68,8 @@ class FallbackStore:
         self._max_keys = max_keys
         self._local = MemoryStore(clock, max_keys)
         self._journal = Journal(clock, max_keys)
-        self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = (
-            OrderedDict()
-        )  # the latest look that nobody waits for
+        # The latest look-ups that run without a waiting call, by key.
+        self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
         self._up = True

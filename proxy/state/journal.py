@@ -69,8 +69,8 @@ class Journal:
     def take(self, most: int) -> JournalBatch:
         """Removes and gives the oldest entries, at most so many of each kind, without the expired ones."""
         now = self._clock.now()
-        episodes = [(key, replace(one, ttl=one.ttl - now)) for key, one in _oldest(self._episodes, most)]
-        counts = [(key, change, max(0.0, until - now)) for key, (change, until) in _oldest(self._counts, most)]
+        episodes = [(key, replace(one, ttl=one.ttl - now)) for key, one in _take_oldest(self._episodes, most)]
+        counts = [(key, change, max(0.0, until - now)) for key, (change, until) in _take_oldest(self._counts, most)]
         return JournalBatch(
             tuple(one for one in episodes if one[1].ttl > 0),
             tuple(one for one in counts if one[1] < 0 or (one[1] > 0 and one[2] > 0)),
@@ -96,5 +96,5 @@ class Journal:
             table.popitem(last=False)
 
 
-def _oldest(table: OrderedDict[str, V], most: int) -> list[tuple[str, V]]:
+def _take_oldest(table: OrderedDict[str, V], most: int) -> list[tuple[str, V]]:
     return [table.popitem(last=False) for _ in range(min(most, len(table)))]

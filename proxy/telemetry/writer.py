@@ -118,7 +118,7 @@ class QueueWriter:
             lines, self._lines = self._lines, []
             self._awake = False
             self._work.clear()
-        for piece in _pieces(lines):
+        for piece in _join_pieces(lines):
             left = self._send(piece)
             with self._lock:
                 self._room += len(piece)
@@ -150,7 +150,7 @@ class QueueWriter:
         return left
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _join_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Joins lines into texts of about _PIECE bytes."""
     piece: list[bytes] = []
     size = 0

@@ -502,9 +502,10 @@ async def test_shutting_down_closes_idle_connections_and_lets_the_others_answer(
 
 
 async def test_shutting_down_waits_for_nobody_without_end() -> None:
-    outcomes = list[str]()
+    outcomes, begun = list[str](), asyncio.Event()
 
     async def stuck(_request: web.BaseRequest) -> Response:
+        begun.set()
         try:
             await asyncio.sleep(10)
         except asyncio.CancelledError:
@@ -514,7 +515,7 @@ async def test_shutting_down_waits_for_nobody_without_end() -> None:
 
     async with listening(stuck) as (listener, port), client(port) as (reader, writer):
         writer.write(GET)
-        await asyncio.sleep(0.02)
+        await begun.wait()
         async with asyncio.timeout(300):
             await listener.shutdown(0.05)
             assert b"" == await reader.read()

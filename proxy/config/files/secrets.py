@@ -115,11 +115,11 @@ class Substitution:
             return [self.apply(item, problems, (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, str) or "$" not in value:
             return value
-        pieces = list(self._pieces(value, path, problems))
+        pieces = list(self._split_pieces(value, path, problems))
         text = "".join(piece for piece, _ in pieces)
         return Secret(text, value) if any(put_in for _, put_in in pieces) else text
 
-    def _pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
+    def _split_pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
         end = 0
         for found in _REFERENCE.finditer(text):
             yield text[end : found.start()], False

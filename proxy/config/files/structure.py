@@ -122,7 +122,7 @@ def check_structure(
     mistakes: dict[tuple[Pointer, str], Mistake] = {}
     bad: set[Pointer] = set(unresolved)
     for entry in broken:
-        for path, key, message, hint in _findings(value, entry):
+        for path, key, message, hint in _describe_broken(value, entry):
             if path in unresolved:
                 continue
             bad.add(path)
@@ -137,17 +137,17 @@ def _list_broken(value: JsonValue) -> list[BrokenKeyword]:
     plain = reveal_all(value)
     if fast_structure.ENABLED and fast_structure.accepts(load_published_schema(), plain):
         return []
-    return [inner for entry in _check().list_broken(plain) for inner in _nearest(entry)]
+    return [inner for entry in _check().list_broken(plain) for inner in _reduce_union(entry)]
 
 
-def _nearest(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
+def _reduce_union(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
     """Reduces a failed union to the errors of the branch that accepts this type of value, where there is one."""
     fitting = [branch for branch in entry.branches if not any(_is_about_whole(part, entry) for part in branch)]
     if len(fitting) != 1:
         yield entry
         return
     for part in fitting[0]:
-        yield from _nearest(part)
+        yield from _reduce_union(part)
 
 
 def _is_about_whole(part: BrokenKeyword, union: BrokenKeyword) -> bool:
@@ -176,7 +176,7 @@ def _find_value(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 # --- wording ----------------------------------------------------------------------------------------------------------
-def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
+def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
     """(path, whether the key is meant, message, hint) of one broken keyword."""
     if entry.keyword == "additionalProperties":
         known = list(entry.node.properties)
@@ -194,11 +194,11 @@ def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer,
         yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
     else:
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
-        message = f"{subject} {_expects(entry)}; this is {_shorten(_find_value(value, entry.path))}"
-        yield entry.path, False, message, _hint(value, entry)
+        message = f"{subject} {_describe_expected(entry)}; this is {_shorten(_find_value(value, entry.path))}"
+        yield entry.path, False, message, _suggest_hint(value, entry)
 
 
-def _expects(entry: BrokenKeyword) -> str:
+def _describe_expected(entry: BrokenKeyword) -> str:
     node = entry.node
     if words := node.get("x-expects"):
         return str(words)
@@ -236,15 +236,15 @@ def _shorten(value: JsonValue) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _hint(value: JsonValue, entry: BrokenKeyword) -> str:
+def _suggest_hint(value: JsonValue, entry: BrokenKeyword) -> str:
     written = restore_written(_find_value(value, entry.path))
-    return suggest_word(written, _choices(entry.node)) if isinstance(written, str) else ""
+    return suggest_word(written, _list_choices(entry.node)) if isinstance(written, str) else ""
 
 
-def _choices(node: Node) -> Iterator[str]:
+def _list_choices(node: Node) -> Iterator[str]:
     """The words that a place accepts, in any branch."""
     if node.reference is not None:
-        yield from _choices(node.reference)
+        yield from _list_choices(node.reference)
     yield from (choice for choice in node.choices or () if isinstance(choice, str))
     for branch in node.any_of:
-        yield from _choices(branch)
+        yield from _list_choices(branch)

@@ -44,7 +44,7 @@ def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
         elif not _HASHED.fullmatch(reveal(text)):
             hint = "write `sha256:` and the hash of the token in hex, or ${ENV} or ${file:/path}"
             context.mistake(path, f"the token {name!r} would stand in the file", hint)
-        other = digests.setdefault(_digest(text), name)
+        other = digests.setdefault(_hash_token(text), name)
         if other != name:
             context.mistake(path, f"the tokens {other!r} and {name!r} are the same", "drop one of them")
 
@@ -53,7 +53,7 @@ def read_auth(value: JsonValue) -> Auth | None:
     """Reads an `auth` entry; None where it switches off."""
     if not isinstance(value, dict):
         return None
-    tokens = tuple((name, _digest(text)) for _, name, text in _list_tokens(value["bearer"]))
+    tokens = tuple((name, _hash_token(text)) for _, name, text in _list_tokens(value["bearer"]))
     return Auth(tokens, read_switch(value.get("forward", False)))
 
 
@@ -73,7 +73,7 @@ def _list_tokens(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
         yield from ((index, f"token-{index + 1}", text) for index, text in enumerate(tokens))
 
 
-def _digest(text: str) -> bytes:
+def _hash_token(text: str) -> bytes:
     token = reveal(text)
     if _HASHED.fullmatch(token):
         return bytes.fromhex(token.removeprefix("sha256:"))

@@ -58,13 +58,13 @@ def widen_session_pools(
     served |= {server.upstream for route in routes if route.joined is not None for server in route.joined.servers}
     return {
         name: replace(upstream, pool_connections=MCP_CONNECTIONS)
-        if name in served and not _says_connections(written.get(name))
+        if name in served and not _sets_connections(written.get(name))
         else upstream
         for name, upstream in upstreams.items()
     }
 
 
-def _says_connections(written: JsonValue) -> bool:
+def _sets_connections(written: JsonValue) -> bool:
     pool = written.get("pool") if isinstance(written, dict) else None
     return isinstance(pool, dict) and "connections" in pool
 
@@ -100,7 +100,7 @@ class McpReader:
         if "credentials" in value:
             made["credentials"] = frozenset(reveal(name).lower() for name in value["credentials"])
         if "collapse" in value:
-            made["collapse"], made["collapse_description"] = _collapse(value["collapse"])
+            made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
         written = self.policy(entry)
         tools: dict[str, ToolConfig] = {}
@@ -108,7 +108,7 @@ class McpReader:
         for name, own in value.get("tools", {}).items():
             if isinstance(own, dict):
                 self._check(own, (*at, "tools", name))
-                tools[reveal(name)] = self._tool(reveal(name), own, written, (*at, "tools", name))
+                tools[reveal(name)] = self._read_tool(reveal(name), own, written, (*at, "tools", name))
                 if "overlay" in own:
                     patches[reveal(name)] = own["overlay"]
         return McpConfig(template=read_policy(written), written=written, tools=tools, patches=patches, **made)
@@ -135,7 +135,7 @@ class McpReader:
                 message = f"`overlay` has no effect beside `{key}`, which takes the place of the listed schema"
                 self.context.mistake((*at, "overlay"), message, "drop one of them", key=True)
 
-    def _tool(self, name: str, own: Written, route: Written, at: Pointer) -> ToolConfig:
+    def _read_tool(self, name: str, own: Written, route: Written, at: Pointer) -> ToolConfig:
         written = merge_layers(route, own)
         schema = self.catalogue.schema(own["schema"], at, written) if "schema" in own else None
         container = self.catalogue.container(name, at, own.get("container"))
@@ -143,7 +143,7 @@ class McpReader:
         return ToolConfig(name, described, schema, container, read_policy(written), written)
 
 
-def _collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
+def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
     made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
     if "require_expansion" in value:
         made["require_expansion"] = read_switch(value["require_expansion"])
@@ -156,7 +156,7 @@ def make_metadata_routes(
     """The routes for the metadata. A route of the config with the same path replaces one."""
     remote = [route for route in routes if _has_metadata(route, upstreams)]
     written = {route.path for route in routes}
-    added = [route for route in _metadata_routes(remote, upstreams) if route.path not in written]
+    added = [route for route in _list_metadata_routes(remote, upstreams) if route.path not in written]
     return tuple({route.path: route for route in reversed(added)}.values())
 
 
@@ -173,17 +173,19 @@ def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) ->
     )
 
 
-def _metadata_routes(remote: Sequence[RouteEntry], upstreams: Mapping[str, UpstreamConfig]) -> Iterator[RouteEntry]:
+def _list_metadata_routes(
+    remote: Sequence[RouteEntry], upstreams: Mapping[str, UpstreamConfig]
+) -> Iterator[RouteEntry]:
     for route in remote:
         url = urlsplit(upstreams[route.upstream].url)
         base = url.path.rstrip("/") if url.scheme != "unix" else ""  # there the path is the socket's
         path, own = "" if route.path == "/" else route.path, base + route.upstream_path.removesuffix("/")
-        yield _metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")
+        yield _make_metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")
     if len(remote) == 1 and remote[0].path != "/":
-        yield _metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
+        yield _make_metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
 
 
-def _metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
+def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
     policy = replace(route.policy, auth=None)
     return RouteEntry(
         name=path,

@@ -40,10 +40,10 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
         return None
     written = route.entry["servers"]
     at = (*route.at, "servers")
-    servers = tuple(_server(reveal(name), entry) for name, entry in written.items())
+    servers = tuple(_read_server(reveal(name), entry) for name, entry in written.items())
     for name, server in zip(written, servers, strict=True):
         _check_upstream(context, (*at, name), server, written[name])
-    for one, other in _ambiguous(servers):
+    for one, other in _find_ambiguous(servers):
         message = f"the prefix {one.prefix!r} begins {other.prefix!r}, the one of server {other.name!r}"
         hint = "names could be read both ways: say `prefix` for one of them"
         context.mistake((*at, one.name), message, hint, key=True)
@@ -52,7 +52,7 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
     return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", _SHARE * wait)
 
 
-def _server(name: str, written: JsonValue) -> ServerEntry:
+def _read_server(name: str, written: JsonValue) -> ServerEntry:
     entry = {"upstream": written} if isinstance(written, str) else written
     if not isinstance(entry, dict):
         raise AssertionError("the schema lets texts and mappings through")
@@ -76,7 +76,7 @@ def _check_upstream(context: Context, at: tuple[str | int, ...], server: ServerE
         context.mistake((*at, "upstream_path"), message, "drop it", key=True)
 
 
-def _ambiguous(servers: tuple[ServerEntry, ...]) -> Iterator[tuple[ServerEntry, ServerEntry]]:
+def _find_ambiguous(servers: tuple[ServerEntry, ...]) -> Iterator[tuple[ServerEntry, ServerEntry]]:
     for one in servers:
         for other in servers:
             if one is not other and other.prefix.startswith(one.prefix):
@@ -161,22 +161,22 @@ def _describe(tool: ToolConfig) -> dict[str, JsonValue]:
     return {
         "name": tool.name,
         **({"description": tool.description} if tool.description else {}),
-        "inputSchema": _input_schema(tool),
+        "inputSchema": _write_input_schema(tool),
         **({"annotations": annotations} if annotations else {}),
     }
 
 
-def _input_schema(tool: ToolConfig) -> dict[str, JsonValue]:
+def _write_input_schema(tool: ToolConfig) -> dict[str, JsonValue]:
     """The schema as every SDK reads it: an object whose properties are objects."""
     shown = (show_schema(tool.schema) if tool.schema is not None else None) or {}
     made: dict[str, JsonValue] = {"type": "object", **{key: item for key, item in shown.items() if key != "type"}}
     properties = made.get("properties")
     if isinstance(properties, dict):
-        made["properties"] = {name: _as_object(schema) for name, schema in properties.items()}
+        made["properties"] = {name: _make_object(schema) for name, schema in properties.items()}
     return made
 
 
-def _as_object(schema: JsonValue) -> JsonValue:
+def _make_object(schema: JsonValue) -> JsonValue:
     return {} if schema is True else {"not": {}} if schema is False else schema
 
 

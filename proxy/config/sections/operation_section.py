@@ -24,7 +24,7 @@ def read_request(context: Context, at: Pointer, written: Written) -> RequestTemp
     path = reveal(written["path"])
     in_braces = [part[1:-1] for part in path.split("/") if part.startswith("{") and part.endswith("}")]
     entries = written.get("parameters", [])
-    parameters = [_parameter(context, (*at, "parameters", index), entry) for index, entry in enumerate(entries)]
+    parameters = [_read_parameter(context, (*at, "parameters", index), entry) for index, entry in enumerate(entries)]
     named = {each.name for each in parameters if each.place == "path"}
     for index, each in enumerate(parameters):
         if each.place == "path" and each.name not in in_braces:
@@ -47,7 +47,7 @@ def read_request(context: Context, at: Pointer, written: Written) -> RequestTemp
     )
 
 
-def _parameter(context: Context, at: Pointer, written: Written) -> Parameter:
+def _read_parameter(context: Context, at: Pointer, written: Written) -> Parameter:
     name, place = reveal(written["name"]), cast(In, reveal(written["in"]))
     style = reveal(written.get("style", USUAL_STYLE[place]))
     if style not in STYLES[place]:

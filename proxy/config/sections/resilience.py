@@ -22,12 +22,12 @@ _KEY_HEADER: Final = "Idempotency-Key"
 RESEND_KEYS: Final = ("resend", "idempotent", "idempotency")
 
 
-def _number(value: JsonValue) -> float:
+def _read_number(value: JsonValue) -> float:
     return float(make_decimal(value))
 
 
-def _share(percent: JsonValue) -> float:
-    return _number(percent) / 100
+def _read_share(percent: JsonValue) -> float:
+    return _read_number(percent) / 100
 
 
 def _convert(value: Written, fields: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
@@ -39,18 +39,19 @@ def read_guard(entry: Written) -> GuardPolicy:
     """Reads the breaker, concurrency limit and resend budget of an upstream from its entry."""
     budget = BudgetPolicy(
         **_convert(
-            entry.get("resend_budget", {}), {"percent": ("ratio", _share), "per_second": ("per_second", _number)}
+            entry.get("resend_budget", {}),
+            {"percent": ("ratio", _read_share), "per_second": ("per_second", _read_number)},
         )
     )
-    return GuardPolicy(_breaker(entry.get("breaker", "off")), _concurrency(entry.get("concurrency")), budget)
+    return GuardPolicy(_read_breaker(entry.get("breaker", "off")), _read_concurrency(entry.get("concurrency")), budget)
 
 
-def _breaker(value: JsonValue) -> BreakerPolicy | None:
+def _read_breaker(value: JsonValue) -> BreakerPolicy | None:
     if not isinstance(value, dict):
         return BreakerPolicy() if read_switch(value) else None
     fields = {
         "failures": ("failures", int),
-        "percent": ("ratio", _share),
+        "percent": ("ratio", _read_share),
         "window": ("window", read_seconds),
         "calls": ("calls", int),
         "open": ("open_for", read_seconds),
@@ -59,7 +60,7 @@ def _breaker(value: JsonValue) -> BreakerPolicy | None:
     return BreakerPolicy(**_convert(value, fields))
 
 
-def _concurrency(value: JsonValue) -> ConcurrencyPolicy | None:
+def _read_concurrency(value: JsonValue) -> ConcurrencyPolicy | None:
     if isinstance(value, dict):
         fields = {"limit": ("limit", int), "wait": ("wait", read_seconds), "queue": ("queue", int)}
         return ConcurrencyPolicy(**_convert(value, fields)) if "limit" in value else None

@@ -32,7 +32,7 @@ class ChannelReader:
         """What is judged of the route's requests besides the body, and how their query is handled. `formats` as
         written."""
         entry = self._route.entry
-        declared = list(self._own())
+        declared = list(self._read_declared())
         judged = [
             each for parameter in declared if (each := self._make_judged(parameter, read_switch(formats))) is not None
         ]
@@ -41,13 +41,13 @@ class ChannelReader:
         chosen = QueryPolicy(reveal(entry["query"])) if "query" in entry else None
         if chosen in _JUDGING and not declared:
             hint = "declare them under `parameters`, or say `query: refuse`"
-            self._mistake("query", f"`query: {chosen}` where nothing declares query parameters", hint)
+            self._report("query", f"`query: {chosen}` where nothing declares query parameters", hint)
         policy = chosen or (QueryPolicy.JUDGE if declared else QueryPolicy.FORWARD)
         if not declared:
             return None, policy
         return Channels(path, query, frozenset(), policy in _JUDGING, policy is QueryPolicy.STRICT), policy
 
-    def _own(self) -> Iterator[Parameter]:
+    def _read_declared(self) -> Iterator[Parameter]:
         entries = self._route.entry.get("parameters", [])
         for index in range(len(entries)):
             at = (*self._route.at, "parameters", index)
@@ -68,12 +68,12 @@ class ChannelReader:
 
     def _make_judged(self, parameter: Parameter, formats: bool) -> JudgedParameter | None:
         if parameter.place == "path" and parameter.name not in self._route.parameters:
-            return None  # reported in `_own`
+            return None  # reported in `_read_declared`
         place = SchemaPlace(self._context.source, self._route.at, self._context.where(self._route.at))
         check = self._catalogue.schemas.parameter_check(parameter, place, formats=formats)
         return None if check is None else JudgedParameter(parameter, check, parameter.name)
 
-    def _mistake(self, key: str, message: str, hint: str) -> None:
+    def _report(self, key: str, message: str, hint: str) -> None:
         self._context.mistake((*self._route.at, key), message, hint, key=True)
 
 

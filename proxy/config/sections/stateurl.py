@@ -59,8 +59,8 @@ def parse_url(url: str) -> tuple[SharedState, bool]:
         if authority or not path or not any(path):
             raise UrlError("the url of a unix socket is redis+unix:///path/of/socket")
         socket = "/" + unquote("/".join(path))
-        return replace(shared, hosts=(), unix=socket, database=_database(options.get("database", ""))), False
-    shared = replace(shared, hosts=tuple(_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
+        return replace(shared, hosts=(), unix=socket, database=_read_database(options.get("database", ""))), False
+    shared = replace(shared, hosts=tuple(_read_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
     return _add_path(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
 
 
@@ -69,7 +69,7 @@ def _add_path(shared: SharedState, kind: str, path: list[str]) -> SharedState:
     if kind == "sentinel":
         if not path or not path[0] or len(path) > 2:
             raise UrlError("the url of sentinels ends with the service's name: redis+sentinel://host,host/service")
-        return replace(shared, topology=Topology.SENTINEL, service=path[0], database=_database("".join(path[1:])))
+        return replace(shared, topology=Topology.SENTINEL, service=path[0], database=_read_database("".join(path[1:])))
     if kind == "cluster":
         if any(path):
             raise UrlError("a cluster has no databases: the url ends with its hosts")
@@ -78,10 +78,10 @@ def _add_path(shared: SharedState, kind: str, path: list[str]) -> SharedState:
         raise UrlError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
     if len(path) > 1:
         raise UrlError("the url ends with the number of a database")
-    return replace(shared, database=_database("".join(path)))
+    return replace(shared, database=_read_database("".join(path)))
 
 
-def _host(text: str, port: int) -> tuple[str, int]:
+def _read_host(text: str, port: int) -> tuple[str, int]:
     found = _HOST.fullmatch(text)
     if found is None:
         raise UrlError("the url's host or port cannot be read")
@@ -91,7 +91,7 @@ def _host(text: str, port: int) -> tuple[str, int]:
     return found[1].strip("[]"), number
 
 
-def _database(text: str) -> int:
+def _read_database(text: str) -> int:
     if text and not re.fullmatch(r"[0-9]{1,4}", text):
         raise UrlError("the database is a number")
     return int(text or 0)

@@ -61,7 +61,7 @@ def read_admin(context: Context) -> AdminConfig | None:
         return None
     written = value if isinstance(value, dict) else {}
     made: dict[str, Any] = {
-        key: _address(context, ("admin", key), written[key], AdminConfig().listen.port)
+        key: _read_address_at(context, ("admin", key), written[key], AdminConfig().listen.port)
         for key in ("listen", "probes")
         if key in written
     }
@@ -102,7 +102,7 @@ def _check_reach(context: Context, admin: AdminConfig) -> None:
         context.mistake(("admin",), f"the console at {admin.listen} would be open to whoever reaches it", hint)
 
 
-def _address(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
+def _read_address_at(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
     made = read_address(value, port)
     check_address(context, path, value, made.port)
     return made
@@ -133,16 +133,16 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
                 (*path, "command"), "`url` and `command` both say where the service is", "keep one", key=True
             )
         elif "url" in entry:
-            found[name] = _upstream(context, files, name, entry)
+            found[name] = _read_upstream(context, files, name, entry)
         elif "command" in entry:
-            found[name] = _process(context, name, entry)
+            found[name] = _read_process(context, name, entry)
         elif not hurt:
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
             context.mistake(path, "'url' is missing", hint, key=True)
     return found
 
 
-def _process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+def _read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
     """Reads an upstream that the proxy starts as a process."""
     path = ("upstreams", name)
     for key in _OF_CONNECTIONS & entry.keys():
@@ -171,7 +171,7 @@ def _process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> Ups
     return UpstreamConfig(name, "", response_timeout=response, guard=read_guard(entry), command=command)
 
 
-def _upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
     path = ("upstreams", name)
     for key in _OF_PROCESSES & entry.keys():
         context.mistake((*path, key), f"`{key}` has no effect beside `url`", "it belongs to `command`", key=True)
@@ -242,7 +242,7 @@ def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
 
 def read_telemetry(context: Context) -> Telemetry:
     """Reads the settings of log and traces."""
-    made = {f"log_{key}": value for key, value in _plain(context.mapping("telemetry", "log")).items()}
+    made = {f"log_{key}": value for key, value in _reveal_texts(context.mapping("telemetry", "log")).items()}
     written = context.mapping("telemetry")
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
@@ -364,7 +364,7 @@ def read_workers(context: Context) -> int:
     return 1 if value is None else int(value)
 
 
-def _plain(values: Mapping[str, JsonValue]) -> dict[str, Any]:
+def _reveal_texts(values: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}
 
 

@@ -76,12 +76,12 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     """What is kept of a finished call."""
     limits = FeedbackLimits() if record.policy is None else record.policy.feedback
     sent = _find_sent(record)
-    leaves = _leaves(sent)
+    leaves = _list_leaves(sent)
     came = list_errors(record)[:MOST_LISTED]
     violations = tuple(_mask_violation(each, limits, leaves) for each in came)
-    errors = tuple(_error(*pair) for pair in zip(violations, came, strict=True))
+    errors = tuple(_describe_error(*pair) for pair in zip(violations, came, strict=True))
     went = record.checked.value if record.checked is not None else ABSENT
-    repairs = tuple(_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
+    repairs = tuple(_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     return KeptFailure(errors, repairs, answer, record.policy)
 
@@ -106,7 +106,7 @@ def _find_sent(record: CallRecord) -> JsonValue:
     return call.arguments.value if call is not None and isinstance(call.arguments, Document) else ABSENT
 
 
-def _error(kept: Violation, came: Violation) -> Row:
+def _describe_error(kept: Violation, came: Violation) -> Row:
     found = {
         "path": show_path(came.path), "code": came.code.name, "expected": kept.expected[:_LONGEST],
         "got": describe_value(came.value), "message": kept.message[:_LONGEST],
@@ -116,7 +116,7 @@ def _error(kept: Violation, came: Violation) -> Row:
     return found
 
 
-def _repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
+def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
     found = {"rule": rule, "path": show_path(path)}
     before, after = find_value(sent, path), find_value(went, path)
     if not (isinstance(before, Absent) and isinstance(after, Absent)):
@@ -125,7 +125,7 @@ def _repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
 
 
 # --- without values ---------------------------------------------------------------------------------------------------
-def _leaves(value: JsonValue) -> tuple[str, ...]:
+def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     """Texts and numbers inside the arguments that a sentence may quote, longest first."""
     found: set[str] = set()
     stack = [value]

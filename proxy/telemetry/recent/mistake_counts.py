@@ -108,11 +108,11 @@ class MistakeCounts:
         if record.would_refuse:
             self._would[route, tool] = (self._would.get((route, tool), (0, 0.0))[0] + 1, now)
         seen: set[Key] = set()
-        places = [(each, _place(policy, each)) for each in list_errors(record)]
+        places = [(each, _find_counted_place(policy, each)) for each in list_errors(record)]
         kinds = {(place, each.code.name) for each, place in places}
         for violation, place in places:
             key = (route, tool, place, violation.code.name)
-            mistake = self._mistake(key, repaired=False)
+            mistake = self._find_mistake(key, repaired=False)
             if key not in seen:
                 mistake.calls, mistake.last = mistake.calls + 1, now
                 mistake.alone += len(kinds) == 1
@@ -125,7 +125,7 @@ class MistakeCounts:
         if refused or record.corrected_after:
             self._settle(record, call, tuple(seen) if refused else ())
 
-    def _mistake(self, key: Key, *, repaired: bool) -> CountedMistake:
+    def _find_mistake(self, key: Key, *, repaired: bool) -> CountedMistake:
         found = self._mistakes.get(key)
         if found is None:
             if len(self._mistakes) >= self._most:
@@ -134,8 +134,8 @@ class MistakeCounts:
         return found
 
     def _count_repairs(self, record: CallRecord, route: str, tool: str, now: float) -> None:
-        for rule, place in {(each.rule, _normal(record.policy, each.path)) for each in record.repairs}:
-            mistake = self._mistake((route, tool, place, rule), repaired=True)
+        for rule, place in {(each.rule, _normalise_place(record.policy, each.path)) for each in record.repairs}:
+            mistake = self._find_mistake((route, tool, place, rule), repaired=True)
             mistake.calls, mistake.last = mistake.calls + 1, now
 
     def _describe(
@@ -186,7 +186,7 @@ class MistakeCounts:
                        if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
-                    key = _count_key(table, _normal(policy, parent), name)
+                    key = _count_key(table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     key.refused += all(each.path == (*parent, name) for each in list_errors(record))
                     for lacking in missing:
@@ -210,13 +210,13 @@ class MistakeCounts:
 _ABOUT_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
-def _place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
+def _find_counted_place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
     """The place where a mistake is counted; an unknown key is counted at its object."""
     path = violation.path[:-1] if violation.code is codes.UNKNOWN_FIELD else violation.path
-    return _normal(policy, path)
+    return _normalise_place(policy, path)
 
 
-def _normal(policy: ToolPolicy | None, path: Pointer) -> Pointer:
+def _normalise_place(policy: ToolPolicy | None, path: Pointer) -> Pointer:
     return () if policy is None or policy.check is None else find_place(policy.check, path)
 
 

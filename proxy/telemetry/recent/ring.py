@@ -120,7 +120,7 @@ class RecentCalls:
         if usual:
             self._kept.append((seq, self._wall(), who, _read_usual(record), record.stages, None))
         else:
-            told = _unusual_fields(record)
+            told = _list_unusual_fields(record)
             self._kept.append((seq, self._wall(), who, told, record.stages, keep_failure(record)))
         if self.values is not None:
             self.values.keep(seq, record)
@@ -162,7 +162,7 @@ class RecentCalls:
         return next((KeptCall._make(kept) for kept in reversed(self._kept) if kept[0] == seq), None)
 
 
-def _unusual_fields(record: CallRecord) -> dict[str, Any]:
+def _list_unusual_fields(record: CallRecord) -> dict[str, Any]:
     return {**build_fields(record), **({"would_refuse": True} if record.would_refuse else {})}
 
 

@@ -56,7 +56,7 @@ class RequestBars:
 
     def look(self) -> None:
         """Closes the interval."""
-        counts = self._since()
+        counts = self._count_since()
         if counts:
             self._bars.append(Bar(self._wall(), counts))
             self._before = dict(self._read())
@@ -65,14 +65,14 @@ class RequestBars:
         """The intervals of the last `seconds`, oldest first, with the current one."""
         now = self._wall()
         yield from (bar for bar in self._bars if bar.at > now - seconds)
-        if counts := self._since():
+        if counts := self._count_since():
             yield Bar(now, counts)
 
     def total(self) -> Counter[tuple[str, ...]]:
         """All requests so far."""
         return Counter({key: int(number) for key, number in self._read().items()})
 
-    def _since(self) -> dict[tuple[str, ...], int]:
+    def _count_since(self) -> dict[tuple[str, ...], int]:
         before = self._before
         return {
             key: int(number - before.get(key, 0)) for key, number in self._read().items() if number > before.get(key, 0)
