@@ -1,5 +1,6 @@
 # make run          the sample tools and the proxy in front of them, with calls to paste
-# make test         format, lint, types, floors, tests and docs: what .ci/run runs
+# make test         format, lint, types, floors, docs and tests, without the large sets: about 3 minutes
+# make test-all     the same with the large sets (generated cases, attacks, real parties): what .ci/run runs
 #
 # make fmt          formats the code, and mends what the linter can
 # make lint types   parts of `make test`
@@ -27,7 +28,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -54,6 +55,9 @@ run: $(VENV)/run.stamp
 
 # Two workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: lint types
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not large'
+
+test-all: lint types
 	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(VENV)/test.stamp

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -42,3 +43,11 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 def make_loop() -> asyncio.AbstractEventLoop:
     """A loop for a test: steady where the system counts the waiting, asyncio's own elsewhere."""
     return SteadyLoop() if _SCHEDULED.exists() else asyncio.SelectorEventLoop()
+
+
+async def until(holds: Callable[[], object], within: float = 300) -> None:
+    """Waits until a condition holds that sets no event: what another process does, or the inside of the product. The
+    bound is wide, because a busy machine may take long and a sound one is back at once. Raises TimeoutError."""
+    async with asyncio.timeout(within):
+        while not holds():
+            await asyncio.sleep(0.002)

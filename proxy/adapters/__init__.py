@@ -1,6 +1,7 @@
-"""`ADAPTERS`: the wire protocols that a route can speak, by their names in the config. A new one is a file and a line.
+"""`ADAPTERS`: the wire protocols that a route can speak, by their names in the config. A new protocol is a file and a
+line.
 
-All are pure: they see a whole request, never a socket. `base.py` defines the interface, `ladder.py` finds the
+All adapters are pure: they see a whole request, never a socket. `base.py` defines the interface, `ladder.py` finds the
 conversation of a request.
 """
 

@@ -59,8 +59,8 @@ MCP_LADDER: tuple[ConversationSource, ...] = (
 class CallShape:
     """The places of a call within a route's requests. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.
 
-    `arguments_pointer` is None where the whole body is the arguments. `text_repairs` names the kinds of text repair
-    that the route allows; `text` limits what is read. `operation` is set where the request is the call.
+    `arguments_pointer` is None where the whole body is the arguments. `text_repairs` names the text repairs that the
+    route allows; `text` limits what is read. `operation` is set where path, query, headers and body are the arguments.
     """
 
     tool: str | None = None
@@ -101,8 +101,8 @@ class Adapter(Protocol):
         detail: Detail = "compact",
     ) -> HttpReply:
         """A failure as this protocol's clients read it (`envelope` is a format name or 'auto', contract section 1).
-        `accept` is the request's Accept header, `request` what is answered, as far as it was read; `detail` says how
-        much the part for machines holds."""
+        `accept` is the request's Accept header, `request` the request as far as it was read; `detail` says how much the
+        part for machines holds."""
 
 
 class EnvelopeAdapter:

@@ -46,9 +46,9 @@ class DispatchAdapter(EnvelopeAdapter):
         if isinstance(body, JsonProblem):
             call_id = find_call_id(request, None, ABSENT, fresh_id)
             return ToolCall("", body, call_id, find_conversation(request, shape.ladder), request.body)
-        arguments = _arguments(body, shape)
+        arguments = _read_arguments(body, shape)
         return ToolCall(
-            _tool(request, body.value, shape),
+            _read_tool(request, body.value, shape),
             arguments,
             find_call_id(request, shape.call_id_pointer, body.value, fresh_id),
             find_conversation(request, shape.ladder, body.value),
@@ -84,17 +84,17 @@ def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
     return body
 
 
-def _tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
+def _read_tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
     if shape.tool_pointer is None:
         return shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", "")
-    found = _at(body, shape.tool_pointer)
+    found = _find_at(body, shape.tool_pointer)
     return found if isinstance(found, str) else ""
 
 
-def _arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
+def _read_arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
     """The arguments as a document: their exact bytes within the body, or the text within a string."""
     pointer = shape.arguments_pointer or ()
-    value = _at(body.value, pointer)
+    value = _find_at(body.value, pointer)
     if value is ABSENT:
         return Document(NO_ARGUMENTS.text, NO_ARGUMENTS.value, body.repairs)
     if shape.arguments_encoding == "json_string" and isinstance(value, str):
@@ -106,7 +106,7 @@ def _arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
     return Document(body.text[start:end], value, body.repairs)
 
 
-def _at(value: JsonValue, path: Pointer) -> JsonValue:
+def _find_at(value: JsonValue, path: Pointer) -> JsonValue:
     try:
         return find_at_pointer(value, path)
     except LookupError:
@@ -124,7 +124,7 @@ def _names(body: bytes, shape: CallShape, tool: str) -> bool:
 
 def _encode_arguments(body: JsonValue, shape: CallShape, arguments: bytes) -> bytes:
     """The arguments as the body holds them: as JSON, or as a string where the client sent a string."""
-    sent = _at(body, shape.arguments_pointer or ())
+    sent = _find_at(body, shape.arguments_pointer or ())
     if shape.arguments_encoding == "json_string" and isinstance(sent, str | Absent):
         return dumps(arguments.decode())
     return arguments

@@ -1,7 +1,7 @@
 """The adapter of HTTP operations: path, query, headers and body of a request are the arguments of one tool.
 
-A request is read into one object by the style of each parameter and judged whole. What was valid goes on as it came:
-`http_request.py` writes only the parts of the request anew whose arguments were changed.
+A request is read into one object, each parameter by its style, and judged as a whole. Valid parts are forwarded as they
+came: `http_request.py` rewrites only the parts whose arguments were changed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from proxy.core.schema.http.request_text import (
 # The repair by which an absent body becomes `{}` (repair.md section 1).
 EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
-# What clients send that always send a body.
+# Bodies of clients that send one with every request.
 _NO_BODY: Final = (b"", b"{}", b"null")
-# The arguments of a request whose body may be absent, and is.
+# The arguments of a request without a body, where the body is optional.
 _NOTHING: Final = Document(b"{}", {})
 _MOST_UNKNOWN: Final = 100
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
@@ -59,8 +59,8 @@ _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 @dataclass(slots=True)
 class ReadRequest:
-    """A request as arguments. `text` is that of a JSON body as it may be sent, with the repairs that reading it took;
-    `aside` are members of the body that have the name of another argument; `problem`: why the body cannot be read."""
+    """A request as arguments. `text` is a JSON body as it may be sent, after the `repairs` that reading it took;
+    `aside` holds members of the body that have the name of another argument; `problem`: why the body cannot be read."""
 
     value: dict[str, JsonValue] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
@@ -76,14 +76,15 @@ class HttpOperationAdapter(EnvelopeAdapter):
     name = "http"
 
     def decode(self, request: RawRequest, shape: CallShape, fresh_id: str) -> ToolCall | Passthrough | Failure:
-        """The call in a request. What cannot be read is part of the call: `decide` refuses it, and says where."""
+        """The call in a request. Unreadable parts are violations of the call: `decide` refuses it and names their
+        places."""
         operation, body = shape.operation, request.body
         if operation is None:
             raise ValueError("a route of this adapter has an operation")
         read = ReadRequest()
         arguments: Document | JsonProblem
         if operation.template.is_plain:
-            read.violations += _undeclared_names(operation, request.query)
+            read.violations += _check_undeclared_query(operation, request.query)
             absent = NO_ARGUMENTS if operation.template.body_required else _NOTHING
             arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else absent
         else:
@@ -102,7 +103,7 @@ class HttpOperationAdapter(EnvelopeAdapter):
         )
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
-        """The body of a plain operation; `http_request.py` writes all others. A body that may be absent stays so."""
+        """The body of a plain operation; `http_request.py` writes all others. An absent optional body stays absent."""
         optional = shape.operation is not None and not shape.operation.template.body_required
         if not checked.enforced or (optional and not request.body.strip() and not checked.repairs):
             return request.body
@@ -110,7 +111,7 @@ class HttpOperationAdapter(EnvelopeAdapter):
 
 
 def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape) -> ReadRequest:
-    """Everything that a request says, as one object."""
+    """Reads all parts of a request into one object."""
     read = ReadRequest()
     for argument in operation.in_place("path"):
         text = request.params.get(argument.declared.name)
@@ -122,7 +123,7 @@ def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape
         if lines:
             _take(read, operation, argument, read_header(argument.declared, lines))
     if any(operation.in_place("cookie")):
-        pairs = list(cookies_of(request))
+        pairs = list(list_cookies(request))
         for argument in operation.in_place("cookie"):
             mine = [pair for pair in pairs if is_of(argument.declared, pair[0])]
             if mine:
@@ -131,7 +132,7 @@ def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape
     return read
 
 
-def cookies_of(request: RawRequest) -> Iterator[tuple[str, str]]:
+def list_cookies(request: RawRequest) -> Iterator[tuple[str, str]]:
     """The cookies of a request, as they were sent."""
     for name, value in request.headers:
         if name == "cookie":
@@ -141,7 +142,7 @@ def cookies_of(request: RawRequest) -> Iterator[tuple[str, str]]:
 
 
 def _take(read: ReadRequest, operation: HttpOperation, argument: HttpArgument, readings: list[JsonValue]) -> None:
-    """Adds what an argument was read as."""
+    """Adds an argument by its possible readings; without any, adds a violation."""
     if argument.declared.empty and readings == [""]:
         return
     if readings:
@@ -163,8 +164,8 @@ def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None
     _read_names(read, operation, pairs, "query")
 
 
-def _undeclared_names(operation: HttpOperation, query: str) -> list[Violation]:
-    """What is wrong with the query of an operation that declares none."""
+def _check_undeclared_query(operation: HttpOperation, query: str) -> list[Violation]:
+    """The violations of a query where the operation declares none."""
     read = ReadRequest()
     if query:
         _read_query(read, operation, query)
@@ -204,7 +205,8 @@ def _find_undeclared(
 
 
 def fold_name(name: str) -> str:
-    """A name as the most lenient framework reads it: case, brackets and blanks do not count, `.` is `_` (PHP)."""
+    """A name as the most lenient frameworks read it: without case, brackets and outer blanks, with `_` for `.`
+    (PHP)."""
     return name.strip(" \t\0").partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
 
 
@@ -260,17 +262,17 @@ def _read_form(read: ReadRequest, operation: HttpOperation, request: RawRequest)
     _read_names(read, operation, pairs, "form")
 
 
-def parts_of(request: RawRequest) -> list[Part] | None:
+def split_body_parts(request: RawRequest) -> list[Part] | None:
     """The parts of a multipart body; None where it cannot be read."""
     return split_parts(request.body, find_boundary(request.header("content-type") or ""))
 
 
 def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest) -> None:
-    """The fields of a multipart body are read, its files are only counted."""
+    """Reads the fields of a multipart body; of its files only the presence."""
     if not request.body and not operation.template.body_required:
         return
-    parts = parts_of(request)
-    fields = _fields(request.body, parts) if parts is not None else None
+    parts = split_body_parts(request)
+    fields = _read_fields(request.body, parts) if parts is not None else None
     if parts is None or fields is None:
         hint = "Send each field as a part with a name of its own, its text in UTF-8, and no other headers."
         read.violations.append(Violation(codes.CONSTRAINT, (), "The body is no plain multipart/form-data", hint=hint))
@@ -288,7 +290,7 @@ def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest
     _read_names(read, operation, [pair for pair in fields if pair[0] not in files], "form")
 
 
-def _fields(body: bytes, parts: list[Part]) -> Pairs | None:
+def _read_fields(body: bytes, parts: list[Part]) -> Pairs | None:
     try:
         return [(part.name, body[part.start : part.end].decode()) for part in parts if part.filename is None]
     except UnicodeDecodeError:

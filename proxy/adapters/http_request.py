@@ -1,11 +1,11 @@
-"""The arguments of an HTTP operation, written as its request: whole, or where they differ from a request that came.
+"""Writes the arguments of an HTTP operation as its request: the whole request, or only the changed parts of one.
 
 There are two cases:
 
 1. `write_request`: a client called the tool by name. Every part is written from the arguments.
 2. `rewrite_request`: a client sent the request itself, and some arguments were changed. A path segment, a pair of the
-   query, a header or a field of a form is written anew where its argument was changed, the body where one of its
-   members was. All other bytes stay.
+   query, a header or a field of a form is written anew if its argument was changed, the body if one of its members was.
+   All other bytes stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import quote
 
 from proxy.adapters.base import CallShape
-from proxy.adapters.http_operation import ReadRequest, cookies_of, parts_of, read_request
+from proxy.adapters.http_operation import ReadRequest, list_cookies, read_request, split_body_parts
 from proxy.core.contract.http_operation import HttpArgument, HttpOperation
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest
@@ -46,8 +46,8 @@ Values = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class WrittenRequest:
-    """What an HTTP request says: `segments` are the escaped path parameters that were written, by name; `headers` take
-    the place of those of the same name, and those in `removed` go. `media_type` is that of the body, '' for as it is.
+    """The written parts of an HTTP request. `segments`: path parameter -> escaped segment; `headers` replace those of
+    the same name, and those named in `removed` are dropped. `media_type` is that of the body, '' for the client's own.
     """
 
     segments: Mapping[str, str] = field(repr=False)
@@ -64,22 +64,22 @@ def fill_path(path: str, segments: Mapping[str, str]) -> str:
     return "/".join(filled)
 
 
-def _segment(argument: HttpArgument, value: JsonValue) -> str:
+def _write_segment(argument: HttpArgument, value: JsonValue) -> str:
     text = write_path(argument.declared, value)
-    if text is None:  # unreachable: `decide` has found it
+    if text is None:  # unreachable: `decide` refuses such values
         raise ValueError("the value of a path parameter cannot be written")
     safe = _SEGMENT_SAFE + (";" if argument.declared.style == "matrix" else "")
     return quote(text, safe=safe)
 
 
-def _pairs(argument: HttpArgument, value: JsonValue) -> Pairs:
+def _write_argument_pairs(argument: HttpArgument, value: JsonValue) -> Pairs:
     return [] if value is ABSENT else (write_pairs(argument.declared, value) or [])
 
 
 # --- from the arguments alone -----------------------------------------------------------------------------------------
 def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
-    """The whole request of a call by name. `decide` has seen to it that it can be written."""
-    segments = {each.declared.name: _segment(each, value[each.name]) for each in operation.in_place("path")}
+    """The whole request of a call by name. `decide` has checked that it can be written."""
+    segments = {each.declared.name: _write_segment(each, value[each.name]) for each in operation.in_place("path")}
     query = escape_pairs([pair for each in operation.in_place("query") for pair in _list_pairs(each, value)])
     headers = [
         (each.declared.name.lower(), text)
@@ -89,35 +89,35 @@ def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
     cookies = [pair for each in operation.in_place("cookie") for pair in _list_pairs(each, value)]
     if cookies:
         headers.append(("cookie", "; ".join(f"{name}={text}" for name, text in cookies)))
-    body, media_type = _body(operation, value)
+    body, media_type = _write_body(operation, value)
     removed = frozenset(each.declared.name.lower() for each in operation.in_place("header"))
     return WrittenRequest(segments, query, tuple(headers), removed, body, media_type)
 
 
 def _list_pairs(argument: HttpArgument, value: Values) -> Pairs:
-    return _pairs(argument, value.get(argument.name, ABSENT))
+    return _write_argument_pairs(argument, value.get(argument.name, ABSENT))
 
 
-def _body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
+def _write_body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     template = operation.template
     if template.body == FORM:
         pairs = [pair for each in operation.in_place("form") for pair in _list_pairs(each, value)]
         return (escape_pairs(pairs).encode(), FORM) if pairs or template.body_required else (b"", "")
     if template.body == MULTIPART:
-        return _written_parts(operation, value)
+        return _write_parts(operation, value)
     if template.body_argument:
         given = value.get(template.body_argument, ABSENT)
         return (b"", "") if given is ABSENT else (dumps(given), template.body)
-    members = _members(operation, value)
+    members = _select_members(operation, value)
     return (dumps(members), template.body) if template.body and (members or template.body_required) else (b"", "")
 
 
-def _members(operation: HttpOperation, value: Values) -> dict[str, JsonValue]:
+def _select_members(operation: HttpOperation, value: Values) -> dict[str, JsonValue]:
     names = operation.names
     return {name: item for name, item in value.items() if name not in names}
 
 
-def _written_parts(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
+def _write_parts(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     parts: list[tuple[str, str | None, str, bytes]] = [
         (name, None, "", text.encode())
         for each in operation.in_place("form")
@@ -134,7 +134,7 @@ def _written_parts(operation: HttpOperation, value: Values) -> tuple[bytes, str]
 
 
 def raw_segments(template: str, request: RawRequest) -> dict[str, str]:
-    """The path parameters of a request as they were sent; one that is not spelt as RFC 3986 has it is escaped anew. A
+    """The path parameters of a request as they were sent; a segment that RFC 3986 does not allow is escaped anew. A
     `;`, at which some servers cut a segment, is escaped too."""
     found: dict[str, str] = {}
     for name, segment in zip(template.split("/"), request.path.split("/"), strict=True):
@@ -148,17 +148,17 @@ def raw_segments(template: str, request: RawRequest) -> dict[str, str]:
 def rewrite_request(
     request: RawRequest, sent: Mapping[str, str], operation: HttpOperation, shape: CallShape, value: Values | None
 ) -> WrittenRequest:
-    """The request of a client with the arguments that were changed, None for none. `sent`: its path parameters as they
-    came."""
+    """The client's request with the changed arguments of `value`; unchanged for None. `sent`: its path parameters as
+    they came."""
     if value is None:
         return WrittenRequest(sent, request.query, body=request.body)
     read = read_request(request, operation, shape)
     changed = [each for each in operation.arguments if not _is_same(read.value, value, each.name)]
     segments = {
-        each.declared.name: _segment(each, value[each.name]) if each in changed else sent[each.declared.name]
+        each.declared.name: _write_segment(each, value[each.name]) if each in changed else sent[each.declared.name]
         for each in operation.in_place("path")
     }
-    query = _rewritten_query(request.query, [each for each in changed if each.declared.place == "query"], value)
+    query = _rewrite_query(request.query, [each for each in changed if each.declared.place == "query"], value)
     headers = {
         each.declared.name.lower(): write_header(each.declared, value[each.name]) if each.name in value else None
         for each in changed
@@ -166,30 +166,30 @@ def rewrite_request(
     }
     cookies = [each for each in changed if each.declared.place == "cookie"]
     if cookies:
-        headers["cookie"] = _rewritten_cookies(request, cookies, value)
+        headers["cookie"] = _rewrite_cookies(request, cookies, value)
     return WrittenRequest(
         {**sent, **segments},
         query,
         tuple((name, text) for name, text in headers.items() if text),
         frozenset(headers),
-        _rewritten_body(request, operation, read, value, changed),
+        _rewrite_body(request, operation, read, value, changed),
     )
 
 
 def _is_same(before: Values, after: Values, name: str) -> bool:
-    """Whether an argument was left as it was; 1 and true are different, and so are 1 and 1.0."""
+    """Whether an argument is unchanged; 1, 1.0 and true are all different."""
     one, other = before.get(name, ABSENT), after.get(name, ABSENT)
     if one is ABSENT or other is ABSENT:
         return one is other
     return are_equal(one, other) and dumps(one) == dumps(other)
 
 
-def _rewritten_query(query: str, changed: list[HttpArgument], value: Values) -> str:
+def _rewrite_query(query: str, changed: list[HttpArgument], value: Values) -> str:
     """The query with the pairs of changed arguments written anew, at the place of the first of them."""
     kept = [(part, (split_query(part) or [("", "")])[0][0]) for part in query.split("&") if part]
     for argument in changed:
         mine = [index for index, (_, name) in enumerate(kept) if is_of(argument.declared, name)]
-        pairs = _pairs(argument, value.get(argument.name, ABSENT))
+        pairs = _write_argument_pairs(argument, value.get(argument.name, ABSENT))
         written = [(escape_pairs([pair]), pair[0]) for pair in pairs]
         at = mine[0] if mine else len(kept)
         rest = [(index, each) for index, each in enumerate(kept) if index not in mine]
@@ -197,37 +197,37 @@ def _rewritten_query(query: str, changed: list[HttpArgument], value: Values) -> 
     return "&".join(part for part, _ in kept) if changed else query
 
 
-def _rewritten_cookies(request: RawRequest, changed: list[HttpArgument], value: Values) -> str:
-    kept = [pair for pair in cookies_of(request) if not any(is_of(each.declared, pair[0]) for each in changed)]
+def _rewrite_cookies(request: RawRequest, changed: list[HttpArgument], value: Values) -> str:
+    kept = [pair for pair in list_cookies(request) if not any(is_of(each.declared, pair[0]) for each in changed)]
     written = [pair for each in changed for pair in _list_pairs(each, value)]
     return "; ".join(f"{name}={text}" for name, text in (*kept, *written))
 
 
-def _rewritten_body(
+def _rewrite_body(
     request: RawRequest, operation: HttpOperation, read: ReadRequest, value: Values, changed: list[HttpArgument]
 ) -> bytes:
     template = operation.template
     in_form = [each for each in changed if each.declared.place in ("form", "file")]
     if template.body == FORM:
-        return _rewritten_query(request.body.decode("ascii"), in_form, value).encode() if in_form else request.body
+        return _rewrite_query(request.body.decode("ascii"), in_form, value).encode() if in_form else request.body
     if template.body == MULTIPART:
-        return _rewritten_parts(request, in_form, value) if in_form else request.body
+        return _rewrite_parts(request, in_form, value) if in_form else request.body
     if not template.has_json:
         return request.body
     if template.body_argument:
         if _is_same(read.value, value, template.body_argument):
             return read.text if read.repairs else request.body
         return dumps(value[template.body_argument]) if template.body_argument in value else b""
-    before, after = _members(operation, read.value), _members(operation, value)
+    before, after = _select_members(operation, read.value), _select_members(operation, value)
     if before.keys() == after.keys() and all(_is_same(before, after, name) for name in before):
         return read.text if read.repairs else request.body
     return dumps({**after, **read.aside})
 
 
-def _rewritten_parts(request: RawRequest, changed: Iterable[HttpArgument], value: Values) -> bytes:
+def _rewrite_parts(request: RawRequest, changed: Iterable[HttpArgument], value: Values) -> bytes:
     """A multipart body with the parts of changed fields written anew. All others keep their bytes."""
     content_type = request.header("content-type") or ""
-    parts = parts_of(request) or []
+    parts = split_body_parts(request) or []
     made = [(part.name, part.filename, part.media_type, request.body[part.start : part.end]) for part in parts]
     for argument in changed:
         mine = [part for part in made if not is_of(argument.declared, part[0])]

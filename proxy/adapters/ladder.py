@@ -16,7 +16,7 @@ from proxy.core.json.jsontext import find_at_pointer, parse, parse_pointer
 from proxy.core.model.fields import read_trace_id
 from proxy.core.model.values import ABSENT, Conversation, JsonProblem, JsonValue, Pointer, RawRequest, Rung
 
-# A call id goes back in answers and logs, so it has to be printable; a longer one goes back as its hash.
+# The longest call id; a longer one is replaced by its hash. A call id appears in answers and logs, so it is printable.
 _LONGEST_CALL_ID: Final = 1024
 CALL_ID_HEADER: Final = "x-tool-call-id"
 
@@ -27,34 +27,34 @@ Finder = Callable[[RawRequest, str, JsonValue], str | None]
 trace_id: Final = read_trace_id
 
 
-def _header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
+def _find_header(request: RawRequest, name: str, _body: JsonValue) -> str | None:
     return request.header(name.lower())
 
 
-def _meta(_request: RawRequest, name: str, body: JsonValue) -> str | None:
-    return _text_at(body, ("_meta", name))
+def _find_meta(_request: RawRequest, name: str, body: JsonValue) -> str | None:
+    return _find_text_at(body, ("_meta", name))
 
 
-def _body(_request: RawRequest, name: str, body: JsonValue) -> str | None:
-    return _text_at(body, parse_pointer(name))
+def _find_in_body(_request: RawRequest, name: str, body: JsonValue) -> str | None:
+    return _find_text_at(body, parse_pointer(name))
 
 
-def _trace(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
+def _find_trace(request: RawRequest, _name: str, _body: JsonValue) -> str | None:
     return trace_id(request.header("traceparent"))
 
 
-def _address(request: RawRequest, _name: str, _body: JsonValue) -> str:
+def _make_address_key(request: RawRequest, _name: str, _body: JsonValue) -> str:
     parts = (request.header("authorization") or "", request.header("user-agent") or "", request.peer)
     return "\n".join(parts)
 
 
 _FINDERS: Final[dict[str, tuple[Rung, Finder]]] = {
-    "header": (Rung.HEADER, _header),
-    "meta": (Rung.META, _meta),
-    "body": (Rung.BODY, _body),
-    "trace": (Rung.TRACE, _trace),
-    "session": (Rung.SESSION, _header),
-    "address": (Rung.ADDRESS, _address),
+    "header": (Rung.HEADER, _find_header),
+    "meta": (Rung.META, _find_meta),
+    "body": (Rung.BODY, _find_in_body),
+    "trace": (Rung.TRACE, _find_trace),
+    "session": (Rung.SESSION, _find_header),
+    "address": (Rung.ADDRESS, _make_address_key),
 }
 
 _TRACE: Final = Rung.TRACE
@@ -66,7 +66,7 @@ def find_conversation(
 ) -> Conversation:
     """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read.
 
-    A trace may be new with every request; the conversation by the rungs below stands beside it (`otherwise`).
+    A trace may be new with every request, so the conversation by the rungs below is kept beside it (`otherwise`).
     """
     for index, source in enumerate(ladder):
         rung, find = _FINDERS[source.kind]
@@ -74,7 +74,7 @@ def find_conversation(
         if found:
             below = find_conversation(request, ladder[index + 1 :], body) if rung is _TRACE else None
             return Conversation(f"{source.kind}\n{source.name}\n{found}", rung, True, below)
-    return make_conversation(_LAST_RESORT, _address(request, "", body))
+    return make_conversation(_LAST_RESORT, _make_address_key(request, "", body))
 
 
 def make_conversation(source: ConversationSource, name: str) -> Conversation:
@@ -83,8 +83,8 @@ def make_conversation(source: ConversationSource, name: str) -> Conversation:
 
 
 def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
-    """The first text at one of the places (kind of source, name), or ''. `_meta` is read from the body, or from its
-    `params` (MCP)."""
+    """The first text at one of the places (kind of source, name), or ''. `_meta` is read from the body, or from
+    its `params` (MCP)."""
     body: JsonValue = ABSENT
     for kind, name in places:
         if kind != "header" and body is ABSENT:
@@ -103,7 +103,7 @@ def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, 
     """The client's own id of the call, from its header or body; otherwise `fresh_id`."""
     found = request.header(CALL_ID_HEADER)
     if found is None and pointer is not None:
-        found = _text_at(body, pointer)
+        found = _find_text_at(body, pointer)
     if not found or not (found.isascii() and found.isprintable() and " " not in found):
         return fresh_id
     if len(found) > _LONGEST_CALL_ID:
@@ -111,7 +111,7 @@ def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, 
     return found
 
 
-def _text_at(body: JsonValue, path: Pointer) -> str | None:
+def _find_text_at(body: JsonValue, path: Pointer) -> str | None:
     """The text or integer at a place of the body, as text; None for other values."""
     try:
         found = find_at_pointer(body, path)

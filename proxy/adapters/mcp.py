@@ -61,7 +61,7 @@ _RPC_CODES: Final = {codes.BAD_REQUEST: -32600, codes.HEADER_MISMATCH: -32020}
 _PARSE_ERROR: Final = -32700
 INTERNAL_ERROR: Final = -32603
 _INVALID_PARAMS: Final = -32602
-# These are told by HTTP even where a call can be named: they are about who asks, not about the call.
+# Failures about the client, not about the call: they get an HTTP status even where a call can be named.
 _ABOUT_THE_CLIENT: Final = frozenset(
     {codes.TOKEN_REQUIRED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
 )
@@ -79,7 +79,7 @@ class McpAdapter:
             return Passthrough()
         match read_message(request, shape.text):
             case JsonProblem() as problem:
-                return _unreadable(request, shape, problem, fresh_id)
+                return _decode_unreadable(request, shape, problem, fresh_id)
             case MessageBatch(may_pass):
                 return Passthrough() if may_pass else Failure(codes.BAD_REQUEST, _BATCH)
             case found:
@@ -89,7 +89,7 @@ class McpAdapter:
         """The client's body with repaired arguments and a repaired tool name."""
         if not checked.enforced:
             return request.body
-        made = _with_arguments(_with_name(request.body, checked.call.tool), checked.arguments)
+        made = _replace_arguments(_replace_name(request.body, checked.call.tool), checked.arguments)
         return request.body if made == request.body else made
 
     def encode(
@@ -105,9 +105,9 @@ class McpAdapter:
         asked = guess_message(request) if request is not None and not is_bare(request) else None
         headers = make_failure_headers(result, f"mcp/{FORMATS['mcp'].version}", FORMATS["mcp"].media_type)
         if asked is None or not asked.is_call or asked.id is ABSENT or result.failure.code in _ABOUT_THE_CLIENT:
-            return _refusal(result, asked, request, headers)
+            return _encode_refusal(result, asked, request, headers)
         if asked.param("task") is not ABSENT and not asked.modern:  # the SDKs read a task or an error here
-            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _read_by_model(result)}
+            error: dict[str, JsonValue] = {"code": _INVALID_PARAMS, "message": _write_model_text(result)}
             return write_answer({"jsonrpc": "2.0", "id": asked.id, "error": error}, asked, request, accept, headers)
         answer = make_result_message(asked, FORMATS["mcp"].build(result, detail))
         return write_answer(answer, asked, request, accept, headers)
@@ -127,16 +127,16 @@ def decode_message(
         name if isinstance(name, str) else "",
         _NO_ARGUMENTS,
         call_id,
-        _conversation(found, request, shape),
-        resend_id=_resend_id(found, request, call_id),
+        _find_conversation(found, request, shape),
+        resend_id=_find_resend_id(found, request, call_id),
     )
     if arguments is ABSENT:
         return named
     start, end = find_span(request.body, _ARGUMENTS)
-    return replace(named, arguments=_arguments(request.body[start:end], arguments, shape))
+    return replace(named, arguments=_read_arguments(request.body[start:end], arguments, shape))
 
 
-def _arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
+def _read_arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
     """The arguments with their bytes. The rule `parse_json_string` handles JSON within a string, unless its text has to
     be repaired first."""
     if isinstance(value, str) and shape.text_repairs:
@@ -146,28 +146,31 @@ def _arguments(text: bytes, value: JsonValue, shape: CallShape) -> Document:
     return Document(text, value)
 
 
-def _unreadable(request: RawRequest, shape: CallShape, problem: JsonProblem, fresh_id: str) -> ToolCall | Failure:
-    """A body that two parsers could read differently goes no further; its model hears of it where a call is named."""
+def _decode_unreadable(
+    request: RawRequest, shape: CallShape, problem: JsonProblem, fresh_id: str
+) -> ToolCall | Failure:
+    """The result for a body that two parsers could read differently: a call to refuse if the body names one, otherwise
+    a failure."""
     seen = guess_message(request)
     if seen is None or not seen.is_call or seen.id is ABSENT:
         return Failure(codes.BAD_REQUEST, f"The body is no JSON-RPC message: {problem.reason}.")
     name = seen.param("name")
     call_id = find_call_id(request, ("id",), {"id": seen.id}, fresh_id)
-    conversation, resend_id = _conversation(seen, request, shape), _resend_id(seen, request, call_id)
+    conversation, resend_id = _find_conversation(seen, request, shape), _find_resend_id(seen, request, call_id)
     named = name if isinstance(name, str) else ""
     return ToolCall(named, problem, call_id, conversation, request.body, resend_id=resend_id)
 
 
-def _resend_id(found: Message, request: RawRequest, call_id: str) -> str | None:
-    """What makes a message a resend: the client's own call id, else the id within its session. Without a session
-    nothing does: a client that begins anew for each call counts its ids anew."""
+def _find_resend_id(found: Message, request: RawRequest, call_id: str) -> str | None:
+    """The id by which a repeated message is recognised as a resend. None: the client's own call id decides; otherwise
+    the message id within its session. '' without a session: clients that start anew for each call reuse their ids."""
     if request.header(CALL_ID_HEADER) is not None:
         return None
     session = "" if found.modern else request.header(SESSION_HEADER)
     return f"{session}\n{call_id}" if session else ""
 
 
-def _conversation(found: Message, request: RawRequest, shape: CallShape) -> Conversation:
+def _find_conversation(found: Message, request: RawRequest, shape: CallShape) -> Conversation:
     """The conversation of a message. `_meta` may hold a trace; session ids have no meaning since 2026-07-28."""
     headers = request.headers
     if found.modern:
@@ -179,7 +182,7 @@ def _conversation(found: Message, request: RawRequest, shape: CallShape) -> Conv
     return find_conversation(seen, shape.ladder, found.params)
 
 
-def _with_name(text: bytes, tool: str) -> bytes:
+def _replace_name(text: bytes, tool: str) -> bytes:
     """The body with another tool name."""
     try:
         start, end = find_span(text, _NAME)
@@ -188,7 +191,7 @@ def _with_name(text: bytes, tool: str) -> bytes:
     return text if parse(text[start:end]) == tool else text[:start] + dumps(tool) + text[end:]
 
 
-def _with_arguments(text: bytes, arguments: bytes) -> bytes:
+def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
     """The body with these arguments, or unchanged where it has none and needs none."""
     try:
         find_span(text, _ARGUMENTS)
@@ -200,13 +203,13 @@ def _with_arguments(text: bytes, arguments: bytes) -> bytes:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def make_result_message(asked: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. What had no id that can be
-    repeated is answered under null (JSON-RPC 2.0 section 5)."""
+    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
+    id is answered under null (JSON-RPC 2.0 section 5)."""
     told = {"resultType": "complete", **result} if asked.modern else result
     return {"jsonrpc": "2.0", "id": None if asked.id is ABSENT else asked.id, "result": told}
 
 
-def _read_by_model(result: ToolResult) -> str:
+def _write_model_text(result: ToolResult) -> str:
     """The text of a refusal."""
     built: Any = FORMATS["mcp"].build(result)
     return str(built["content"][0]["text"])
@@ -231,7 +234,9 @@ def _takes_json(accept: str) -> bool:
     return "text/event-stream" not in wanted or "application/json" in wanted or "*/*" in wanted
 
 
-def _refusal(result: ToolResult, asked: Message | None, request: RawRequest | None, headers: Headers) -> HttpReply:
+def _encode_refusal(
+    result: ToolResult, asked: Message | None, request: RawRequest | None, headers: Headers
+) -> HttpReply:
     """An answer to something that is not a call: an HTTP status, and a JSON-RPC error with the id if there is one."""
     failure = result.failure
     code = _RPC_CODES.get(failure.code, INTERNAL_ERROR)

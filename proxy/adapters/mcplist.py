@@ -24,7 +24,7 @@ MAX_PAGES: Final = 200
 # Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
 MAX_TOOLS: Final = 10_000
 MAX_SCHEMA: Final = 256 * 1024
-# In place of the length of a schema: there is none, or it was not kept.
+# Replaces the length of a schema: there is none, or it was too large to keep.
 _NONE: Final = -1
 _TOO_LARGE: Final = -2
 _LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
@@ -44,8 +44,8 @@ _META_PREFIX: Final = "io.modelcontextprotocol/"
 
 @dataclass(frozen=True, slots=True)
 class ToolsPage:
-    """One page of a list. `cursor` leads to the next one, None at the end; `ttl` in seconds, None: not said. `digest`
-    tells pages apart that were read from different bytes."""
+    """One page of a list. `cursor` leads to the next page, None at the end; `ttl` in seconds, None where the server
+    gives none. `digest` differs for pages read from different bytes."""
 
     tools: tuple[ListedTool, ...]
     cursor: str | None
@@ -85,12 +85,12 @@ def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[s
         candidates = (body,)
     for text in candidates:
         value = parse(text, _LIMITS)
-        if isinstance(value, dict) and "method" not in value and _same(value.get("id", ABSENT), request_id):
+        if isinstance(value, dict) and "method" not in value and _is_same(value.get("id", ABSENT), request_id):
             return value
     return None
 
 
-def _same(left: JsonValue, right: JsonValue) -> bool:
+def _is_same(left: JsonValue, right: JsonValue) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
@@ -110,7 +110,7 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
     if not isinstance(result, dict) or not isinstance(tools, list):
         return None
     cursor, ttl = result.get("nextCursor"), result.get("ttlMs")
-    listed = (_tool(entry) for entry in tools)
+    listed = (_read_tool(entry) for entry in tools)
     return ToolsPage(
         tuple(tool for tool in listed if tool is not None),
         cursor if isinstance(cursor, str) else None,
@@ -118,7 +118,7 @@ def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
     )
 
 
-def _tool(entry: JsonValue) -> ListedTool | None:
+def _read_tool(entry: JsonValue) -> ListedTool | None:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         return None
@@ -140,12 +140,12 @@ def make_listing(pages: Iterable[ToolsPage], size: int) -> Listing:
     for page in pages:
         for tool in page.tools:
             if tool.name not in tools:
-                tools[tool.name] = tool if tool.digest else replace(tool, digest=_digest(tool))
+                tools[tool.name] = tool if tool.digest else replace(tool, digest=_hash_tool(tool))
     names = "\n".join(f"{tool.digest} {tool.name}" for tool in tools.values())
     return Listing(tools, hashlib.sha256(names.encode("utf-8", "surrogatepass")).hexdigest(), size)
 
 
-def _digest(tool: ListedTool) -> str:
+def _hash_tool(tool: ListedTool) -> str:
     parts = [
         tool.name,
         tool.description,
@@ -181,14 +181,14 @@ def pack_page(payload: bytes) -> bytes:
         return join_frame(None)
     texts: list[bytes] = []
     told = [
-        [tool.name, tool.description, tool.idempotent, tool.destructive, _digest(tool), *_texts(tool, texts)]
+        [tool.name, tool.description, tool.idempotent, tool.destructive, _hash_tool(tool), *_list_texts(tool, texts)]
         for tool in page.tools
     ]
     ttl = None if page.ttl is None else int(page.ttl * 1000)
     return join_frame({"cursor": page.cursor, "ttl": ttl, "tools": told}, b"".join(texts))
 
 
-def _texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
+def _list_texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
     """The lengths of a tool's two schemas, whose texts are added; below zero for one that is absent, or too large."""
     for schema in (tool.schema, tool.output):
         text = b"" if schema is ABSENT else dumps(schema)

@@ -100,21 +100,22 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBa
         return value
     if isinstance(value, list):
         return MessageBatch(
-            all(isinstance(item, dict) and item.get("method") != CALL and not _twin(item) for item in value)
+            all(isinstance(item, dict) and item.get("method") != CALL and not _find_ambiguity(item) for item in value)
         )
     if not isinstance(value, dict):
         return JsonProblem("not a JSON-RPC message", 1, 1)
-    return _twin(value) or _message(value, request)
+    return _find_ambiguity(value) or _make_message(value, request)
 
 
-def _twin(value: dict[str, JsonValue]) -> JsonProblem | None:
-    """Why a server that ignores the case of names could take a message for another one."""
+def _find_ambiguity(value: dict[str, JsonValue]) -> JsonProblem | None:
+    """The problem of a message that a server which ignores the case of names could read differently; None without
+    one."""
     places = _MESSAGE + _CALLED if value.get("method") == CALL else _MESSAGE
     return next((found for place in places if (found := find_case_duplicate(value, place)) is not None), None)
 
 
 def guess_message(request: RawRequest) -> Message | None:
-    """What an unreadable body seems to be: enough to answer it under its id, never enough to send it on.
+    """The likely message of an unreadable body: enough to answer under its id, never enough to forward.
 
     For bodies that `read_message` refuses although a lenient reader accepts them (duplicate keys, too much depth).
     """
@@ -123,22 +124,22 @@ def guess_message(request: RawRequest) -> Message | None:
         # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
         seen = request.body.outline if type(request.body) is KnownText else outline(request.body)
         value = json.loads(seen) if seen else None
-    return _message(value, request) if isinstance(value, dict) else None
+    return _make_message(value, request) if isinstance(value, dict) else None
 
 
-def _message(value: dict[str, JsonValue], request: RawRequest) -> Message:
+def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:
     method, params = value.get("method"), value.get("params", ABSENT)
-    return Message(_id(value), method if isinstance(method, str) else "", params, _revision(request, params))
+    return Message(_read_id(value), method if isinstance(method, str) else "", params, _find_revision(request, params))
 
 
-def _id(value: dict[str, JsonValue]) -> JsonValue:
+def _read_id(value: dict[str, JsonValue]) -> JsonValue:
     """A JSON-RPC id: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null)."""
     found = value.get("id", ABSENT)
     is_id = isinstance(found, str | int | float | LosslessFloat) and not isinstance(found, bool)
     return found if is_id else ABSENT
 
 
-def _revision(request: RawRequest, params: JsonValue) -> str:
+def _find_revision(request: RawRequest, params: JsonValue) -> str:
     """The later of the revisions in header and `_meta`; a message in which they differ is refused for that."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     told = (value for name, value in request.headers if name == VERSION_HEADER)
@@ -176,10 +177,10 @@ class Mirror:
 def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
     """The parameters that a tool's inputSchema marks with `x-mcp-header`; only those reached by `properties` alone
     count ("Schema Extension")."""
-    return tuple(_mirrors(schema, ()))
+    return tuple(_list_mirrors(schema, ()))
 
 
-def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
+def _list_mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(path) >= _DEEPEST:
         return
@@ -188,13 +189,13 @@ def _mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
             said = inner.get("x-mcp-header")
             if isinstance(said, str) and _TOKEN.fullmatch(said):
                 yield Mirror((*path, name), PARAM_PREFIX + said.lower())
-            yield from _mirrors(inner, (*path, name))
+            yield from _list_mirrors(inner, (*path, name))
 
 
 def find_disagreement(request: RawRequest, message: Message) -> str:
-    """What a header says otherwise than the message, in words; '' where they agree or only one of them speaks.
+    """A message about the first header that contradicts the body; '' where none does.
 
-    A missing header is left to the upstream, which refuses it itself and names what it misses.
+    A missing header is left to the upstream, which refuses the request and names the header.
     """
     if not message.modern:
         return ""
@@ -207,11 +208,12 @@ def find_disagreement(request: RawRequest, message: Message) -> str:
     for name, header, body in pairs:
         if header is not None and isinstance(body, str) and header != body:
             return f"Header mismatch: {name} does not match the body"
-    return _said_twice(request)
+    return _find_repeated_header(request)
 
 
-def _said_twice(request: RawRequest) -> str:
-    """The header of these that appears twice: two readers could take different values."""
+def _find_repeated_header(request: RawRequest) -> str:
+    """A message about a repeating header that stands twice, of which two readers could take different values; ''
+    otherwise."""
     seen: set[str] = set()
     for name, _ in request.headers:
         if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
@@ -221,11 +223,12 @@ def _said_twice(request: RawRequest) -> str:
 
 
 def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
-    """Which `Mcp-Param-*` header says otherwise than the arguments as they were sent; '' where none does."""
+    """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' where none
+    does."""
     arguments = _open_arguments(arguments)
     for mirror in wanted:
         sent = request.header(mirror.header)
-        if sent is not None and not _says(decode_value(sent), _at(arguments, mirror.path)):
+        if sent is not None and not _is_said_by(decode_value(sent), _find_at(arguments, mirror.path)):
             return f"Header mismatch: {mirror.header} does not match the body"
     return ""
 
@@ -234,7 +237,7 @@ def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], argu
     """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
     ours = {mirror.header for mirror in wanted}
     kept = [(name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers if name not in ours]
-    told = ((mirror.header, _text(_at(arguments, mirror.path))) for mirror in wanted)
+    told = ((mirror.header, _write_text(_find_at(arguments, mirror.path))) for mirror in wanted)
     return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
 
 
@@ -256,7 +259,7 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(header: str | None) -> str | None:
-    """What a header's value stands for; itself where its base64 is broken, so that it matches nothing."""
+    """The decoded value of a header; the value itself where its base64 is broken, so that it matches nothing."""
     found = _CODED.fullmatch(header) if header is not None else None
     if found is None:
         return header
@@ -274,14 +277,14 @@ def _open_arguments(arguments: JsonValue) -> JsonValue:
     return ABSENT if isinstance(value, JsonProblem) else value
 
 
-def _at(arguments: JsonValue, path: Pointer) -> JsonValue:
+def _find_at(arguments: JsonValue, path: Pointer) -> JsonValue:
     try:
         return find_at_pointer(arguments, path)
     except LookupError:
         return ABSENT
 
 
-def _text(value: JsonValue) -> str | None:
+def _write_text(value: JsonValue) -> str | None:
     """A value in the specification's spelling ("Type conversion"); None where it has no header."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -290,8 +293,8 @@ def _text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _says(header: str | None, value: JsonValue) -> bool:
-    text = _text(value)
+def _is_said_by(header: str | None, value: JsonValue) -> bool:
+    text = _write_text(value)
     if text is None or header is None or header == text:
         return text is not None and header is not None
     number = parse(header.encode("utf-8", "surrogatepass"))

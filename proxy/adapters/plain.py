@@ -17,7 +17,7 @@ from proxy.core.model.values import (
     ToolCall,
 )
 
-# No body at all; `decide` knows whether it may stand for `{}` (repair.md section 1).
+# The arguments of a request without a body; `decide` knows whether they count as `{}` (repair.md section 1).
 NO_ARGUMENTS = Document(b"", None)
 
 

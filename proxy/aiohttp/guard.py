@@ -1,9 +1,9 @@
 """The middleware: which requests of an application the proxy takes, and which reach their handlers untouched.
 
-There are three cases. 1. A path that a route of the config judges: the request goes the way of every call, and its
-handler takes the place of the upstream. 2. A passthrough route, or no route at all: the handler gets the request as it
-came. 3. No route, but a handler that is guarded elsewhere: refused, because aiohttp's router and the config may read a
-path differently, and a guarded handler is reached through the guard alone.
+There are three cases. 1. A route of the config judges the path: the request is handled like any call, and its handler
+takes the place of the upstream. 2. A passthrough route has the path, or no route has it: the handler gets the request
+as it came. 3. No route has the path, but its handler is guarded under another path: the request is refused, because
+aiohttp's router and the config may read a path differently, and a guarded handler is reached through the guard alone.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def middleware(config: str | Path, upstream: str = "", environ: Mapping[str, str
 class Guard:
     """A middleware of aiohttp; `lifespan` goes into the application's `cleanup_ctx`."""
 
-    __middleware_version__ = 1  # what `aiohttp.web.middleware` marks a function with
+    __middleware_version__ = 1  # the mark that `aiohttp.web.middleware` sets
 
     def __init__(self, config: str | Path, upstream: str = "", environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
         self._loaded = load(config, self._environ)
-        self._upstream = _own_upstream(self._loaded.config, upstream)
+        self._upstream = _choose_upstream(self._loaded.config, upstream)
         self._serving: Serving | None = None
         self._app: web.Application | None = None
         self._table: RouteTable | None = None
@@ -61,10 +61,10 @@ class Guard:
     async def lifespan(self, app: web.Application) -> AsyncIterator[None]:
         """Starts with the application and ends with it. Raises ValueError where a route has no handler or cannot be
         mounted, OSError where the operator's port of the config cannot be opened."""
-        for route in _judged(build_routes(self._loaded.config), self._upstream):
+        for route in _select_judged(build_routes(self._loaded.config), self._upstream):
             if route.learn is not None:
                 raise ValueError(f"route {route.path}: MCP is served by a proxy in front of its server, not mounted")
-            if not _handlers_of(app, route):
+            if not _find_handlers(app, route):
                 raise ValueError(f"route {route.path}: no handler of the application has this path and method")
         self._app = app
         self._serving = await start_serving(self._loaded, mounted=self._make_upstream, environ=self._environ)
@@ -83,7 +83,7 @@ class Guard:
             return await handler(request)
         token = CURRENT.set(Resolved(request, handler))
         try:
-            return _of_aiohttp(await serving.handler.handle(_decoded(request)))
+            return _to_aiohttp(await serving.handler.handle(_drop_coding(request)))
         finally:
             CURRENT.reset(token)
 
@@ -97,13 +97,13 @@ class Guard:
         asked = request.headers.get("Access-Control-Request-Method", "")
         if request.method == "OPTIONS" and isinstance(wanted := match_path(asked, path), Match):
             return wanted.route.cors is None
-        return request.match_info.handler not in self._guarded_under(serving.handler.snapshot.table)
+        return request.match_info.handler not in self._find_guarded(serving.handler.snapshot.table)
 
-    def _guarded_under(self, table: RouteTable) -> frozenset[object]:
+    def _find_guarded(self, table: RouteTable) -> frozenset[object]:
         """The handlers that only checked calls may reach, under the routes that are served now."""
         if table is not self._table and self._app is not None:
-            app, judged = self._app, _judged(table, self._upstream)
-            self._guarded = frozenset(handler for route in judged for handler in _handlers_of(app, route))
+            app, judged = self._app, _select_judged(table, self._upstream)
+            self._guarded = frozenset(handler for route in judged for handler in _find_handlers(app, route))
             self._table = table
         return self._guarded
 
@@ -113,7 +113,7 @@ class Guard:
         return make_upstream(entry, stderr)
 
 
-def _own_upstream(config: Config, name: str) -> str:
+def _choose_upstream(config: Config, name: str) -> str:
     known = ", ".join(config.upstreams) or "none"
     if name and name not in config.upstreams:
         raise ValueError(f"the config has no upstream {name!r} (known: {known})")
@@ -122,12 +122,12 @@ def _own_upstream(config: Config, name: str) -> str:
     return name or next(iter(config.upstreams), "")
 
 
-def _judged(table: RouteTable, upstream: str) -> list[Route]:
+def _select_judged(table: RouteTable, upstream: str) -> list[Route]:
     """The routes whose calls go to handlers."""
     return [route for route in table.routes if route.kind == "call" and route.upstream == upstream]
 
 
-def _handlers_of(app: web.Application, route: Route) -> list[object]:
+def _find_handlers(app: web.Application, route: Route) -> list[object]:
     """The handlers that a request of a route may come to."""
     return [
         each.handler
@@ -139,7 +139,7 @@ def _handlers_of(app: web.Application, route: Route) -> list[object]:
 
 
 def _may_meet(ours: str, theirs: str) -> bool:
-    """Whether some path fits both templates. A parameter of the application's may hold slashes."""
+    """Whether some path matches both templates. A parameter of the application's template may match slashes."""
     pairs = list(zip(ours.split("/"), theirs.split("/"), strict=False))
     if ours.count("/") == theirs.count("/") and all("{" in a or "{" in b or a == b for a, b in pairs):
         return True
@@ -147,16 +147,17 @@ def _may_meet(ours: str, theirs: str) -> bool:
     return re.fullmatch(wide, _PARAMETER.sub("x", ours)) is not None
 
 
-def _decoded(request: web.Request) -> web.Request:
-    """The request as the proxy reads it. aiohttp has taken a content coding off the body, and leaves its header."""
+def _drop_coding(request: web.Request) -> web.Request:
+    """The request without `Content-Encoding`: aiohttp decodes the body but keeps the header."""
     if "Content-Encoding" not in request.headers:
         return request
     dropped = ("content-encoding", "content-length")
     return request.clone(headers=[field for field in request.headers.items() if field[0].lower() not in dropped])
 
 
-def _of_aiohttp(response: web.StreamResponse) -> web.StreamResponse:
-    """A whole answer as the application's other middlewares know it; a stream has gone out already."""
+def _to_aiohttp(response: web.StreamResponse) -> web.StreamResponse:
+    """A whole answer as an aiohttp response, for the application's other middlewares; a stream is passed on as it
+    is."""
     if not isinstance(response, Response):
         return response
     made = web.Response(status=response.status, body=response.payload, headers=response.fields)

@@ -1,6 +1,7 @@
 """`toolcall-proxy calls` shows the last calls of a running proxy, and with --follow those that come.
 
-Calls that a slow reader misses are told (`... 312 calls missed`); after a restart the stream goes on by itself.
+A slow reader is told how many calls it missed (`... 312 calls missed`). After a restart of the proxy the stream goes on
+by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from proxy.telemetry.console_log import format_call
 
 EXIT_UNREACHABLE: Final = 1
 EXIT_USAGE: Final = 2
-# How long a stream that broke off is waited for before it is asked for again, in seconds.
+# Seconds until a broken stream is opened again.
 _AGAIN_AFTER: Final = 1.0
 
 EPILOG: Final = f"""\
@@ -89,7 +90,7 @@ def _show(entry: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _follow(port: OperatorPort, path: str, place: str, *, as_json: bool) -> None:
-    """Shows events until Ctrl-C; asks again where the stream ends, because the proxy may be starting anew."""
+    """Shows events until Ctrl-C. Opens the stream again when it ends, because the proxy may be restarting."""
     while True:
         try:
             answer = port.follow(path, place)
@@ -116,7 +117,7 @@ def _show_event(event: dict[str, str], *, as_json: bool) -> None:
         case "reload" | "breaker" | "drain":
             told = " ".join(f"{name}={value}" for name, value in data.items() if value and name != "at")
             print(f"... {event['event']} {told}", file=sys.stderr)
-        case _:  # one of a later version
+        case _:  # an event of a later version
             pass
 
 

@@ -81,11 +81,11 @@ def run(args: argparse.Namespace) -> int:
     path = args.path or args.config
     try:
         loaded = load(path, os.environ, config_only=args.config_only)
-        if loaded.config.hooks and not args.config_only and (mistakes := _hooks(loaded)):
+        if loaded.config.hooks and not args.config_only and (mistakes := _check_hooks(loaded)):
             raise ConfigError(mistakes)
     except ConfigError as error:
         for mistake in error.mistakes:
-            print(_place_from_here(mistake, path), file=sys.stderr)
+            print(_make_relative(mistake, path), file=sys.stderr)
         count = len(error.mistakes)
         print(f"{path}: {count} mistake{'s' * (count != 1)}; nothing would be served", file=sys.stderr)
         return EXIT_MISTAKES
@@ -93,20 +93,20 @@ def run(args: argparse.Namespace) -> int:
         print(loaded.files_digest)
     elif not args.quiet:
         print("\n".join(summarize(loaded, path)))
-    differs = _second_opinion(loaded, args) if args.second_opinion else 0
-    return max(differs, _live(Path(path).parent, args) if args.live else 0)
+    differs = _print_second_opinion(loaded, args) if args.second_opinion else 0
+    return max(differs, _check_live(Path(path).parent, args) if args.live else 0)
 
 
-def _place_from_here(mistake: Mistake, path: str) -> Mistake:
-    """A mistake whose file is named as seen from the shell, so that editors can jump to it. Other files than the config
-    are named from its folder."""
+def _make_relative(mistake: Mistake, path: str) -> Mistake:
+    """The mistake with its file's path relative to the shell's folder, so that editors can jump to it. Mistakes name
+    files other than the config relative to the config's folder."""
     if mistake.file == path or Path(mistake.file).is_absolute():
         return mistake
     return replace(mistake, file=os.path.relpath(Path(path).parent / mistake.file))
 
 
-def _second_opinion(loaded: Loaded, args: argparse.Namespace) -> int:
-    """Both judges on examples of every tool."""
+def _print_second_opinion(loaded: Loaded, args: argparse.Namespace) -> int:
+    """Prints where the two judges differ on examples of every tool."""
     from proxy.cli.second_opinion import compare_judges
 
     lines = compare_judges(loaded)
@@ -117,7 +117,7 @@ def _second_opinion(loaded: Loaded, args: argparse.Namespace) -> int:
     return EXIT_DRIFT if lines else 0
 
 
-def _live(folder: Path, args: argparse.Namespace) -> int:
+def _check_live(folder: Path, args: argparse.Namespace) -> int:
     """Asks the sources of imported tools, and prints what has changed."""
     from proxy.importing.harvest import ImportProblem
     from proxy.importing.live import describe_drift, look_live
@@ -133,7 +133,7 @@ def _live(folder: Path, args: argparse.Namespace) -> int:
     return EXIT_DRIFT if any(found.is_found for found in drifts) else 0
 
 
-def _hooks(loaded: Loaded) -> list[Mistake]:
+def _check_hooks(loaded: Loaded) -> list[Mistake]:
     """The mistakes of the hooks; imports the serving code only where there are hooks."""
     from proxy.server import check_hooks
 
@@ -152,7 +152,7 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
         listed = route.learn is not None and not route.operations
         judged = "what its server lists" if listed else ", ".join(route.tools or route.operations) or "anything"
         methods = ",".join(sorted(route.methods))
-        lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_goal(route)}")
+        lines.append(f"  {methods:<6} {route.path:<{width}}  {route.kind:<11}  {judged} -> {_describe_goal(route)}")
     lines += [
         f"  {','.join(left.methods):<6} {left.path:<{width}}  {'refused':<11}  {left.why}"
         for left in loaded.config.left_out
@@ -164,7 +164,7 @@ def summarize(loaded: Loaded, name: str) -> list[str]:
     return lines
 
 
-def _goal(route: Any) -> str:
+def _describe_goal(route: Any) -> str:
     return f"{route.upstream}{route.upstream_path}" if route.upstream else "answered here"
 
 

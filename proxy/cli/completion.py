@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from proxy.__main__ import make_parser
 
     parser = make_parser()
-    for action in _actions(parser):
+    for action in _list_actions(parser):
         words = str(action.metavar or "").split("|")
         if any(word in words for word in _FILES):
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # where the library looks for it
@@ -59,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of all verbs below it."""
+def _list_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of its verbs."""
     for action in parser._actions:  # argparse has no public list of them
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
-                yield from _actions(below)
+                yield from _list_actions(below)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.console_link import make_link, open_console
+from proxy.cli.no_config import make_link, open_console
 from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One call to paste: what it shows, and its request."""
+    """One call to paste: its request, and a remark about what it demonstrates."""
 
     shows: str
     path: str
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     from proxy.config.mistakes import ConfigError
     from proxy.samples.server import run_server
 
-    with run_server(_tools()) as tools, run_server(_model()) as model:
+    with run_server(_start_tools()) as tools, run_server(_start_model()) as model:
         urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
         try:
             loaded = load(args.config or find_example_config(), {**os.environ, **urls})
@@ -131,7 +131,7 @@ def find_example_config() -> Path:
     return installed if installed.is_file() else package.parent / EXAMPLE
 
 
-def _tools() -> SampleServer:
+def _start_tools() -> SampleServer:
     """Starts the sample tools at their usual port, or at a free one."""
     from proxy.samples.server import DEFAULT_PORT, SampleServer
 
@@ -143,7 +143,7 @@ def _tools() -> SampleServer:
         return server
 
 
-def _model() -> ScriptedModel:
+def _start_model() -> ScriptedModel:
     """Starts the scripted model endpoint at its usual port, or at a free one."""
     from proxy.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
 
@@ -165,7 +165,7 @@ async def _serve(loaded: Loaded, tools_url: str) -> None:
     serving = await start_serving(loaded)
     try:
         _say_where_else(loaded.config, serving)
-        print(_welcome(serving.url, make_link(serving.admin_url, loaded), tools_url), flush=True)
+        print(_write_welcome(serving.url, make_link(serving.admin_url, loaded), tools_url), flush=True)
         await ended.wait()
         print("\nstopping", flush=True)
     finally:
@@ -173,14 +173,14 @@ async def _serve(loaded: Loaded, tools_url: str) -> None:
 
 
 def _allow_other_ports(loaded: Loaded) -> Loaded:
-    """The config that takes another port where one is taken, and has a console if it has an operator's port."""
+    """The config with any free port in place of a taken one, and with a console if it has an operator's port."""
     config = loaded.config
     other = replace(loaded, config=replace(config, listen=replace(config.listen, or_free=True)))
     return other if config.admin is None else open_console(other)
 
 
 def _say_where_else(config: Config, serving: Serving) -> None:
-    """Names the ports that were taken."""
+    """Prints which ports were taken, and which are used instead."""
     asked: dict[str, tuple[Address, str]] = {serving.url: (config.listen, "proxy listens")}
     if config.admin is not None and serving.admin_url is not None:
         asked[serving.admin_url] = (config.admin.listen, "admin port is")
@@ -194,7 +194,7 @@ def _say_taken(port: int, who: str, instead: int) -> None:
     print(f"port {port} is taken: the {who} on {instead} instead", flush=True)
 
 
-def _welcome(url: str, console: str | None, tools_url: str) -> str:
+def _write_welcome(url: str, console: str | None, tools_url: str) -> str:
     calls = []
     for sample in SAMPLES:
         calls += [f"\n# {sample.shows}"] * bool(sample.shows) + [sample.curl(url)]

@@ -1,4 +1,5 @@
-"""`toolcall-proxy diff OLD NEW CALLS.jsonl` says what a new config makes of recorded calls, for a look or for CI."""
+"""`toolcall-proxy diff OLD NEW CALLS.jsonl` prints which recorded calls a new config judges differently, for people and
+for CI."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ EXIT_USAGE: Final = 2
 _FAIL_ON: Final = "newly-refused,other-arguments,no-route"
 _ALLOW: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<percent>%?)")
 _FEW: Final = 30
-# How many lines a process is given at once, and how many such parts wait for each.
+# How many lines a process gets at once, and how many such parts are queued for each process.
 _PART: Final = 200
 _WAITING: Final = 3
 _MOST_JOBS: Final = 64
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     most = float(allowed["number"]) * (found.calls / 100 if allowed["percent"] else 1)
     if worse <= most:
         return 0
-    told = ", ".join(f"{found.counts[kind]} {_words(kind)}" for kind in kinds if found.counts[kind])
+    told = ", ".join(f"{found.counts[kind]} {_write_words(kind)}" for kind in kinds if found.counts[kind])
     print(f"exit 1: {told}", file=sys.stderr)
     return EXIT_WORSE
 
@@ -110,7 +111,7 @@ def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> Co
 
 
 def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
-    """What the new config makes of numbered lines."""
+    """Judges numbered lines by both configs, and counts how the verdicts differ."""
     from proxy.recording.comparing import ComparisonCounts, compare_line
 
     found = ComparisonCounts()
@@ -120,12 +121,13 @@ def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, n
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
-# The tools of the old and of the new config, in a process that judges.
+# In a worker process: the tools of the old config, then those of the new one.
 _judging: list[ServedTools] = []
 
 
 def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -> ComparisonCounts:
-    """The same as `compare_lines`: each process reads both configs once, and is given some lines at a time."""
+    """Does what `compare_lines` does, in several processes: each reads both configs once and gets some lines at a
+    time."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -133,7 +135,7 @@ def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -
 
     found, waiting = ComparisonCounts(), deque[Future[ComparisonCounts]]()
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_judging, (old, new)) as pool:
-        for part in _parts(iter(lines)):
+        for part in _split_parts(iter(lines)):
             waiting.append(pool.submit(_judge_part, part))
             if len(waiting) == jobs * _WAITING:
                 found.merge(waiting.popleft().result())
@@ -142,7 +144,7 @@ def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -
     return found
 
 
-def _parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
+def _split_parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
     while part := list(islice(lines, _PART)):
         yield part
 
@@ -156,44 +158,46 @@ def _judge_part(part: Sequence[tuple[int, RecordedLine]]) -> ComparisonCounts:
     return compare_lines(part, old, new)
 
 
-# --- how it is told ---------------------------------------------------------------------------------------------------
-def _words(kind: str) -> str:
+# --- output -----------------------------------------------------------------------------------------------------------
+def _write_words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def _rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
+def _list_rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
     return found.places.most_common(_FEW)
 
 
-def _table(found: ComparisonCounts) -> str:
+def _write_table(found: ComparisonCounts) -> str:
     from proxy.recording.comparing import LINE_CHANGES
 
     lines = [
-        "   ".join([f"{found.calls:,} calls", *(f"{_words(kind)} {found.counts[kind]:,}" for kind in LINE_CHANGES)])
+        "   ".join(
+            [f"{found.calls:,} calls", *(f"{_write_words(kind)} {found.counts[kind]:,}" for kind in LINE_CHANGES)]
+        )
     ]
-    for key, number in _rows(found):
+    for key, number in _list_rows(found):
         tool, path, code, before, after = key
         fate = f"{before} -> {after}"
         lines.append(f"{tool}  {path or 'arguments'}  {code}  {number:,} x  {fate}  e.g. line {found.first[key]:,}")
     return "\n".join(lines)
 
 
-def _markdown(found: ComparisonCounts) -> str:
+def _write_markdown(found: ComparisonCounts) -> str:
     from proxy.recording.comparing import LINE_CHANGES
 
-    head = [_words(kind) for kind in LINE_CHANGES]
+    head = [_write_words(kind) for kind in LINE_CHANGES]
     lines = [f"| calls | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
     lines.append(f"| {found.calls:,} | {' | '.join(f'{found.counts[kind]:,}' for kind in LINE_CHANGES)} |")
     if found.places:
         lines += ["", "| tool | place | code | calls | change |", "|---|---|---|---|---|"]
-    for (tool, path, code, before, after), number in _rows(found):
+    for (tool, path, code, before, after), number in _list_rows(found):
         cells = (tool, f"`{path or 'arguments'}`", code, f"{number:,}", f"{before} → {after}")
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines)
 
 
-def _json(found: ComparisonCounts) -> str:
+def _write_json(found: ComparisonCounts) -> str:
     return json.dumps(found.show(_FEW), ensure_ascii=False)
 
 
-_FORMATS: Final[Mapping[str, Any]] = {"table": _table, "json": _json, "markdown": _markdown}
+_FORMATS: Final[Mapping[str, Any]] = {"table": _write_table, "json": _write_json, "markdown": _write_markdown}

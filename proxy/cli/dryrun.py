@@ -1,7 +1,7 @@
 """Runs a call through the serving code with nothing behind it: no network, no tool, no memory between calls.
 
-`validate` and `replay` share this. The route answers with what it would send, as one with `upstream: none` does, so an
-accepted call gives the arguments that would have been sent.
+`validate` and `replay` use it. Like a route with `upstream: none`, the dry run answers an accepted call with the
+arguments that would have been sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from proxy.state import make_store
 
 
 class _NoTime:
-    """A clock that never moves: each call is forgotten when it ends, and nothing is sent or waited for."""
+    """A clock that always shows 0, and whose `sleep` returns at once."""
 
     def now(self) -> float:
         return 0.0
@@ -56,7 +56,7 @@ class _NoTime:
 
 @dataclass(frozen=True, slots=True)
 class ForwardedCall:
-    """The call may go: the arguments as they would be sent, and the repairs it took."""
+    """An accepted call: its arguments as they would be sent, and the repairs made."""
 
     arguments: bytes
     repairs: tuple[Repair, ...]
@@ -81,7 +81,7 @@ class DryRun:
         """The result of a request: accepted, or refused with an answer. Not for passthrough routes."""
         match ADAPTERS[adapter].decode(request, shape, "dry-run"):
             case ToolCall() as call:
-                return self._runner.run(_judged(call, tools))
+                return self._runner.run(_judge_call(call, tools))
             case Failure() as failure:
                 nobody = ToolCall("", Document(b"", None), "dry-run", Conversation("dry-run", Rung.HEADER))
                 return ToolResult(nobody, failure)
@@ -89,7 +89,7 @@ class DryRun:
                 return ForwardedCall(request.body, ())
 
 
-async def _judged(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
+async def _judge_call(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Verdict:
     clock = _NoTime()
     services = Services(make_store("memory", clock), clock, {}, clock)
     outcome = await run_call(call, Nowhere(tools), services, CallRecord("dry-run", "dry-run"))

@@ -1,9 +1,9 @@
 """`evaluate` sends a fixed set of calls through the proxy without repairs, with them, and with a model's corrections,
 and prints what share of them arrives right.
 
-The set is bundled; a file of one's own is measured as well. Every call goes through a proxy of its own process, with
-its real rules, to tools of the set; only the model is the operator's. Results are kept in a file as they come, so a run
-that was broken off goes on where it was.
+The set is bundled; `--file` adds a set of the user's. Every call goes through a real proxy in this process to the tools
+of the set; only the model is the operator's. Each result is written to a file at once, so an interrupted run goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proxy.cli.options import HelpText
 if TYPE_CHECKING:
     from proxy.samples.evaluation import EvaluatedCall, EvaluationTools
 
-# What is measured, in order: name, the rules of the routes, and what the seeds claim for it.
+# What is measured, in order: name -> (the policy keys of its routes, the share that the seeds claim for it).
 MODES: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "off": ({"repair": "off"}, "70 %"),
     "layer 2": ({"repair": "standard"}, "95 %"),
@@ -61,8 +61,8 @@ exit codes: 0 measured, 2 the arguments, the file of cases or the endpoint's add
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """What came of one case in one mode. `right`: the tool got right arguments, or nothing where nothing is right;
-    `wrong`: it took arguments that are not right."""
+    """The result of one case in one mode. `right`: the tool received only right arguments, or nothing where no
+    arguments are right; `wrong`: it received arguments that are not right."""
 
     key: str
     mode: str
@@ -114,13 +114,13 @@ def run(args: argparse.Namespace) -> int:
     modes = list(MODES) if args.endpoint else ["off", "layer 2"]
     out = args.out or Path("evaluation.results.jsonl")
     done = read_results(out)
-    left = [(mode, case) for mode in modes for case in cases if _key(args, mode, case) not in done]
+    left = [(mode, case) for mode in modes for case in cases if _make_key(args, mode, case) not in done]
     try:
         asyncio.run(_measure(args, cases, left, out, done))
     except KeyboardInterrupt:
         print(f"\nevaluate: broken off; the same command goes on where this one was ({out})", file=sys.stderr)
         return 130
-    found = [done[key] for mode in modes for case in cases if (key := _key(args, mode, case)) in done]
+    found = [done[key] for mode in modes for case in cases if (key := _make_key(args, mode, case)) in done]
     print(write_table(found, args.model))
     return 0
 
@@ -130,15 +130,15 @@ def _complain(why: str) -> int:
     return 2
 
 
-def _key(args: argparse.Namespace, mode: str, case: EvaluatedCall) -> str:
-    """What makes a result that of this very question; the endpoint counts where it is asked."""
+def _make_key(args: argparse.Namespace, mode: str, case: EvaluatedCall) -> str:
+    """A hash over all that a result depends on: mode, case, and endpoint and model in modes that ask them."""
     asked = (args.endpoint, args.model) if "correct" in MODES[mode][0] else ()
     text = json.dumps([mode, asdict(case), *asked], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_results(path: Path) -> dict[str, EvaluationResult]:
-    """The results of earlier runs; a line that was cut off is measured again."""
+    """The results of earlier runs by key. A line that was cut off is left out, and its case is measured again."""
     found: dict[str, EvaluationResult] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
@@ -173,7 +173,7 @@ async def _measure(
             for number, (mode, case) in enumerate(left):
                 _show_progress(number, len(left), mode, case.id)
                 port = urlsplit(serving.url).port or 0
-                result = await _measure_case(_key(args, mode, case), mode, case, tools, port, log)
+                result = await _measure_case(_make_key(args, mode, case), mode, case, tools, port, log)
                 done[result.key] = result
                 kept.write(json.dumps(asdict(result)) + "\n")
                 kept.flush()
@@ -188,13 +188,15 @@ async def _measure_case(
     tools.received.pop(case.id, None)
     conversation = f"X-Conversation-Id: {key}"
     for number, step in enumerate(case.steps):
-        await _post(port, f"{_path(mode, case)}/{number}", step["arguments"], conversation, _wish(case))
+        await _post(
+            port, f"{_make_path(mode, case)}/{number}", step["arguments"], conversation, _make_wish_header(case)
+        )
     log.seek(0)
     log.truncate()
     started = perf_counter()
-    await _post(port, _path(mode, case), case.sent, conversation, _wish(case))
+    await _post(port, _make_path(mode, case), case.sent, conversation, _make_wish_header(case))
     milliseconds = (perf_counter() - started) * 1000
-    line = await _await_line(log, _path(mode, case))
+    line = await _await_line(log, _make_path(mode, case))
     asked = line.get("correction.questions", [])
     received = tools.received.get(case.id, [])
     wrong = any(not case.is_right(arguments) for arguments in received)
@@ -204,7 +206,7 @@ async def _measure_case(
     return EvaluationResult(key, mode, case.id, case.kind, right, wrong, len(asked), unanswered, tokens, milliseconds)
 
 
-def _wish(case: EvaluatedCall) -> str:
+def _make_wish_header(case: EvaluatedCall) -> str:
     return f"X-User-Query: {case.query}"
 
 
@@ -230,14 +232,14 @@ async def _post(port: int, path: str, arguments: object, *headers: str) -> None:
     writer.close()
 
 
-def _path(mode: str, case: EvaluatedCall) -> str:
+def _make_path(mode: str, case: EvaluatedCall) -> str:
     return f"/{mode.replace(' ', '-')}/{case.id}"
 
 
 def make_config(args: argparse.Namespace, cases: Sequence[EvaluatedCall], tools_url: str) -> dict[str, Any]:
     """The config that the calls are measured with; YAML takes JSON as it is."""
     modes = list(MODES) if args.endpoint else ["off", "layer 2"]
-    routes = [route for mode in modes for case in cases for route in _routes(mode, case)]
+    routes = [route for mode in modes for case in cases for route in _make_routes(mode, case)]
     config: dict[str, Any] = {
         "version": 1,
         "listen": "127.0.0.1:0",
@@ -260,15 +262,15 @@ def make_config(args: argparse.Namespace, cases: Sequence[EvaluatedCall], tools_
     return config
 
 
-def _routes(mode: str, case: EvaluatedCall) -> Iterator[dict[str, Any]]:
+def _make_routes(mode: str, case: EvaluatedCall) -> Iterator[dict[str, Any]]:
     rules = MODES[mode][0]
     yield {
-        "path": _path(mode, case), "upstream": "tools", "upstream_path": f"/{case.id}", "tool": case.tool,
+        "path": _make_path(mode, case), "upstream": "tools", "upstream_path": f"/{case.id}", "tool": case.tool,
         "description": case.description, "schema": case.schema, **rules,
     }  # fmt: skip
     for number, step in enumerate(case.steps):
         yield {
-            "path": f"{_path(mode, case)}/{number}", "upstream": "tools", "upstream_path": f"/{case.id}/{number}",
+            "path": f"{_make_path(mode, case)}/{number}", "upstream": "tools", "upstream_path": f"/{case.id}/{number}",
             "tool": step["tool"], "schema": {"type": "object"}, **rules,
         }  # fmt: skip
 
@@ -282,9 +284,9 @@ def split_endpoint(url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", path
 
 
-# --- telling ----------------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 def _show_progress(number: int, total: int, mode: str, case: str) -> None:
-    """One line that is written over, on a terminal; elsewhere a line at each tenth."""
+    """Rewrites one line on a terminal; elsewhere writes a line after each tenth."""
     text = f"{number} of {total}  {mode}  {case}".rstrip()
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}" + ("\r\x1b[K" if number == total else ""))
@@ -294,12 +296,12 @@ def _show_progress(number: int, total: int, mode: str, case: str) -> None:
 
 
 def write_table(results: Sequence[EvaluationResult], model: str) -> str:
-    """The results as a Markdown table, one row per mode, and what failed of each kind."""
+    """Two Markdown tables with one row per mode: the figures, and the share of right calls of each kind."""
     lines = [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
     for mode, (_, claim) in MODES.items():
         rows = [result for result in results if result.mode == mode]
         if rows:
-            lines.append(_row(mode, rows, claim))
+            lines.append(_write_row(mode, rows, claim))
     kinds = dict.fromkeys(result.kind for result in results)
     lines += ["", f"| right, by kind | {' | '.join(kinds)} |", f"|---|{'---|' * len(kinds)}"]
     for mode in MODES:
@@ -310,7 +312,7 @@ def write_table(results: Sequence[EvaluationResult], model: str) -> str:
     return "\n".join([*lines, "", told])
 
 
-def _row(mode: str, rows: Sequence[EvaluationResult], claim: str) -> str:
+def _write_row(mode: str, rows: Sequence[EvaluationResult], claim: str) -> str:
     asked = sum(row.questions for row in rows)
     tokens = f"{sum(row.tokens for row in rows) / asked:.0f}" if asked else "–"
     times = [row.milliseconds for row in rows]

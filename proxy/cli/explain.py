@@ -71,12 +71,12 @@ def run(args: argparse.Namespace) -> int:
         return 2
     for name in [wanted] if wanted is not None else route.tools:
         print(f"# === route {route.name}, tool {name}")
-        for part in _parts(route.tools[name]):
+        for part in _explain_tool(route.tools[name]):
             print(part)
     return 0
 
 
-def _parts(policy: ToolPolicy) -> Iterator[str]:
+def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
     """The explanation of one tool, as comments and code."""
     if policy.container is not None:
         yield "# a container: it takes no arguments, so there is nothing to judge"
@@ -90,14 +90,14 @@ def _parts(policy: ToolPolicy) -> Iterator[str]:
     yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
-    yield f"\n# --- judge and report\n{_quoting(check, check.source())}"
-    mender = _quoting(check, write_quick_repair(check, rules))
-    yield f"# --- mender\n{mender}" if mender else "# --- no mender: the repair engine makes every repair"
+    yield f"\n# --- judge and report\n{_add_keywords(check, check.source())}"
+    quick_repair = _add_keywords(check, write_quick_repair(check, rules))
+    yield f"# --- mender\n{quick_repair}" if quick_repair else "# --- no mender: the repair engine makes every repair"
 
 
-def _quoting(check: Check, code: str) -> str:
-    """The code, with the schema's own words after each place it names."""
-    said = {node.uri: _own_words(node) for node in check.schemas.nodes()}
+def _add_keywords(check: Check, code: str) -> str:
+    """The code, with the keywords of the schema appended to each comment that names a place in it."""
+    said = {node.uri: _write_keywords(node) for node in check.schemas.nodes()}
     lines = []
     for line in code.splitlines():
         head, mark, uri = line.partition("# ")
@@ -106,8 +106,8 @@ def _quoting(check: Check, code: str) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _own_words(node: Node) -> str:
-    """The keywords of a node that contain no further nodes, as JSON, shortened."""
+def _write_keywords(node: Node) -> str:
+    """The keywords of a node that hold no subschemas, as shortened JSON."""
     from proxy.core.json.jsontext import dumps
     from proxy.core.schema.nodes import LISTS, MAPS, SINGLE
 

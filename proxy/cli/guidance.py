@@ -42,10 +42,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
     verb.add_argument("--watch", metavar="FILE", type=Path, help="write it there, and again when the config changes")
-    verb.add_argument("--max-chars", type=_length, metavar="N", help="the longest text (default: the config's)")
+    verb.add_argument("--max-chars", type=_read_length, metavar="N", help="the longest text (default: the config's)")
 
 
-def _length(text: str) -> int:
+def _read_length(text: str) -> int:
     """Reads a length in characters. Raises ArgumentTypeError for anything else."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of characters, such as 12000")
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(args: argparse.Namespace) -> str | None:
-    """The text; None where it has been said what is wrong."""
+    """The text; None, with the reason printed, where there is none."""
     from proxy.cli.known_tools import find_http, load_tools
     from proxy.core.decide import decide
     from proxy.core.guidance.prompt import write_guidance
@@ -86,7 +86,7 @@ def _write(args: argparse.Namespace) -> str | None:
 
 
 def _keep_file(args: argparse.Namespace, text: str) -> None:
-    """Writes the text at once and whenever it is another one. A config with a mistake leaves the last good text."""
+    """Writes the text now and after each change of it. A config with mistakes leaves the last good text in place."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
     from proxy.config.watch import hash_files
@@ -94,7 +94,7 @@ def _keep_file(args: argparse.Namespace, text: str) -> None:
     while True:
         replacement = args.watch.with_name(f"{args.watch.name}.new")
         replacement.write_text(text, encoding="utf-8")
-        replacement.replace(args.watch)  # a reader never finds half of it
+        replacement.replace(args.watch)  # atomic: a reader never finds half of it
         print(f"{args.watch} is up to date", file=sys.stderr, flush=True)
         written = text
         while text == written:

@@ -62,17 +62,17 @@ def register(subparsers: Any) -> None:
     )
     openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
     openapi.add_argument(
-        "--as", dest="doors", choices=("http", "mcp"), default="http",
+        "--as", dest="serve_as", choices=("http", "mcp"), default="http",
         help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",
     )  # fmt: skip
-    _common(openapi)
+    _add_common_arguments(openapi)
     mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
     mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
-    _common(mcp)
-    _mcpservers(kinds)
+    _add_common_arguments(mcp)
+    _add_mcpservers(kinds)
 
 
-def _mcpservers(kinds: Any) -> None:
+def _add_mcpservers(kinds: Any) -> None:
     clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
     clients.add_argument(
         "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json or .vscode/mcp.json"
@@ -90,7 +90,7 @@ def _mcpservers(kinds: Any) -> None:
     )
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_header_option(parser, "send this header with the question; it is written nowhere")
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.kind == "mcpservers":
         return _run_mcpservers(args)
-    if args.kind == "openapi" and args.doors == "mcp" and args.relay:
+    if args.kind == "openapi" and args.serve_as == "mcp" and args.relay:
         problem = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
         print(f"import: {problem}", file=sys.stderr)
         return EXIT_PROBLEM
@@ -113,13 +113,13 @@ def run(args: argparse.Namespace) -> int:
             print("\n".join(describe_harvest(harvest)))
             print("import: nothing here can be judged: nothing is written", file=sys.stderr)
             return EXIT_NOTHING
-        written = write_files(args.into, make_files(_as_seen_from(args.into, harvest)), force=args.force)
+        written = write_files(args.into, make_files(_make_source_relative(args.into, harvest)), force=args.force)
     except ImportProblem as problem:
         print(f"import: {problem}", file=sys.stderr)
         return EXIT_PROBLEM
     print("\n".join(describe_harvest(harvest)))
-    print(f"\n{_summarise(harvest)}\nwrote {', '.join(_wrote(written))}")
-    return _checked(args.into / CONFIG)
+    print(f"\n{_summarise(harvest)}\nwrote {', '.join(_list_written(written))}")
+    return _check_written(args.into / CONFIG)
 
 
 def _run_mcpservers(args: argparse.Namespace) -> int:
@@ -131,14 +131,14 @@ def _run_mcpservers(args: argparse.Namespace) -> int:
     try:
         found = read_mcpservers(args.source, args.client)
         if args.rewrite:
-            print(json.dumps(found.rewritten(one=args.one), indent=2, ensure_ascii=False))
+            print(json.dumps(found.rewrite_client_config(one=args.one), indent=2, ensure_ascii=False))
             return 0
-        for line in _told_servers(found, one=args.one):
+        for line in _describe_servers(found, one=args.one):
             print(line)
         if not found.upstreams:
             print("import: no server there can be served: nothing is written", file=sys.stderr)
             return EXIT_NOTHING
-        (config,) = write_files(args.into, {CONFIG: found.config_text(CONFIG, one=args.one)}, force=args.force)
+        (config,) = write_files(args.into, {CONFIG: found.write_config(CONFIG, one=args.one)}, force=args.force)
         config.chmod(0o600)
     except ImportProblem as problem:
         print(f"import: {problem}", file=sys.stderr)
@@ -147,45 +147,45 @@ def _run_mcpservers(args: argparse.Namespace) -> int:
     if found.variables:
         print(f"set before it is served: {', '.join(found.variables)}")
         return 0
-    return _checked(config)
+    return _check_written(config)
 
 
-def _told_servers(found: McpServers, *, one: bool) -> Iterator[str]:
+def _describe_servers(found: McpServers, *, one: bool) -> Iterator[str]:
     """Lines about which servers are served where, and which are not."""
     from proxy.importing.mcpservers import JOINED_PATH
 
-    yield from _table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
+    yield from _write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
     left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in found.left_out]
-    yield from _table("left out", left)
+    yield from _write_table("left out", left)
 
 
 async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
     from proxy.importing.mcp import read_mcp
-    from proxy.importing.openapi import Choice
-    from proxy.importing.reading import read_openapi
+    from proxy.importing.openapi import Choice, read_openapi
 
     if args.kind == "mcp":
         return await read_mcp(args.source, headers)
-    with showing_operations() as advance:
-        choice = Choice(tuple(args.only), args.relay, args.upstream, args.doors == "mcp")
+    with show_operations() as advance:
+        choice = Choice(tuple(args.only), args.relay, args.upstream, args.serve_as == "mcp")
         return await read_openapi(args.source, choice, headers, advance=advance)
 
 
 @contextlib.contextmanager
-def showing_operations() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal while operations are read: what is given hears how many of all are done."""
+def show_operations() -> Iterator[Callable[[int, int], None]]:
+    """Shows a progress bar on a terminal while operations are read. The context's value is called with (done,
+    total)."""
     from proxy.cli.progress import Progress
 
     progress = Progress(None, counted="operations")
     try:
         yield lambda done, total: progress.at(done, done, total)
     finally:
-        progress.done()
+        progress.erase()
 
 
-def _as_seen_from(folder: Path, harvest: Harvest) -> Harvest:
-    """Makes a file's path relative to the config's folder, from where `check --live` looks for it."""
-    from proxy.importing.reading import is_url
+def _make_source_relative(folder: Path, harvest: Harvest) -> Harvest:
+    """The harvest with a source file's path relative to the config's folder, where `check --live` looks for it."""
+    from proxy.importing.openapi import is_url
 
     return harvest if is_url(harvest.source) else replace(harvest, source=os.path.relpath(harvest.source, folder))
 
@@ -195,10 +195,10 @@ def describe_harvest(harvest: Harvest) -> Iterator[str]:
     from proxy.importing.harvest import flatten_text
 
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
-    yield from _table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
-    yield from _table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
+    yield from _write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
+    yield from _write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
     left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
-    yield from _table("left out", left)
+    yield from _write_table("left out", left)
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
     yield from (f"note: {flatten_text(note)}" for note in (*harvest.notes, *notes))
 
@@ -213,7 +213,7 @@ def _summarise(harvest: Harvest) -> str:
     return ", ".join(f"{count:,} {what}" for count, what in counts)
 
 
-def _table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+def _write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
     from proxy.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]
@@ -224,7 +224,7 @@ def _table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
     yield from (f"  {left:<{width}}  {right}" if left else f"  {right}" for left, right in rows)
 
 
-def _wrote(paths: list[Path]) -> Iterator[str]:
+def _list_written(paths: list[Path]) -> Iterator[str]:
     from proxy.importing.files import SCHEMAS
 
     schemas = [path for path in paths if path.parent.name == SCHEMAS]
@@ -233,7 +233,7 @@ def _wrote(paths: list[Path]) -> Iterator[str]:
     yield str(paths[-1])
 
 
-def _checked(config: Path) -> int:
+def _check_written(config: Path) -> int:
     """Checks the written config as `serve` will read it."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError

@@ -16,8 +16,8 @@ from proxy.cli.options import HelpText
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Config
+    from proxy.kubernetes.injection import Manifest, Sidecar
     from proxy.kubernetes.manifest_text import ManifestDocument
-    from proxy.kubernetes.sidecar import Manifest, Sidecar
 
 EXIT_CHANGED: Final = 1
 EXIT_REFUSED: Final = 2
@@ -111,9 +111,8 @@ def _print_diff(documents: list[ManifestDocument], before: str, after: str) -> i
 
 # --- the config -------------------------------------------------------------------------------------------------------
 def read_sidecar(loaded: Loaded, image: str, config_map: str, upstream: str | None) -> Sidecar:
-    """What the config says about its pod. Raises InjectionError with everything that a pod could not do with it."""
-    from proxy.kubernetes.injection import InjectionError
-    from proxy.kubernetes.sidecar import Sidecar
+    """The sidecar that serves this config. Raises InjectionError with every reason why a pod cannot serve it."""
+    from proxy.kubernetes.injection import InjectionError, Sidecar
 
     config = loaded.config
     wrong = [*_find_unreachable(config)]
@@ -134,12 +133,13 @@ def read_sidecar(loaded: Loaded, image: str, config_map: str, upstream: str | No
     return Sidecar(
         image, config_map, name, tools[name], config.listen.port, admin.probes.port, admin.listen.port,
         ceil(config.drain), ceil(max(config.finish, *(entry.response_timeout for entry in config.upstreams.values()))),
-        _paths(loaded),
+        _list_paths(loaded),
     )  # fmt: skip
 
 
 def _find_unreachable(config: Config) -> list[str]:
-    """What nobody outside of the pod could reach, or everybody could."""
+    """Addresses of the config that nothing outside the pod could reach although it must, or could although it must
+    not."""
     wrong = []
     if config.listen.unix or config.listen.address.is_loopback:
         wrong.append("`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:8080`)")
@@ -166,8 +166,8 @@ def _find_tools(config: Config) -> dict[str, int]:
     return found
 
 
-def _paths(loaded: Loaded) -> dict[str, str]:
-    """The keys of the ConfigMap -> the files' paths in the config's folder. A key has no slash."""
+def _list_paths(loaded: Loaded) -> dict[str, str]:
+    """Key of the ConfigMap -> path in the config's folder. A key must not hold a slash."""
     folder = loaded.files[0].parent
     found = {"config.yaml": "config.yaml"}
     for path in loaded.files[1:]:
@@ -178,7 +178,7 @@ def _paths(loaded: Loaded) -> dict[str, str]:
 
 
 def make_config_map(loaded: Loaded, sidecar: Sidecar) -> Manifest:
-    """The ConfigMap with the config and its files. A file that holds a secret is not among them: it was not read."""
+    """The ConfigMap with the config and the files in its folder that it names."""
     folder = loaded.files[0].parent
     texts = {
         key: (folder / path).read_text(encoding="utf-8") for key, path in sidecar.paths.items() if key != "config.yaml"
@@ -188,8 +188,8 @@ def make_config_map(loaded: Loaded, sidecar: Sidecar) -> Manifest:
 
 
 def _put_config_map(manifests: list[Manifest], config_map: Manifest) -> list[Manifest]:
-    """Exchanges the ConfigMap of an earlier injection, or gives what has to be added: one for each namespace."""
-    from proxy.kubernetes.sidecar import VOLUME
+    """Replaces the ConfigMap of an earlier injection in each namespace; gives the ConfigMaps to add for the others."""
+    from proxy.kubernetes.injection import VOLUME
 
     spaces = {(each.get("metadata") or {}).get("namespace") for each in manifests if f"'name': '{VOLUME}'" in str(each)}
     added = []

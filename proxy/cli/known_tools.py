@@ -15,7 +15,7 @@ NOTHING: Final = "the config names no tool with a schema  (what an MCP server li
 
 
 def load_tools(verb: str, path: str, wanted: Sequence[str] | None) -> tuple[Config, dict[str, ToolPolicy]] | None:
-    """The config and its tools, for a verb that prints something for each; None where it has said what is wrong."""
+    """Reads a config and its tools. None, with the reason printed under the verb's name, where that fails."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
@@ -34,7 +34,8 @@ def load_tools(verb: str, path: str, wanted: Sequence[str] | None) -> tuple[Conf
 
 
 def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[ToolConfig, ToolPolicy]] | str:
-    """Each tool as the first route serves it, as written and as compiled; what is wrong where one is not served.
+    """Tool -> (as written, as compiled) on the first route that serves it; a message where no route serves a wanted
+    one.
 
     A tool that an MCP server lists is known only if its schema stands in the config.
     """
@@ -57,8 +58,8 @@ def find_tools(config: Config, wanted: Sequence[str] | None) -> dict[str, tuple[
 
 
 def find_http(config: Config, names: Sequence[str]) -> list[dict[str, str]]:
-    """How each tool is called over HTTP: the method and the URL at this proxy, with parameters of its path in braces. A
-    route of the tool's own goes before one that serves many."""
+    """The method and the URL at this proxy of each tool, with path parameters in braces. A route that serves one tool
+    goes before a route that serves many."""
     found: dict[str, dict[str, str]] = {}
     for entry in sorted(config.routes, key=lambda entry: len(entry.tools)):
         method = "POST" if "POST" in entry.methods or not entry.methods else entry.methods[0]

@@ -1,4 +1,4 @@
-"""Asks the operator's port of a running proxy: what `drain` and `calls` share."""
+"""A client of the operator's port of a running proxy, for `drain` and `calls`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANSWER_WITHIN: Final = 5.0
 
 
 def read_operator_address(text: str) -> str:
-    """Checks an operator's address. Raises ArgumentTypeError where it cannot be asked."""
+    """Reads `HOST:PORT` or `unix:/PATH`. Raises ArgumentTypeError for anything else."""
     host, colon, port = text.removeprefix("http://").rstrip("/").rpartition(":")
     if not text.startswith("unix:") and not (colon and port.isdecimal() and int(port) <= 65535 and "/" not in host):
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9090, or unix:/PATH")
@@ -50,12 +50,13 @@ class OperatorPort:
                 method, path, text, {**self._headers, **({"Content-Type": "application/json"} if text else {})}
             )
             answer = connection.getresponse()
-            return answer.status, _mapping(answer.read())
+            return answer.status, _read_mapping(answer.read())
         finally:
             connection.close()
 
     def follow(self, path: str, resume: str = "") -> http.client.HTTPResponse:
-        """A stream of events, which waits as long as its server does. Raises OSError where nobody answers."""
+        """Opens a stream of events without a time limit, from behind the event `resume`. Raises OSError where nobody
+        answers."""
         connection = self._connect(None)
         more = {"Last-Event-ID": resume} if resume else {}
         connection.request("GET", path, headers={**self._headers, "Accept": "text/event-stream", **more})
@@ -69,7 +70,7 @@ class OperatorPort:
 
 
 def write_refusal(status: int, found: dict[str, Any]) -> str:
-    """What the port said in place of an answer, and what to do about it."""
+    """Words an error answer of the port, with what to do about it."""
     error = found.get("error")
     said = error if isinstance(error, str) else "no operator's port  (it is where `admin.listen` says)"
     if status != http.HTTPStatus.UNAUTHORIZED:
@@ -80,7 +81,7 @@ def write_refusal(status: int, found: dict[str, Any]) -> str:
     )
 
 
-def _mapping(text: bytes) -> dict[str, Any]:
+def _read_mapping(text: bytes) -> dict[str, Any]:
     """The JSON object in a text; an empty one for any other text."""
     try:
         found = json.loads(text)

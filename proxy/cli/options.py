@@ -18,11 +18,11 @@ class HelpText(argparse.RawDescriptionHelpFormatter):
     would load shutil and three compressors to find out the width."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
+        super().__init__(prog, width=_find_columns() - 2)
         self._action_max_length = _LONGEST_VERB
 
 
-def _columns() -> int:
+def _find_columns() -> int:
     """The terminal's width in characters; the variable COLUMNS wins, as in other programs."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final, TextIO
 
-_PATIENCE: Final = 1.0  # seconds before a bar is worth showing
+_SHOWN_AFTER: Final = 1.0  # seconds of work before the bar appears
 _EVERY: Final = 0.1  # seconds between two drawings
 _WIDTH: Final = 30
 
 
 class Progress:
-    """Counts what is done towards a known or unknown total: `total` and the position have one unit, such as bytes, and
-    `counted` names what is counted. Shows nothing unless `stream` (default: stderr) is a terminal."""
+    """A bar that shows a position out of a total (both in one unit, such as bytes; the total may be unknown) and a
+    count, whose unit `counted` names. Shows nothing unless `stream` (default: stderr) is a terminal."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._shows = self._stream.isatty()
         self._clock = clock
-        self._next = clock() + _PATIENCE
+        self._next = clock() + _SHOWN_AFTER
         self._drawn = False
 
     def at(self, count: int, position: int, total: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Progress:
         self._stream.write("\r" + draw_bar(count, position, self._total, self._counted))
         self._stream.flush()
 
-    def done(self) -> None:
+    def erase(self) -> None:
         """Erases the bar."""
         if self._drawn:
             self._stream.write("\r\x1b[K")

@@ -20,7 +20,7 @@ _GZIP: Final = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class ReplayInput:
-    """The input: its lines, and where and how long the file behind them is (for the progress bar)."""
+    """The lines of the input, and the file behind them with its size in bytes, for the progress bar."""
 
     lines: io.BufferedIOBase | BinaryIO
     raw: BinaryIO
@@ -39,16 +39,16 @@ class ReplayInput:
 
 
 def open_input(name: str) -> ReplayInput:
-    """The lines of a file, unpacked where it is gzipped; of standard input for -. Raises OSError."""
-    raw = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 - Source closes it
+    """Opens a file, gzipped or not; `-` is standard input. Raises OSError."""
+    raw = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 - ReplayInput closes it
     packed = isinstance(raw, io.BufferedReader) and raw.peek(2)[:2] == _GZIP
     lines = gzip.GzipFile(fileobj=raw) if packed else raw
     return ReplayInput(lines, raw, None if name == "-" else Path(name).stat().st_size)
 
 
 class RecordedLines:
-    """The readable lines of `record`, numbered, with a progress bar. `bad` counts the others, which standard error
-    names under the `verb`."""
+    """The readable lines that `record` wrote, numbered; shows a progress bar. Unreadable lines are counted in `bad` and
+    reported on standard error under the `verb`."""
 
     def __init__(self, source: ReplayInput, verb: str) -> None:
         self._source = source
@@ -65,12 +65,12 @@ class RecordedLines:
                 line = read_line(text)
                 if isinstance(line, str):
                     self.bad += 1
-                    progress.done()
+                    progress.erase()
                     print(f"{self._verb}: line {number}: {line}", file=sys.stderr)
                     continue
                 yield number, line
                 progress.at(number, source.position())
-            progress.done()
+            progress.erase()
 
 
 def load_tools(path: str) -> ServedTools:

@@ -1,6 +1,7 @@
-"""`replay CASES.jsonl` decides recorded calls by the serving code, each against its own schema.
+"""`replay CASES.jsonl` judges calls by the serving code: each by the schema in its own line, or, with `--config`,
+recorded calls by a config, through their own routes.
 
-Cases are read, decided and written one by one, so the input may have any length. Equal schemas are compiled once.
+Lines are read, judged and written one by one, so the input may have any length. Equal schemas are compiled once.
 """
 
 from __future__ import annotations
@@ -8,20 +9,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from proxy.cli.options import HelpText
-from proxy.cli.recorded_input import ReplayInput, open_input
+from proxy.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import DryRun, Verdict
     from proxy.cli.second_opinion import SecondOpinions
     from proxy.config.model import RepairSettings
+    from proxy.core.model.values import JsonValue
     from proxy.core.schema.nodes import SchemaError
+    from proxy.recording.comparing import ServedTools
+    from proxy.recording.line import RecordedLine
     from proxy.routing import Route
+
 
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 _ON: Final = {"on": True, "off": False}
@@ -88,10 +94,10 @@ def run(args: argparse.Namespace) -> int:
     from proxy.config.model import RepairSettings
 
     if args.config is not None:
-        from proxy.cli.recorded import replay_recorded
+        from proxy.cli.replay import replay_recorded
 
         return replay_recorded(args.config, args.cases)
-    switches = _switches(args.rule)
+    switches = _read_switches(args.rule)
     if isinstance(switches, str):
         print(f"replay: {switches}", file=sys.stderr)
         return 2
@@ -112,8 +118,8 @@ def run(args: argparse.Namespace) -> int:
         return code or int(replayer.differing > 0)
 
 
-def _switches(words: list[str]) -> dict[str, bool] | str:
-    """The switches that `--rule` words mean, or what is wrong with one of them."""
+def _read_switches(words: list[str]) -> dict[str, bool] | str:
+    """Rule -> whether it is on, as the `--rule` arguments say, or a message about a wrong one."""
     from proxy.config.mistakes import suggest_remark
     from proxy.core.rules.rules import RULES
 
@@ -140,7 +146,7 @@ class RecordedCall:
 
 
 def read_case(line: bytes) -> RecordedCall | str:
-    """The case a line holds, or why it is none."""
+    """The case in a line, or a message why the line holds none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -166,18 +172,18 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
 
     progress = Progress(source.size)
     bad = number = 0
-    for number, line in _numbered(source):
+    for number, line in _number_lines(source):
         if not line.strip():
             continue
         case = read_case(line)
         if isinstance(case, str):
             bad += 1
-            progress.done()
+            progress.erase()
             print(f"replay: line {number}: {case}", file=sys.stderr)
             continue
         output.write(dumps(replayer.judge(case)) + b"\n")
         progress.at(number, source.position())
-    progress.done()
+    progress.erase()
     output.flush()
     if bad:
         told = f"{bad} of {number} lines are no cases and were left out  (toolcall-proxy replay --help shows one)"
@@ -185,7 +191,7 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
     return 2 if bad else 0
 
 
-def _numbered(source: ReplayInput) -> Iterator[tuple[int, bytes]]:
+def _number_lines(source: ReplayInput) -> Iterator[tuple[int, bytes]]:
     try:
         yield from enumerate(source.lines, 1)
     except (OSError, EOFError) as error:  # a broken gzip file
@@ -194,43 +200,43 @@ def _numbered(source: ReplayInput) -> Iterator[tuple[int, bytes]]:
 
 # --- judging ----------------------------------------------------------------------------------------------------------
 class Replayer:
-    """Judges cases at one repair level. `second` is asked about each as it was sent, and `differing` counts where it
-    says otherwise."""
+    """Judges cases at one repair level. `second`, if set, judges each case as it was sent too; `differing` counts where
+    its verdict differs."""
 
     def __init__(self, dry: DryRun, repair: RepairSettings) -> None:
         self._dry = dry
         self.second: SecondOpinions | None = None
         self.differing = 0
-        self._route = lru_cache(maxsize=4096)(lambda schema, tool: _route(json.loads(schema), tool, repair))
+        self._route = lru_cache(maxsize=4096)(lambda schema, tool: _make_route(json.loads(schema), tool, repair))
 
     def judge(self, case: RecordedCall) -> dict[str, Any]:
-        """What became of a case, as the object its output line holds."""
+        """Judges a case; gives the JSON object of its output line."""
         from proxy.core.model.values import RawRequest
         from proxy.core.schema.nodes import SchemaError
 
         try:
             route = self._route(json.dumps(case.schema), case.tool)
         except SchemaError as error:
-            return _unusable(case, error)
+            return _describe_unusable(case, error)
         headers = (("content-type", "application/json"), ("x-conversation-id", "replay"))
         request = RawRequest("POST", "/", "", headers, case.sent, {}, "")
-        row = _row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
+        row = _make_row(case, self._dry.judge(request, route.adapter, route.shape, route.tools))
         return row if self.second is None else row | self._second_opinion(self.second, case, route)
 
     def _second_opinion(self, second: SecondOpinions, case: RecordedCall, route: Route) -> dict[str, Any]:
-        """The second judge's word on what was sent, where it is another."""
+        """The second judge's verdict on what was sent, where it differs; otherwise nothing."""
         from proxy.core.json.jsontext import parse
         from proxy.core.model.values import JsonProblem
 
         value, check = parse(case.sent), route.tools[case.tool].check
-        if isinstance(value, JsonProblem) or check is None or (opinion := second.difference(check, value)) is None:
+        if isinstance(value, JsonProblem) or check is None or (opinion := second.find_difference(check, value)) is None:
             return {}
         self.differing += 1
         told = {"verdict": opinion.verdict.value, "judge": opinion.judge, "place": opinion.place}
         return {"second_opinion": told}
 
 
-def _route(schema: Any, tool: str, repair: RepairSettings) -> Route:
+def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     """A route with one tool. Raises SchemaError for an unusable schema."""
     from proxy.adapters.base import CallShape
     from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
@@ -248,19 +254,19 @@ def _route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     return build_routes(Config((entry,))).routes[0]
 
 
-def _row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
+def _make_row(case: RecordedCall, verdict: Verdict) -> dict[str, Any]:
     from proxy.cli.dryrun import ForwardedCall, list_repairs, read_answer
     from proxy.core.json.jsontext import parse
 
     if isinstance(verdict, ForwardedCall):
         repairs = [{"rule": rule, "path": path} for rule, path in list_repairs(verdict.repairs)]
-        return _line(case, "forward", arguments=parse(verdict.arguments), repairs=repairs)
+        return _make_line(case, "forward", arguments=parse(verdict.arguments), repairs=repairs)
     answer = read_answer(verdict)
     errors = [{key: error[key] for key in ("code", "path", "message")} for error in answer["error"]["errors"]]
-    return _line(case, "reject", errors=errors, content=answer["content"])
+    return _make_line(case, "reject", errors=errors, content=answer["content"])
 
 
-def _unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
+def _describe_unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     from proxy.core.json.jsontext import format_pointer
     from proxy.core.schema.dialects import suggest_remedy
 
@@ -269,10 +275,10 @@ def _unusable(case: RecordedCall, error: SchemaError) -> dict[str, Any]:
     hint = suggest_remedy(case.schema, error.path)
     content = f"The schema of tool '{case.tool}' cannot be used{where}: {error.message}{f' ({hint})' if hint else ''}"
     errors = [{"code": "INVALID_SCHEMA", "path": path, "message": error.message}]
-    return _line(case, "reject", errors=errors, content=content)
+    return _make_line(case, "reject", errors=errors, content=content)
 
 
-def _line(case: RecordedCall, decision: str, **found: Any) -> dict[str, Any]:
+def _make_line(case: RecordedCall, decision: str, **found: Any) -> dict[str, Any]:
     return {
         "id": case.identity,
         "decision": decision,
@@ -281,3 +287,73 @@ def _line(case: RecordedCall, decision: str, **found: Any) -> dict[str, Any]:
         "errors": found.get("errors", []),
         "content": found.get("content"),
     }
+
+
+# --- recorded calls of a config (`--config`) --------------------------------------------------------------------------
+EXIT_DIFFERS: Final = 1
+EXIT_USAGE: Final = 2
+_FEW: Final = 20
+
+
+def replay_recorded(config: str, name: str) -> int:
+    """Judges every recorded line by a config; gives the exit code: 1 where a verdict differs from the recorded one."""
+    from proxy.config.mistakes import ConfigError
+    from proxy.core.json.jsontext import dumps
+
+    try:
+        tools, source = load_tools(config), open_input(name)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    except OSError as error:
+        print(f"replay: cannot read {name}: {error.strerror}", file=sys.stderr)
+        return EXIT_USAGE
+    lines, counts = RecordedLines(source, "replay"), Counter[tuple[str, str, str]]()
+    for number, line in lines:
+        row, what, place = judge_line(line, tools)
+        counts[line.tool, what, place] += 1
+        sys.stdout.buffer.write(dumps({"line": number, **row}) + b"\n")
+    sys.stdout.buffer.flush()
+    print(write_table(counts), file=sys.stderr)
+    differing = sum(times for (_, what, _), times in counts.items() if what.startswith("now "))
+    return EXIT_USAGE if lines.bad else EXIT_DIFFERS if differing else 0
+
+
+def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonValue], str, str]:
+    """Judges a recorded call: the object of its output line, its fate in words, and the first place with an error or a
+    repair."""
+    from proxy.core.envelope.feedback import write_feedback
+    from proxy.core.fates import reduce_decision
+    from proxy.core.model.values import Reject
+    from proxy.recording.line import decide_sent, differs, explain_refusal, show_fate
+
+    shown: dict[str, JsonValue] = {"route": line.route, "tool": line.tool}
+    known = tools.get((line.route, line.tool))
+    if known is None:
+        return {**shown, "decision": None}, "no route", ""
+    if line.sent is None:
+        return {**shown, "decision": None}, "lost", ""
+    decision = decide_sent(line.sent, *known)
+    fate = reduce_decision(decision)
+    shown |= show_fate(fate)
+    shown["content"] = None
+    if isinstance(decision, Reject):
+        shown["content"] = write_feedback(explain_refusal(decision.failure, known[1]))
+    what = "refused" if not fate.forwarded else "repaired" if fate.repairs else "forwarded"
+    place = next((f"{path or 'arguments'} {code}" for code, path in fate.errors or fate.repairs), "")
+    if differs(line.fate, fate):
+        shown["differs"] = True
+        what = f"now {what}"
+    return shown, what, place
+
+
+def write_table(counts: Counter[tuple[str, str, str]]) -> str:
+    """The closing table: tool, fate and place of calls with their number, the most frequent first."""
+    rows = [("tool", "fate", "place", "calls")]
+    rows += [(tool, what, place, f"{times:,}") for (tool, what, place), times in counts.most_common(_FEW)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
+    ]
+    left = len(counts) - _FEW
+    return "\n".join(lines + ([f"... and {left} more"] if left > 0 else []) + [f"{counts.total():,} calls"])

@@ -1,4 +1,5 @@
-"""What `check` and `replay` share under --second-opinion: both judges on one value, each within its bounds."""
+"""Compares both judges on a value for `check --second-opinion` and `replay --second-opinion`, within bounds of time and
+memory."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from proxy.second_opinion import MEMORY, SECONDS
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
 
-# What stands in for each property of an example in turn.
+# Values that replace each property of an example in turn.
 _ODD: Final[tuple[JsonValue, ...]] = (None, True, 0, -1, 2.5, 10**20, "", "x", "é", [], ["x"], {}, {"x": 1})
-# Properties of a full example, and of these as many are varied.
+# The most properties of a full example; each of them is varied.
 _MOST: Final = 40
 # Characters of a value that a difference shows.
 _SHOWN: Final = 200
@@ -45,7 +46,7 @@ class SecondOpinions:
         self._runner.close()
 
     def ask(self, check: Check, value: JsonValue) -> Opinion:
-        """The second judge's word on a value, by the schema of a check."""
+        """Asks the second judge whether a value fits the schema of a check."""
         job = pack_job(make_question(check.schemas, formats=check.formats), dumps(value))
         answer = self._runner.run(self._run(job))
         if isinstance(answer, Done):
@@ -57,8 +58,8 @@ class SecondOpinions:
             self._pool = OffloadPool(size=1, memory=MEMORY)
         return await self._pool.run(JOB, job, seconds=SECONDS)
 
-    def difference(self, check: Check, value: JsonValue) -> Opinion | None:
-        """The opinion, where it is not that of the check."""
+    def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
+        """The second judge's opinion where it differs from the check's verdict; otherwise None."""
         opinion = self.ask(check, value)
         if opinion.verdict is SecondVerdict.CANNOT_TELL:
             return None
@@ -66,7 +67,7 @@ class SecondOpinions:
 
 
 def compare_judges(loaded: Loaded) -> list[str]:
-    """Both judges on values made for every tool of a config: the differences, a line each."""
+    """Compares both judges on values made for every tool of a config; gives one line for each difference."""
     from proxy.routing import build_routes
 
     with SecondOpinions() as opinions:
@@ -76,7 +77,7 @@ def compare_judges(loaded: Loaded) -> list[str]:
             for name, policy in route.tools.items()
             if (check := policy.check) is not None
             for value in make_values(check)
-            if (opinion := opinions.difference(check, value)) is not None
+            if (opinion := opinions.find_difference(check, value)) is not None
         ]
 
 
@@ -89,10 +90,10 @@ def describe_difference(opinion: Opinion) -> str:
 
 
 def make_values(check: Check) -> Iterator[JsonValue]:
-    """Values worth judging twice: what the schema gives as examples and defaults, what is made from it, and copies of
-    that with one property changed."""
+    """Values worth judging twice: the schema's own examples and defaults, examples made from it, and copies of those
+    with one property changed."""
     root = check.root
-    yield from _given(root.get("examples"), root.get("default"))
+    yield from _list_given(root.get("examples"), root.get("default"))
     made: list[JsonValue] = []
     with suppress(RecursionError):
         made = [make_minimal_example(check), make_full_example(check, _MOST)]
@@ -102,10 +103,10 @@ def make_values(check: Check) -> Iterator[JsonValue]:
         yield from _ODD
         return
     for key, node in list(root.properties.items())[:_MOST]:
-        for item in (*_given(node.get("examples"), node.get("default")), *_ODD):
+        for item in (*_list_given(node.get("examples"), node.get("default")), *_ODD):
             yield {**full, key: item}
         yield {name: item for name, item in full.items() if name != key}
 
 
-def _given(examples: JsonValue, default: JsonValue) -> list[JsonValue]:
+def _list_given(examples: JsonValue, default: JsonValue) -> list[JsonValue]:
     return [*(examples if isinstance(examples, list) else ()), *(() if default is None else (default,))]

@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.console_link import close_console, make_link, open_console
 from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
 EXIT_CONFIG: Final = 2
 # The allocation threshold of the garbage collector; Python's own 700 is reached by a handful of calls.
 _MADE_BETWEEN_COLLECTIONS: Final = 50_000
-# Seconds after which a thread that writes the code of a check gives the interpreter back to the calls. A call takes its
-# turn after every packet: with Python's own 5 ms it waits up to 70 ms beside a large schema, with these 20.
+# Seconds after which a thread that compiles a check hands the interpreter to the thread that serves calls. A call asks
+# for the interpreter at every packet: beside a large schema it waits up to 70 ms with Python's own 5 ms, and 20 ms with
+# this.
 _SWITCH_INTERVAL: Final = 0.0005
 # Memory is settled at most this many seconds after the start, and waits this long for calls to end.
 _WARM: Final = 1.0
@@ -83,21 +83,21 @@ def register(subparsers: Any) -> None:
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
     parser.add_argument(
-        "--as", dest="doors", choices=("http", "mcp"), default="http",
+        "--as", dest="serve_as", choices=("http", "mcp"), default="http",
         help="with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server",
     )  # fmt: skip
     parser.add_argument("--upstream", metavar="URL", help="where they run, if the description does not say so")
     parser.add_argument(
-        "--admin", metavar="HOST:PORT|off", type=_admin_address,
+        "--admin", metavar="HOST:PORT|off", type=_read_admin_address,
         help="with --mcp and --openapi: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
-    parser.set_defaults(unwritten=False, guarded=None)
+    parser.set_defaults(no_config=False, guarded=None)
     # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
-def _admin_address(text: str) -> Address | str:
+def _read_admin_address(text: str) -> Address | str:
     return "off" if text == "off" else read_listen_address(text)
 
 
@@ -113,7 +113,7 @@ def read_listen_address(text: str) -> Address:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until a signal arrives; gives the exit code."""
-    gc.disable()  # everything made at the start stays; scanning it again and again would cost a twentieth of the start
+    gc.disable()  # objects made at the start stay; scanning them repeatedly takes a twentieth of the start
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
@@ -127,24 +127,26 @@ def _run(args: argparse.Namespace) -> int:
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
 
-    if unfit := _unfit(args):
+    if unfit := _find_contradiction(args):
         print(f"serve: {unfit}", file=sys.stderr)
         return EXIT_CONFIG
     if args.openapi is not None or args.mcp is not None:
-        return _run_unwritten(args)
+        return _run_without_config(args)
     try:
         loaded = load(args.path or args.config, os.environ)
     except ConfigError as error:
         for mistake in error.mistakes:
-            print(f"serve: {mistake.told}" if args.unwritten else mistake, file=sys.stderr)
+            print(f"serve: {mistake.told}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
-    if args.unwritten:
+    if args.no_config:
+        from proxy.cli.no_config import close_console, open_console
+
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
     try:
-        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
             if loaded.config.workers > 1 and not args.worker:
                 return runner.run(_serve_many(loaded, args.listen))
-            told = {"worker": args.worker, "guarded": args.guarded, "unwritten": args.unwritten}
+            told = {"worker": args.worker, "guarded": args.guarded, "no_config": args.no_config}
             return runner.run(_serve(loaded, args.listen, **told))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
@@ -155,7 +157,7 @@ def _run(args: argparse.Namespace) -> int:
         return EXIT_CONFIG
 
 
-def _unfit(args: argparse.Namespace) -> str:
+def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
     sources = {"CONFIG": args.path, "--config": args.config, "--mcp": args.mcp, "--openapi": args.openapi}
     said = [word for word, value in sources.items() if value is not None]
@@ -167,23 +169,22 @@ def _unfit(args: argparse.Namespace) -> str:
         return "a command behind -- goes with --mcp alone"
     if args.mcp is not None and bool(args.mcp) == bool(args.command):
         return "which server?  (--mcp URL, or --mcp -- COMMAND ARGUMENT ...: one of the two)"
-    if args.admin is not None and args.mcp is None and args.openapi is None and not args.unwritten:
+    if args.admin is not None and args.mcp is None and args.openapi is None and not args.no_config:
         return "--admin goes with --mcp and --openapi alone; a config says `admin`"
     if args.header and not args.mcp:
         return "--header goes with --mcp URL alone"
     if args.relay and args.openapi is None:
         return "--relay goes with --openapi alone"
-    if args.doors != "http" and args.openapi is None:
+    if args.serve_as != "http" and args.openapi is None:
         return "--as goes with --openapi alone"
-    if args.doors != "http" and args.relay:
+    if args.serve_as != "http" and args.relay:
         return "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
     return "--upstream goes with --openapi alone" if args.upstream is not None and args.openapi is None else ""
 
 
-def _run_unwritten(args: argparse.Namespace) -> int:
-    """Serves what a description describes, or an MCP server, without a config."""
-    from proxy.cli.mcpconfig import make_mcp_config_file, write_command_config, write_mcp_config
-    from proxy.cli.unwritten import make_config_file
+def _run_without_config(args: argparse.Namespace) -> int:
+    """Serves an OpenAPI description or an MCP server from a temporary config."""
+    from proxy.cli.no_config import make_config_file, make_mcp_config_file, write_command_config, write_mcp_config
 
     with contextlib.ExitStack() as kept:
         path: Path | None
@@ -193,7 +194,7 @@ def _run_unwritten(args: argparse.Namespace) -> int:
             )
         else:
             path = make_config_file(args, kept)
-        guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.doors == "mcp" else None
+        guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.serve_as == "mcp" else None
         written: dict[str, object] = {
             "guarded": guarded,
             "header": [],
@@ -202,14 +203,14 @@ def _run_unwritten(args: argparse.Namespace) -> int:
             "command": None,
             "upstream": None,
             "relay": False,
-            "doors": "http",
+            "serve_as": "http",
             "path": path,
-            "unwritten": True,
+            "no_config": True,
         }
         return EXIT_CONFIG if path is None else _run(argparse.Namespace(**{**vars(args), **written}))
 
 
-def _fast_loop() -> Any:
+def _find_fast_loop() -> Any:
     """uvloop's event loop if it is installed (the extra `speed`), otherwise None for asyncio's."""
     try:
         import uvloop
@@ -224,23 +225,22 @@ async def _serve(
     *,
     worker: bool = False,
     guarded: tuple[str, tuple[tuple[str, str], ...]] | None = None,
-    unwritten: bool = False,
+    no_config: bool = False,
 ) -> int:
     from proxy.server import start_serving
 
-    told = _signals()
-    entry = _worker_entry(told, loaded.config.admin) if worker else None
+    told = _queue_signals()
+    entry = _read_worker_entry(told, loaded.config.admin) if worker else None
     serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
     _announce(serving)
-    link = make_link(serving.admin_url, loaded) if unwritten else None
-    if link is not None:
-        print(f"console  {link}", flush=True)
+    if no_config:
+        _print_console_link(serving, loaded)
     looking = None
     if guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
         looking = asyncio.create_task(_look_at(*guarded)) if guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
-    if await _ending(serving, told) is signal.SIGTERM:
+    if await _await_ending(serving, told) is signal.SIGTERM:
         await _drain(serving, told)
     settling.cancel()
     if looking is not None:
@@ -249,8 +249,16 @@ async def _serve(
     return 0
 
 
+def _print_console_link(serving: Serving, loaded: Loaded) -> None:
+    from proxy.cli.no_config import make_link
+
+    link = make_link(serving.admin_url, loaded)
+    if link is not None:
+        print(f"console  {link}", flush=True)
+
+
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
-    """Says on stderr where no MCP server answers at the URL. It may come up later, so serving goes on."""
+    """Warns on stderr if no MCP server answers at the URL. Serving goes on, because the server may start later."""
     from proxy.importing.harvest import ImportProblem
     from proxy.importing.mcp import read_mcp
 
@@ -290,7 +298,7 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
     from proxy.server.workers.start import start_workers
 
-    told = _signals()
+    told = _queue_signals()
     worker_pool = await start_workers(loaded, listen)
     _announce(worker_pool)
     _settle_memory()
@@ -304,7 +312,7 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
     return ended.result()
 
 
-def _signals() -> asyncio.Queue[signal.Signals]:
+def _queue_signals() -> asyncio.Queue[signal.Signals]:
     """A queue of the signals that arrive from now on."""
     told: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -321,9 +329,9 @@ def _announce(running: Serving | WorkerPool) -> None:
         print(f"probes on {running.probes_url}", flush=True)
 
 
-def _worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
-    """A worker's own operator's port, with the token that stands on standard input. The end of that means that the
-    process above is gone, and ends the worker too."""
+def _read_worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None) -> AdminConfig:
+    """The operator's port of a worker, with the token that the supervisor writes to standard input. The worker ends
+    when standard input ends, because the supervisor is gone then."""
     from proxy.config.model import Address, AdminConfig
     from proxy.server.admin.operator_access import readers_token
 
@@ -334,7 +342,7 @@ def _worker_entry(told: asyncio.Queue[signal.Signals], admin: AdminConfig | None
     return replace(entry, listen=own, probes=None, token=token, readers=readers_token(token), hosts=frozenset())
 
 
-async def _ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> signal.Signals:
+async def _await_ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> signal.Signals:
     """Waits for the signal that ends the process, and handles other signals meanwhile."""
     while (number := await told.get()) is signal.SIGHUP:
         await serving.reloader.reload()
@@ -343,7 +351,7 @@ async def _ending(serving: Serving, told: asyncio.Queue[signal.Signals]) -> sign
 
 async def _drain(serving: Serving, told: asyncio.Queue[signal.Signals]) -> None:
     """Drains; a second signal ends the wait."""
-    draining, impatient = asyncio.create_task(serving.drain()), asyncio.create_task(_ending(serving, told))
+    draining, impatient = asyncio.create_task(serving.drain()), asyncio.create_task(_await_ending(serving, told))
     _, pending = await asyncio.wait({draining, impatient}, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()

@@ -64,11 +64,11 @@ def run(args: argparse.Namespace) -> int:
     """Serves one client until it closes its input; gives the exit code."""
     from proxy.config.mistakes import ConfigError
 
-    if unfit := _unfit(args):
+    if unfit := _find_contradiction(args):
         print(f"stdio: {unfit}", file=sys.stderr)
         return EXIT_CONFIG
     with contextlib.ExitStack() as kept:
-        out = kept.enter_context(_protocol_output())
+        out = kept.enter_context(_reserve_stdout())
         folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-")))
         try:
             loaded = _load(args, kept)
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _unfit(args: argparse.Namespace) -> str:
+def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
     said = [word for word, value in (("--config", args.config), ("--url", args.url), ("--", args.command)) if value]
     if len(said) != 1:
@@ -93,7 +93,7 @@ def _unfit(args: argparse.Namespace) -> str:
 
 
 @contextlib.contextmanager
-def _protocol_output() -> Iterator[BinaryIO]:
+def _reserve_stdout() -> Iterator[BinaryIO]:
     """Reserves stdout for messages: other writes to it go to stderr from now on."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "wb", buffering=0) as out:
@@ -102,7 +102,7 @@ def _protocol_output() -> Iterator[BinaryIO]:
 
 
 def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
-    from proxy.cli.mcpconfig import make_mcp_config_file, write_command_config, write_mcp_config
+    from proxy.cli.no_config import make_mcp_config_file, write_command_config, write_mcp_config
     from proxy.config.load import load
 
     if args.config is not None:
@@ -133,10 +133,10 @@ async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[
         async with one_at_a_time:
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
-    alone = replace(loaded, config=replace(loaded.config, admin=None))
-    serving = await start_serving(alone, listen=Address(unix=str(socket)))
+    without_admin = replace(loaded, config=replace(loaded.config, admin=None))
+    serving = await start_serving(without_admin, listen=Address(unix=str(socket)))
     try:
-        await carry(_lines(), write, socket, route.path, headers)
+        await carry(_read_lines(), write, socket, route.path, headers)
     finally:
         await serving.stop()
 
@@ -147,7 +147,7 @@ def _write_line(out: BinaryIO, message: bytes) -> None:
         rest = rest[out.write(rest) :]
 
 
-async def _lines() -> AsyncIterator[bytes]:
+async def _read_lines() -> AsyncIterator[bytes]:
     """The lines of stdin, until the client closes it."""
     reader = asyncio.StreamReader(limit=_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

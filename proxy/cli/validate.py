@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    found = _target(table, args.route, args.tool, args.method.upper())
+    found = _find_target(table, args.route, args.tool, args.method.upper())
     if isinstance(found, str):
         print(f"validate: {found}", file=sys.stderr)
         return 2
@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
     return _show(route, verdict)
 
 
-def _target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
-    """The route that is meant and its request, or what to write instead."""
+def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) -> DryTarget | str:
+    """The route and the request that the arguments mean, or a message about what to write instead."""
     found = find_checking_target(table, wanted, method)
     if isinstance(found, str):
         return found
@@ -91,7 +91,8 @@ def _target(table: RouteTable, wanted: str, tool: str | None, method: str) -> Dr
 
 
 def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | str:
-    """The route of this name, path or request target that judges calls, or what to write instead."""
+    """Finds the route that judges calls by its name, its path or a request target; otherwise a message about what to
+    write instead."""
     from proxy.config.mistakes import suggest_remark
     from proxy.routing import MethodNotAllowed, find_dry_target
 

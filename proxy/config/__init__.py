@@ -1,1 +1,1 @@
-"""Reads the operator's config: the whole of it is checked, and becomes frozen values."""
+"""Reads the operator's config: checks all of it, and makes frozen values of it (`load.py`)."""

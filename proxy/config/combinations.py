@@ -36,7 +36,7 @@ _JUDGING: Final = (
     "upstream_errors", "wrap_success", "response_schema", "response_mode", "finalize_output_retries", "correct",
     "protocol", "mcp", "servers", "operations", "query", "parameters",
 )  # fmt: skip
-# Keys without a meaning where the message names the tool and MCP defines the answers.
+# Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.
 _NOT_MCP: Final = (
     "tool", "tools", "dispatch", "schema", "container", "description", "methods", "envelope", "error_status",
     "wrap_success", "response_schema", "response_mode", "parameters",
@@ -117,8 +117,8 @@ def check_route(context: Context, route: WrittenRoute) -> None:
             context.mistake(path, message, hint, key=path != (*route.at, "path") and "methods" not in path)
 
 
-def _path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    yield from _braces(route.path, route.path_at, "as in `/tools/{tool}`")
+def _check_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    yield from _check_braces(route.path, route.path_at, "as in `/tools/{tool}`")
     names = route.parameters
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield route.path_at, f"{{{name}}} stands twice in the path", "give each segment its own name"
@@ -127,13 +127,13 @@ def _path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield route.path_at, "the path is not in its plain form", "no empty segment, no '.', no '..', no %-escape"
 
 
-def _braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
+def _check_braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
     for segment in path.split("/"):
         if ("{" in segment or "}" in segment) and not PARAMETER.fullmatch(segment):
             yield at, f"{segment!r}: braces take a whole segment", hint
 
 
-def _methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+def _check_methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     for index, method in enumerate(route.methods):
         known = _OPERATION_METHODS if takes_operation(context, route) else _CALL_METHODS
         if not route.passes and not route.speaks_mcp and method not in known:
@@ -141,7 +141,7 @@ def _methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
             yield (*route.at, "methods", index), f"{method} carries no call", hint
 
 
-def _passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+def _check_passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if not route.passes:
         if "websocket" in route.entry:
             yield (*route.at, "websocket"), "only a passthrough route takes WebSockets", _DROP_ONE
@@ -155,8 +155,8 @@ def _passthrough(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, "upstream"), "a passthrough route needs an upstream", "name one of `upstreams`"
 
 
-def _finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Finds keys for tool answers on routes without a tool, and the reverse."""
+def _check_finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Finds keys about tools' answers on routes without a tool, and `finalize_output_retries` on routes with one."""
     if route.passes or not route.upstream:
         return
     sends = route.upstream != NO_UPSTREAM
@@ -168,7 +168,7 @@ def _finalising(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, key), f"`{key}` has no effect: {why[key]}", _DROP_ONE
 
 
-def _mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+def _check_mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if not route.speaks_mcp:
         if "mcp" in route.entry:
             yield (*route.at, "mcp"), "`mcp` has no effect on this route", "say `protocol: mcp`, or drop it"
@@ -184,8 +184,8 @@ def _mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
             yield route.path_at, "{tool} in the path of an MCP route", "the message names the tool"
 
 
-def _process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that a process that speaks stdio is reached by MCP."""
+def _check_process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that a route to an upstream with a `command` speaks MCP."""
     if "command" not in context.mapping("upstreams", route.upstream):
         return
     if not route.speaks_mcp:
@@ -199,8 +199,8 @@ def _process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, "upstream_path"), "`upstream_path` has no effect: a command has no paths", _DROP_ONE
 
 
-def _servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that several servers stand alone, and behind a route that can tell their tools apart."""
+def _check_servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that `servers` stands on an MCP route, and not beside keys about a single server."""
     if "servers" not in route.entry:
         if "prefix" in route.entry.get("mcp", {}):
             yield (*route.at, "mcp", "prefix"), "`prefix` has no effect without `servers`", _DROP_ONE
@@ -214,9 +214,9 @@ def _servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         yield (*route.at, "mcp", "resource"), "`resource` has no effect beside `servers`", _DROP_ONE
 
 
-def _operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that operations are served by MCP, in front of a service that speaks HTTP, and that nothing is said of a
-    server's own list."""
+def _check_operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that operations are served by MCP, from a service that speaks HTTP, and without keys about a server's own
+    list."""
     if "operations" not in route.entry:
         return
     at = (*route.at, "operations")
@@ -236,7 +236,7 @@ def _operations(context: Context, route: WrittenRoute) -> Iterator[Finding]:
             yield (*route.at, "mcp", key), f"`{key}` has no effect beside `operations`: no server lists them", hint
 
 
-def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
+def _check_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if route.passes or route.speaks_mcp:
         return
     names = {
@@ -259,13 +259,13 @@ def _which_tool(context: Context, route: WrittenRoute) -> Iterator[Finding]:
             yield (*route.at, key), f"`{key}` on a route of many tools", hint
 
 
-def _upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+def _check_upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     if "upstream_path" not in route.entry:
         return
     at = (*route.at, "upstream_path")
     if route.upstream == NO_UPSTREAM:
         yield at, "`upstream_path` has no effect with `upstream: none`", "drop it"
-    yield from _braces(route.upstream_path, at, "as in `/api/{tool}`")
+    yield from _check_braces(route.upstream_path, at, "as in `/api/{tool}`")
     known = {*route.parameters, *(() if route.passes or route.speaks_mcp else ("tool",))}
     for name in find_parameters(route.upstream_path):
         if name not in known:
@@ -273,8 +273,8 @@ def _upstream_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
             yield at, f"{{{name}}} is not in the route's path", hint
 
 
-def _query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Parameters are declared where a route calls one tool; elsewhere nothing says what a query may hold."""
+def _check_query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
+    """Checks that parameters are declared, and queries judged, only on routes that call one tool."""
     if route.passes or "tool" in route.entry:
         return
     if "parameters" in route.entry and not route.speaks_mcp:
@@ -288,15 +288,15 @@ def _query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 CHECKS: Final[tuple[Callable[[Context, WrittenRoute], Iterator[Finding]], ...]] = (
-    _path,
-    _methods,
-    _passthrough,
-    _mcp,
-    _process,
-    _servers,
-    _operations,
-    _finalising,
-    _which_tool,
-    _query,
-    _upstream_path,
+    _check_path,
+    _check_methods,
+    _check_passthrough,
+    _check_mcp,
+    _check_process,
+    _check_servers,
+    _check_operations,
+    _check_finalising,
+    _check_tool,
+    _check_query,
+    _check_upstream_path,
 )

@@ -16,14 +16,14 @@ from proxy.core.model.values import JsonValue, Pointer
 
 @dataclass(slots=True)
 class Context:
-    """One reading of one config. It collects mistakes and notes, and raises nothing until all is read."""
+    """One reading of one config. It collects mistakes and notes, and raises nothing."""
 
     source: ConfigSource
     structure: Structure
     folder: Path
     mistakes: list[Mistake] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    # What is not part of the config itself (secrets, files outside its folder) may be missing.
+    # Whether secrets, and files outside the config's folder, may be missing.
     config_only: bool = False
 
     def where(self, path: Pointer) -> str:
@@ -35,7 +35,7 @@ class Context:
         self.mistakes.append(self.source.mistake(path, self.where(path), message, hint, key=key))
 
     def may_lack(self, path: Path) -> bool:
-        """Whether a file may be missing: where the config alone is judged, one outside its folder."""
+        """Whether a missing file is accepted: with `config_only`, one outside the config's folder."""
         inside = Path(os.path.normpath(path.absolute())).is_relative_to(self.folder.absolute())
         return self.config_only and not inside and not path.exists()
 

@@ -1,7 +1,7 @@
 """`load(path, environ)` reads the whole config, or raises a ConfigError with ALL of its mistakes.
 
-The steps: read the file, resolve `${...}`, compare it with the published schema, then read the valid parts section by
-section, so that one mistake hides no other.
+It reads the file, resolves `${...}`, compares the result with the published schema, and then reads the valid parts
+section by section, so that one mistake hides no other.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
 from proxy.config.sections.correction_section import check_correct, read_correction
-from proxy.config.sections.joined_section import with_joined
-from proxy.config.sections.mcp_operations import with_operations
 from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
+from proxy.config.sections.mcp_upstreams import add_joined, add_operations
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.stateurl import mask_url, read_state
 from proxy.config.sections.top_level import (
@@ -51,10 +50,10 @@ from proxy.core.model.values import JsonValue, Pointer
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A valid config, every file it was made of, and a hash over their contents.
+    """A valid config, every file it was made of (the config file first), and a hash over their contents.
 
-    `seen` has the hash of each file ('' where it could not be read), for finding out later whether it has changed. The
-    config file itself comes first. `files_digest` is a hash over the files in the config's folder without the secrets.
+    `seen` has the hash of each file ('' where it could not be read), to find out later whether it has changed.
+    `files_digest` is a hash over the files in the config's folder, without secret files.
     """
 
     config: Config
@@ -69,19 +68,19 @@ def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = Fa
 
     Takes the path (YAML, or JSON where it ends in .json) and the environment in which `${NAME}` is looked up. Raises
     ConfigError with every mistake, each with its line and column. With `config_only` secrets, variables and files
-    outside the config's folder may be missing: what is left can be judged, and must not be served.
+    outside the config's folder may be missing; such a config can be checked, but must not be served.
     """
     files = Files()
     try:
-        return _loaded(Path(path), environ, files, config_only)
+        return _load(Path(path), environ, files, config_only)
     except ConfigError as error:
         error.seen = files.seen
         raise
 
 
-def _loaded(path: Path, environ: Mapping[str, str], files: Files, config_only: bool) -> Loaded:
+def _load(path: Path, environ: Mapping[str, str], files: Files, config_only: bool) -> Loaded:
     source = _read(path, files)
-    value, problems = _put_in(source, environ, files, path.parent)
+    value, problems = _resolve_references(source, environ, files, path.parent)
     structure, mistakes = check_structure(source, value, frozenset(problem.path for problem in problems))
     context = Context(source, structure, path.parent, config_only=config_only)
     for problem in problems:
@@ -89,7 +88,7 @@ def _loaded(path: Path, environ: Mapping[str, str], files: Files, config_only: b
             where = describe_section(source.value, problem.path)
             context.mistakes.append(source.mistake(problem.path, where, problem.message, problem.hint))
     context.mistakes += mistakes
-    config = _config(context, files)
+    config = _read_config(context, files)
     if context.mistakes:
         raise ConfigError(context.mistakes)
     return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen)
@@ -103,7 +102,7 @@ def _read(path: Path, files: Files) -> ConfigSource:
         raise ConfigError([Mistake(str(path), 1, 1, "", f"cannot read the config: {reason}")]) from None
 
 
-def _put_in(
+def _resolve_references(
     source: ConfigSource, environ: Mapping[str, str], files: Files, folder: Path
 ) -> tuple[JsonValue, list[Unresolved]]:
     """The value with all references resolved, and those that could not be."""
@@ -124,8 +123,8 @@ def _is_schema(path: Pointer) -> bool:
 
 
 def _may_hold_secret(path: Pointer) -> bool:
-    """Header values, the URLs of upstreams and of the store, the operator's token, what hooks are made with and what a
-    model endpoint is sent under the name of a secret are never shown."""
+    """Whether a value is never shown: header values, URLs of upstreams and of the store, the operator's token, settings
+    of hooks, and values under secret names in the model endpoint's request."""
     in_headers = "headers" in path[:-2] and path[-2] == "set"
     return (
         in_headers
@@ -137,7 +136,7 @@ def _may_hold_secret(path: Pointer) -> bool:
     )
 
 
-def _config(context: Context, files: Files) -> Config:
+def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
@@ -182,9 +181,10 @@ def _config(context: Context, files: Files) -> Config:
 def _complete_upstreams(
     context: Context, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...]
 ) -> dict[str, UpstreamConfig]:
-    """The upstreams with what their routes ask of them, and those that stand for others."""
+    """The upstreams, changed as their routes need it, and the upstreams that stand for several servers or for
+    operations."""
     widened = widen_session_pools(upstreams, routes, context.mapping("upstreams"))
-    return with_operations(with_joined(widened, routes), routes)
+    return add_operations(add_joined(widened, routes), routes)
 
 
 def _check_workers(context: Context, config: Config) -> None:
@@ -200,7 +200,8 @@ def _check_workers(context: Context, config: Config) -> None:
 
 
 def find_unshared(config: Config) -> tuple[str, str] | None:
-    """What several workers would each remember for themselves, so that nothing would be counted right: (message, hint).
+    """(message, hint) where several workers would count in memory, each for itself; None where they need not share
+    counts.
 
     The calls of a conversation reach any worker, so all must know its attempts, caps and expanded containers.
     """
@@ -208,14 +209,14 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
         return None
     for route in config.routes:
         learns = route.mcp is not None and route.policy.mode is Mode.ENFORCE
-        if learns or any(_counts(tool) for tool in route.tools.values()):
+        if learns or any(_is_counted(tool) for tool in route.tools.values()):
             message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
             return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"
     return None
 
 
-def _counts(tool: ToolConfig) -> bool:
-    """Whether something of a tool's calls is remembered."""
+def _is_counted(tool: ToolConfig) -> bool:
+    """Whether calls of a tool are counted: attempts, or calls against a cap."""
     judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
     return judged or tool.policy.caps.of(tool.name).limit is not None
 
@@ -223,7 +224,7 @@ def _counts(tool: ToolConfig) -> bool:
 def _note_findings(
     context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...], used: set[str]
 ) -> None:
-    """Notes what is worth knowing of the config as a whole. `used`: upstreams that no route leads to."""
+    """Adds notes about the config as a whole. `used`: upstreams that are used without a route."""
     routes.used_upstreams.update(used)
     _note_unused(context, routes, catalogue)
     _note_routes(context, entries)
@@ -254,19 +255,20 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                 context.notes.append(
                     f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
                 )
-            context.notes.extend(_by_address(route.name, tool.name, tool.policy))
+            context.notes.extend(_describe_address_effects(route.name, tool.name, tool.policy))
 
 
-def _by_address(route: str, tool: str, policy: Policy) -> Iterator[str]:
-    """What does nothing for clients that send no conversation id: every ladder ends in the client's address."""
-    unnamed = f"route {route!r}: for clients that send no conversation id ({_ladder_words(policy)})"
+def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator[str]:
+    """The settings that have no effect for clients without a conversation id, which are known by their address
+    alone."""
+    unnamed = f"route {route!r}: for clients that send no conversation id ({_describe_ladder(policy)})"
     if policy.attempts.block is Block.HARD and policy.attempts.address is not ByAddress.COUNT:
         yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"
     if policy.caps.of(tool).limit is not None and not policy.caps.by_address:
         yield f"{unnamed}, the cap of tool {tool!r} does nothing (caps.by_address: on changes that)"
 
 
-def _ladder_words(policy: Policy) -> str:
+def _describe_ladder(policy: Policy) -> str:
     """The places where an id is looked for, in words."""
     named = [source.name or source.kind for source in policy.ladder if source.kind != "address"]
     return "looked for in " + ", ".join(named) if named else "none is looked for"
@@ -298,26 +300,26 @@ def _note_listed(context: Context, route: str, mcp: McpConfig) -> None:
 
 def redact_config(structure: Structure) -> JsonValue:
     """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked."""
-    return _masked(restore_written(structure.value), ())
+    return _mask(restore_written(structure.value), ())
 
 
-def _masked(value: JsonValue, path: Pointer) -> JsonValue:
+def _mask(value: JsonValue, path: Pointer) -> JsonValue:
     if isinstance(value, dict):
-        return {key: _masked(item, (*path, key)) for key, item in value.items()}
+        return {key: _mask(item, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
-        return [_masked(item, (*path, index)) for index, item in enumerate(value)]
+        return [_mask(item, (*path, index)) for index, item in enumerate(value)]
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
     if isinstance(value, str) and "${" not in value and path[-1:] != ("url",):
-        named = not _in_schema(path) and bool(path) and _names_secret(path[-1])
+        named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
         return "***" if named or _may_hold_secret(path) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and _may_hold_secret(path):
         return "***"
     return value
 
 
-def _in_schema(path: Pointer) -> bool:
-    """Whether a place is inside a schema, where the names are those of properties."""
+def _is_in_schema(path: Pointer) -> bool:
+    """Whether a place is inside a schema, where keys are names of properties."""
     return any(_is_schema(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
 
 

@@ -47,8 +47,8 @@ class ConfigError(Exception):
 
 
 def suggest_word(written: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the known word most like the written one, or '' where none is near."""
-    from difflib import get_close_matches  # only here: a config without mistakes needs it not
+    """`did you mean 'x'?` for the known word most similar to the written one, or '' where none is similar."""
+    from difflib import get_close_matches  # imported here, because a config without mistakes does not need it
 
     by_fold = {word.casefold(): word for word in sorted(known, reverse=True)}
     nearest = get_close_matches(written.casefold(), by_fold, n=1, cutoff=0.6)
@@ -56,7 +56,7 @@ def suggest_word(written: str, known: Iterable[str]) -> str:
 
 
 def suggest_remark(written: str, known: Iterable[str]) -> str:
-    """`suggest_word` as it stands behind a sentence: two spaces and brackets, as behind a mistake."""
+    """`suggest_word` in brackets after two spaces, as at the end of a printed mistake."""
     return f"  ({hint})" if (hint := suggest_word(written, known)) else ""
 
 

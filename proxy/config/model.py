@@ -1,6 +1,6 @@
 """The config as frozen values: `load` makes them from the file, and `routing` compiles them.
 
-Every default stands once: on the class of the core or the adapters that uses the value, otherwise here. Times are
+Each default is written once: on the class of the core or the adapters that uses the value, otherwise here. Times are
 seconds, sizes bytes. Header values and URLs may hold secrets, so no repr shows them, and header values stay `Secret`s
 until a request is built from them.
 """
@@ -49,8 +49,8 @@ def find_default(owner: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: another port will do where
-    this one is taken."""
+    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: if the port is taken, a free
+    one replaces it."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -113,9 +113,9 @@ class Trusted:
 class AdminConfig:
     """The operator's port. `probes` serves probes and metrics alone; `token` is asked for below /-/, '' for none.
 
-    `readers` is the token of those who see all but values and change nothing. `hosts` are names under which the port is
-    reached, besides addresses and loopback names. `console`: the pages, and what they keep. `values`: how arguments
-    are kept, in at most `keep_values` bytes; `keep_calls` is how many requests are kept.
+    `readers` is the token of readers, who see everything except values and change nothing. `hosts` are names under
+    which the port is reached, besides addresses and loopback names. `console`: whether there are pages. `values`: how
+    arguments are kept, in at most `keep_values` bytes; `keep_calls` is the number of kept requests.
     """
 
     listen: Address = field(default_factory=lambda: Address(port=9090))
@@ -131,8 +131,8 @@ class AdminConfig:
 
 @dataclass(frozen=True, slots=True)
 class RecordConfig:
-    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the share of calls by what
-    became of them, and bounds in bytes. `keep`: how many older files are kept, packed."""
+    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the recorded share of
+    calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""
 
     file: str
     values: Literal["standins", "full"] = "standins"
@@ -145,7 +145,7 @@ class RecordConfig:
     keep: int = 4
 
     def share_of(self, outcome: str) -> float:
-        """The share of calls that is recorded, of those with this outcome."""
+        """The recorded share of the calls with this outcome."""
         if outcome in ("tool_error", "upstream_error"):
             return self.failed
         if outcome in ("repaired", "corrected"):
@@ -192,8 +192,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One of several MCP servers behind one route: its name there, the upstream it is, the path of its endpoint, what
-    stands before the names of its tools, and whether it gets the clients' credentials."""
+    """One of several MCP servers behind one route: its name, its upstream, the path of its endpoint, the prefix of its
+    tools' names, and whether it gets the clients' credentials."""
 
     name: str
     upstream: str
@@ -252,7 +252,7 @@ class UpstreamConfig:
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """What may be repaired. `drop_keys` None means none, or the known plumbing keys at level lenient."""
+    """What may be repaired. `drop_keys` None means no keys, or at level lenient the known plumbing keys."""
 
     level: str = "standard"
     rules: Mapping[str, bool] = field(default_factory=dict)
@@ -261,7 +261,7 @@ class RepairSettings:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How often a conversation may call each tool: `overrides` by tool, else `default`; without both, any number."""
+    """How often a conversation may call each tool: `overrides` by tool, otherwise `default`; None means any number."""
 
     default: int | None = None
     overrides: Mapping[str, int] = field(default_factory=dict)
@@ -326,7 +326,7 @@ class Policy:
 class ToolSchema:
     """A tool's schema, read and compiled. `schema_id` is a short hash of it and of everything it refers to.
 
-    `notes` lists what was read differently from how it is written, and what the operator should know about it.
+    `notes` tells the operator what was read differently from how it is written, and what else is worth knowing.
     """
 
     value: JsonValue = field(repr=False)
@@ -379,7 +379,7 @@ class McpConfig:
     resource: Literal["relay", "rewrite"] = "relay"
 
     def select_learning(self) -> dict[str, Any]:
-        """What `LearnPolicy` takes as it is."""
+        """The fields that `LearnPolicy` shares with this class."""
         names = (
             "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "collapse", "collapse_description",
             "credentials", "ttl", "wait", "allow", "deny",
@@ -393,9 +393,9 @@ RouteKind = Literal["call", "validate", "passthrough"]
 @dataclass(frozen=True, slots=True)
 class RouteEntry:
     """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
-    `channels`: what is judged beside the body; `lookalikes`: what becomes of other spellings of a judged path.
-    `rewrites_resource`: the path of the MCP route whose URL stands for its server's in OAuth; '' where none does.
-    `is_from_root`: `upstream_path` is the whole path, which that of the upstream's URL does not go before."""
+    `channels`: what is judged besides the body; `lookalikes`: what happens to other spellings of a judged path.
+    `rewrites_resource`: the path of the MCP route whose URL replaces its server's in OAuth metadata; '' for none.
+    `is_from_root`: `upstream_path` is the whole path, without the path of the upstream's URL before it."""
 
     name: str
     path: str
@@ -420,7 +420,7 @@ class RouteEntry:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutEntry:
-    """A path whose requests are refused, and why: an operation that is neither judged nor relayed."""
+    """A path whose requests are refused, because its operation is neither judged nor relayed, and why."""
 
     path: str
     methods: tuple[str, ...]
@@ -428,7 +428,7 @@ class LeftOutEntry:
 
 
 class Topology(StrEnum):
-    """How the servers of a shared store are arranged, and so how the right one is found."""
+    """How the servers of a shared store are arranged."""
 
     SINGLE = "single"
     SENTINEL = "sentinel"
@@ -460,7 +460,7 @@ class SharedState:
 
 @dataclass(frozen=True, slots=True)
 class StateConfig:
-    """Where attempts and call counts are remembered, and how many conversations at most in this process."""
+    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process."""
 
     backend: str = "memory"
     max_keys: int = 100_000
@@ -486,10 +486,9 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """The text that agents get before they call: at most `max_chars` characters, with or without the state of the
-    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents get it themselves, '' for
-    none. `mcp`: where it is added to what MCP clients read. `template`: the operator's own text around its
-    parts, '' for the usual one."""
+    """The text that agents read before they call: at most `max_chars` characters, with or without the state of the
+    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents fetch it, '' for none.
+    `mcp`: where MCP clients read it. `template`: the operator's own text around its parts, '' for the usual one."""
 
     dynamic_state: bool = True
     max_chars: int = 12_000
@@ -500,7 +499,7 @@ class Guidance:
 
 @dataclass(frozen=True, slots=True)
 class OnEscalation:
-    """Where escalations are told: a webhook's URL, and the secret that its messages are signed with."""
+    """The webhook that receives escalations: its URL, and the secret that signs the messages."""
 
     webhook: str = field(repr=False)
     secret: str = field(repr=False)
@@ -509,7 +508,7 @@ class OnEscalation:
 @dataclass(frozen=True, slots=True)
 class HookEntry:
     """One hook: what to load (`module:attribute` or an installed name), created with `settings`. `timeout` is in
-    seconds for each point. `at` is line and column, for mistakes that only loading it can find."""
+    seconds for each point. `at` is the line and column, for mistakes found only by loading it."""
 
     use: str
     timeout: float = 0.05
@@ -520,12 +519,11 @@ class HookEntry:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A complete config. `written` is the file's content with unresolved references: what a dump may show.
+    """A complete config. `written` is the file's content with unresolved references, which a dump may show.
 
-    `metadata_routes` stand beside the MCP routes and relay the OAuth metadata of their servers.
-    `notes` tells the operator things worth knowing that are not mistakes. `drain` is how long to serve on after the
-    signal to stop, `finish` how long calls may take after that, in seconds; with `stay_ready` the proxy is ready
-    meanwhile.
+    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
+    mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
+    that, in seconds; with `stay_ready` the proxy is ready meanwhile.
     """
 
     routes: tuple[RouteEntry, ...]

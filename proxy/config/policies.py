@@ -41,24 +41,24 @@ TOOL_KEYS: Final = frozenset(
 POLICY_KEYS: Final = TOOL_KEYS | frozenset(
     ["envelope", "error_status", "detail", "limits", "conversation", "headers", "auth", "cors"]
 )
-# Keys that are not laid over one another: a route that names its tokens does not take those of `defaults` as well.
+# Keys that are replaced as a whole: a route with tokens of its own does not accept those of `defaults` too.
 _WHOLE: Final = frozenset({"auth", "cors"})
 
 Written = Mapping[str, JsonValue]
 
 
 def merge_layers(*layers: Written) -> dict[str, JsonValue]:
-    """The policy keys of the layers, furthest out first, laid over one another."""
+    """The policy keys of the layers, merged. Outer layers come first; later ones win."""
     merged: dict[str, JsonValue] = {}
     for layer in layers:
         for key, value in layer.items():
             if key in POLICY_KEYS:
                 below = None if key in _WHOLE else merged.get(key)
-                merged[key] = _over(below, _spelt_out(key, value))
+                merged[key] = _merge(below, _expand_short(key, value))
     return merged
 
 
-def _spelt_out(key: str, value: JsonValue) -> JsonValue:
+def _expand_short(key: str, value: JsonValue) -> JsonValue:
     """The long form of a short one (`repair: standard`), so that both forms can be merged."""
     if key == "repair" and isinstance(value, str):
         return {"level": reveal(value)}
@@ -67,29 +67,29 @@ def _spelt_out(key: str, value: JsonValue) -> JsonValue:
     return value
 
 
-def _over(below: JsonValue, above: JsonValue) -> JsonValue:
+def _merge(below: JsonValue, above: JsonValue) -> JsonValue:
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
-    return {**below, **{key: _over(below.get(key), value) for key, value in above.items()}}
+    return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
 
 
 def read_policy(written: Written) -> Policy:
-    """The policy a layered mapping means; what it does not name has its default."""
+    """The policy of a merged mapping; missing keys have their defaults."""
     made: dict[str, Any] = {
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
-        made["text"] = TextLimits(**_picked(limits, {"depth": "depth", "nodes": "nodes"}))
+        made["text"] = TextLimits(**_pick(limits, {"depth": "depth", "nodes": "nodes"}))
         if "body" in limits:
             made["max_body"] = read_size(limits["body"])
     return Policy(**made)
 
 
 def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> RepairPolicy:
-    """The rules that are on, by name, and the keys that `drop_unknown` may remove. `listed`: of a tool that a server
-    lists."""
+    """The names of the rules that are on, and the keys that `drop_unknown` may remove. `listed`: the tool is listed by
+    its server."""
     drop_keys = settings.drop_keys
     if drop_keys is None:
         drop_keys = PLUMBING_KEYS if settings.level == "lenient" else frozenset()
@@ -98,17 +98,17 @@ def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> Rep
 
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:
-    """What of a policy decides how a call is judged and answered; header values stay out."""
+    """The keys of a policy that decide how a call is judged and answered, without header values."""
     return {key: value for key, value in written.items() if key in TOOL_KEYS}
 
 
-def _picked(value: Written, fields: Mapping[str, str], read: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _pick(value: Written, fields: Mapping[str, str], read: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Keyword arguments (field -> value) for the keys that are present."""
     readers = read or {}
     return {field: readers.get(key, lambda item: item)(value[key]) for key, field in fields.items() if key in value}
 
 
-def _repair(value: Written) -> RepairSettings:
+def _read_repair(value: Written) -> RepairSettings:
     rules = {name: read_switch(state) for name, state in value.get("rules", {}).items()}
     made: dict[str, Any] = {"level": reveal(value["level"])} if "level" in value else {}
     if "drop_keys" in value:
@@ -116,12 +116,12 @@ def _repair(value: Written) -> RepairSettings:
     return RepairSettings(rules=rules, **made)
 
 
-def _attempts(value: Written) -> AttemptsPolicy:
+def _read_attempts(value: Written) -> AttemptsPolicy:
     fields = {"max": "max_attempts"} | {
         name: name for name in ("ttl", "address_ttl", "address", "block", "tool_errors")
     }
     return AttemptsPolicy(
-        **_picked(
+        **_pick(
             value,
             fields,
             {
@@ -129,29 +129,29 @@ def _attempts(value: Written) -> AttemptsPolicy:
                 "address_ttl": read_seconds,
                 "address": lambda text: ByAddress(str(reveal(text)) if isinstance(text, str) else "off"),
                 "block": Block,
-                "tool_errors": _tool_errors,
+                "tool_errors": _read_tool_errors,
             },
         )
     )
 
 
-def _tool_errors(value: Written) -> ToolErrors:
-    return ToolErrors(**_picked(value, {"max": "limit", "window": "window"}, {"window": read_seconds}))
+def _read_tool_errors(value: Written) -> ToolErrors:
+    return ToolErrors(**_pick(value, {"max": "limit", "window": "window"}, {"window": read_seconds}))
 
 
-def _caps(value: Written) -> Caps:
+def _read_caps(value: Written) -> Caps:
     fields = {name: name for name in ("default", "overrides", "ttl", "by_address")}
-    return Caps(**_picked(value, fields, {"ttl": read_seconds, "by_address": read_switch}))
+    return Caps(**_pick(value, fields, {"ttl": read_seconds, "by_address": read_switch}))
 
 
-def _feedback(value: Written) -> FeedbackLimits:
+def _read_feedback(value: Written) -> FeedbackLimits:
     fields = {name: name for name in ("max_errors", "max_chars", "max_preview", "path_roots", "marks")}
     roots = lambda items: tuple(map(reveal, items))  # noqa: E731 - the row of a table
-    return FeedbackLimits(**_picked(value, fields, {"path_roots": roots, "marks": read_switch}))
+    return FeedbackLimits(**_pick(value, fields, {"path_roots": roots, "marks": read_switch}))
 
 
 def read_formats(value: JsonValue) -> Formats:
-    """Whether formats are asserted: a switch, or a mapping from formats to how strictly."""
+    """Which formats are asserted: a switch for all, or a mapping from formats to their strictness."""
     if not isinstance(value, dict):
         return USUAL if read_switch(value) else NONE
     written = {name: "off" if mode is False else str(reveal(mode)) for name, mode in value.items()}
@@ -159,18 +159,18 @@ def read_formats(value: JsonValue) -> Formats:
 
 
 def read_header_changes(value: Written) -> HeaderChanges:
-    """The header changes a mapping `{set, remove}` means. Values stay as they are: they may be secrets."""
+    """The header changes of a mapping `{set, remove}`. Values stay `Secret`s."""
     return HeaderChanges(
         set=tuple((name.lower(), text) for name, text in value.get("set", {}).items()),
         remove=frozenset(reveal(name).lower() for name in value.get("remove", ())),
     )
 
 
-def _ladder(value: Iterable[JsonValue]) -> tuple[ConversationSource, ...]:
-    return tuple(map(_rung, value))
+def _read_ladder(value: Iterable[JsonValue]) -> tuple[ConversationSource, ...]:
+    return tuple(map(_read_rung, value))
 
 
-def _rung(value: JsonValue) -> ConversationSource:
+def _read_rung(value: JsonValue) -> ConversationSource:
     if isinstance(value, str):
         return ConversationSource("trace" if value == "trace" else "address")
     (kind, name), *_ = value.items()
@@ -186,15 +186,15 @@ def read_pointer(text: str) -> tuple[str | int, ...]:
 _FIELDS: Final = {"conversation": "ladder", "correct": "correction"}
 _READERS: Final[Mapping[str, Any]] = {
     "mode": Mode,
-    "repair": _repair,
+    "repair": _read_repair,
     "unknown_keys": UnknownKeys,
     "leaked_markup": LeakedMarkup,
     "envelope": reveal,
     "error_status": reveal,
     "detail": reveal,
-    "attempts": _attempts,
-    "caps": _caps,
-    "feedback": _feedback,
+    "attempts": _read_attempts,
+    "caps": _read_caps,
+    "feedback": _read_feedback,
     "timeout": read_seconds,
     "formats": read_formats,
     "upstream_errors": UpstreamErrors,
@@ -202,7 +202,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "response_mode": Mode,
     "finalize_output_retries": int,
     "correct": read_correction_policy,
-    "conversation": _ladder,
+    "conversation": _read_ladder,
     "headers": read_header_changes,
     "auth": read_auth,
     "cors": read_cors,

@@ -14,15 +14,16 @@ from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.sections.access import check_auth
-from proxy.config.sections.joined_section import name_joined, read_joined
-from proxy.config.sections.mcp_operations import (
+from proxy.config.sections.mcp_section import McpReader
+from proxy.config.sections.mcp_upstreams import (
     OPERATION_DEFAULTS,
     describe_operations,
+    name_joined,
     name_served,
     name_tools,
+    read_joined,
     read_operations,
 )
-from proxy.config.sections.mcp_section import McpReader
 from proxy.config.sections.route_channels import ChannelReader, select_query_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
@@ -32,7 +33,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.core.schema.http.operations import RequestTemplate
 
-# An absent body may stand for `{}`: of an HTTP operation that is found out while its request is read.
+# The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
 
 
@@ -48,20 +49,22 @@ class Routes:
 
     def read(self) -> tuple[RouteEntry, ...]:
         """The routes, in their order."""
-        written = list(self._written())
+        written = list(self._list_written())
         self._check_duplicates(written)
         refused = [route for route in written if "refuse" in route.entry]
-        self.left_out = tuple(map(self._left_out, refused))
-        return tuple(entry for route in written if route not in refused and (entry := self._route(route)) is not None)
+        self.left_out = tuple(map(self._read_left_out, refused))
+        return tuple(
+            entry for route in written if route not in refused and (entry := self._read_route(route)) is not None
+        )
 
-    def _left_out(self, route: WrittenRoute) -> LeftOutEntry:
+    def _read_left_out(self, route: WrittenRoute) -> LeftOutEntry:
         for key in route.entry.keys() - {"path", "methods", "refuse"}:
             self._context.mistake(
                 (*route.at, key), f"`{key}` has no effect beside `refuse`", "drop one of them", key=True
             )
         return LeftOutEntry(route.path, route.methods, reveal(route.entry["refuse"]))
 
-    def _written(self) -> Iterator[WrittenRoute]:
+    def _list_written(self) -> Iterator[WrittenRoute]:
         routes = self._context.structure.value.get("routes")
         steps = routes if isinstance(routes, dict) else range(len(routes)) if isinstance(routes, list) else ()
         for step in steps:
@@ -75,7 +78,7 @@ class Routes:
             if isinstance(step, str) or "path" in entry:
                 yield WrittenRoute(at, entry, step if isinstance(step, str) else reveal(entry["path"]))
 
-    def _route(self, route: WrittenRoute) -> RouteEntry | None:
+    def _read_route(self, route: WrittenRoute) -> RouteEntry | None:
         before = len(self._context.mistakes)
         check_route(self._context, route)
         self._check_upstream(route)
@@ -83,9 +86,9 @@ class Routes:
         check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        mcp = self._mcp(route) if route.speaks_mcp else None
-        joined = self._joined(route)
-        tools = {} if route.passes or mcp is not None else self._tools(route)
+        mcp = self._read_mcp(route) if route.speaks_mcp else None
+        joined = self._read_joined(route)
+        tools = {} if route.passes or mcp is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
         hurt = any(self._context.structure.is_hurt(path) for path in (("defaults",), ("tools", name), route.at))
         if len(self._context.mistakes) > before or hurt:
@@ -93,18 +96,18 @@ class Routes:
         single = self._context.mapping("tools", name)
         policy = mcp.template if mcp else read_policy(merge_layers(self._catalogue.defaults, single, route.entry))
         sends = route.upstream != NO_UPSTREAM
-        channels, query = self._channels(route, name, tools if mcp is None else mcp.tools)
-        request = self._request(route, tools.get(name))
+        channels, query = self._read_channels(route, name, tools if mcp is None else mcp.tools)
+        request = self._find_request(route, tools.get(name))
         return RouteEntry(
             name=route.name,
             path=route.path,
             methods=route.methods,
             kind="passthrough" if route.passes else "call" if sends else "validate",
-            adapter=_adapter(route, request is not None),
-            shape=_shape(route, policy, tools, is_operation=request is not None),
+            adapter=_choose_adapter(route, request is not None),
+            shape=_make_shape(route, policy, tools, is_operation=request is not None),
             policy=policy,
             tools=tools,
-            upstream=_upstream_name(route) if sends else "",
+            upstream=_name_upstream(route) if sends else "",
             upstream_path=route.upstream_path if sends and "operations" not in route.entry else "",
             websocket=read_switch(route.entry.get("websocket", True)),
             mcp=mcp,
@@ -116,15 +119,15 @@ class Routes:
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
         )
 
-    def _joined(self, route: WrittenRoute) -> JoinedServers | None:
+    def _read_joined(self, route: WrittenRoute) -> JoinedServers | None:
         joined = read_joined(self._context, route)
         self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
         return joined
 
-    def _channels(
+    def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
     ) -> tuple[Channels | None, QueryPolicy]:
-        """What the route judges beside the body; only where it calls one tool can anything be declared."""
+        """What the route judges besides the body. Only a route that calls one tool can declare parameters."""
         if any(tool.request is not None for tool in tools.values()):
             if "parameters" in route.entry:
                 hint = "say it under `tools: {NAME: {request: ...}}`"
@@ -136,9 +139,9 @@ class Routes:
             return None, select_query_policy(route.entry)
         return ChannelReader(self._catalogue, route).read(tools[name].written.get("formats", True))
 
-    def _request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
-        """The request that the route takes, where it is that of an operation. Reports path parameters that the route's
-        path does not have."""
+    def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
+        """The request of the route's operation; None where it has none. Reports path parameters that the route's path
+        does not have."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
             return None
         for each in tool.request.parameters:
@@ -162,27 +165,27 @@ class Routes:
             hint = suggest_word(route.upstream, self._upstreams) or known
             self._context.mistake(at, f"unknown upstream {route.upstream!r}", hint)
 
-    def _mcp(self, route: WrittenRoute) -> McpConfig:
+    def _read_mcp(self, route: WrittenRoute) -> McpConfig:
         if "operations" not in route.entry:
             return McpReader(self._context, self._catalogue).read(route.entry, route.at)
         found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
-        return replace(found, tools=read_operations(self._context, route, self._tools(route)))
+        return replace(found, tools=read_operations(self._context, route, self._read_tools(route)))
 
-    # --- its tools ----------------------------------------------------------------------------------------------------
-    def _tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
+    # --- the tools of a route -----------------------------------------------------------------------------------------
+    def _read_tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
         upstream = self._context.mapping("upstreams", route.upstream)
         headers = merge_layers(upstream, self._catalogue.defaults, route.entry).get("headers", {})
         provided = frozenset(name.lower() for name in headers.get("set", {}))
-        self._catalogue.contradictions(route.entry, route.at)
+        self._catalogue.check_contradictions(route.entry, route.at)
         found: dict[str, ToolConfig] = {}
-        for name, at in self._tool_names(route):
+        for name, at in self._list_tool_names(route):
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
             elif "tool" in route.entry:
                 self._check_has_schema(route, name, at)
         return found
 
-    def _tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
+    def _list_tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
         """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
         if "operations" in route.entry:
@@ -206,7 +209,7 @@ class Routes:
                     self._context.mistake(at, f"unknown tool {name!r}", hint)
 
     def _check_has_schema(self, route: WrittenRoute, name: str, at: Pointer) -> None:
-        """Reports a tool that could not be read because nothing says what it takes."""
+        """Reports a tool without a schema."""
         hurt = any(self._context.structure.is_hurt((*route.at, key)) for key in ("schema", "container", "validation"))
         if name in self._catalogue.names or is_tool_defined(route.entry) or hurt:
             return
@@ -223,54 +226,54 @@ class Routes:
             if (other := named.setdefault(route.name, route)) is not route and "name" in route.entry:
                 at = (*route.at, "name")
                 self._context.mistake(
-                    at, f"the name {route.name!r} is taken", f"by the route on line {self._line(other)}"
+                    at, f"the name {route.name!r} is taken", f"by the route on line {self._find_line(other)}"
                 )
             for method in route.methods:
                 other = served.setdefault((PARAMETER.sub("{}", route.path), method), route)
                 if other is not route:
-                    message = f"{method} {route.path} is served already, by the route on line {self._line(other)}"
+                    message = f"{method} {route.path} is served already, by the route on line {self._find_line(other)}"
                     self._context.mistake(
                         route.path_at, message, "change one of the paths or methods", key=route.path_at == route.at
                     )
                     break
 
-    def _line(self, route: WrittenRoute) -> int:
+    def _find_line(self, route: WrittenRoute) -> int:
         return self._context.source.places.at(route.at)[0]
 
 
-def _upstream_name(route: WrittenRoute) -> str:
+def _name_upstream(route: WrittenRoute) -> str:
     if "servers" in route.entry:
         return name_joined(route)
     return name_served(route) if "operations" in route.entry else route.upstream
 
 
-def _adapter(route: WrittenRoute, is_operation: bool) -> str:
+def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
     if route.speaks_mcp:
         return "mcp"
     return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"
 
 
 # --- where the call stands in the request -----------------------------------------------------------------------------
-def _shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
+def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
     allowed = [make_repair_policy(tool.policy.repair).rules for tool in tools.values()]
     if route.speaks_mcp:
         allowed = [make_repair_policy(policy.repair).rules]
-    # The text is repaired before the tool is known: only what every tool of the route allows.
+    # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
     rules = (*TEXT_RULES, _EMPTY) if is_operation else TEXT_RULES
     text_repairs = frozenset(rules).intersection(*allowed) if allowed else frozenset()
     made: dict[str, Any] = {"ladder": policy.ladder, "text": policy.text, "text_repairs": text_repairs}
-    return CallShape(**made, **_where_tool(route.entry, route.parameters))
+    return CallShape(**made, **_locate_tool(route.entry, route.parameters))
 
 
-def _where_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
+def _locate_tool(entry: Written, names: tuple[str, ...]) -> dict[str, Any]:
     if "dispatch" in entry:
-        return _dispatch(entry["dispatch"])
+        return _read_dispatch(entry["dispatch"])
     if "tool" in entry:
         return {"tool": reveal(entry["tool"])}
     return {"tool_param": "tool"} if "tool" in names else {}
 
 
-def _dispatch(value: JsonValue) -> dict[str, Any]:
+def _read_dispatch(value: JsonValue) -> dict[str, Any]:
     made: dict[str, Any] = {
         "tool_pointer": read_pointer(value["tool"]),
         "arguments_pointer": read_pointer(value["arguments"]),

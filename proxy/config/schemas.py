@@ -1,4 +1,4 @@
-"""A tool's schema: found, read, converted to JSON Schema, and compiled.
+"""Finds, reads and compiles a tool's schema, and converts it to JSON Schema.
 
 `schema:` is a file (`file.yaml`, `file.json#/pointer`), a schema in place, a flat list of parameters, or an operation
 of an OpenAPI description. Paths start at the config file's folder, which is also the schema folder; for a schema file
@@ -62,7 +62,7 @@ class _Read:
 
 
 class SchemaLoader:
-    """Reads and compiles schemas. What is wrong goes to `report`, and None comes back; it is reported once."""
+    """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
 
     def __init__(
         self, files: Files, folder: Path, registered: Mapping[str, ConfigSource], report: Callable[[Mistake], None]
@@ -76,10 +76,10 @@ class SchemaLoader:
     def load(
         self, written: JsonValue, place: SchemaPlace, *, formats: Formats, provided: frozenset[str] = frozenset()
     ) -> ToolSchema | None:
-        """The schema written at a place of the config, compiled. `provided`: headers that the route sets itself, which
+        """The compiled schema written at a place of the config. `provided`: headers that the route sets itself, which
         are no arguments of an OpenAPI operation."""
         try:
-            return self._compiled(self._read(written, place, provided), formats)
+            return self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:
             for mistake in error.mistakes:
                 self._report(mistake)
@@ -93,10 +93,10 @@ class SchemaLoader:
         from proxy.core.schema.openapi import list_servers
 
         try:
-            template = self._operation(written, place, provided).request
+            template = self._import_operation(written, place, provided).request
         except ConfigError:
             return None  # `load` has reported it
-        servers = list_servers(self._source(self._folder / reveal(written["openapi"]), "", place).value)
+        servers = list_servers(self._read_source(self._folder / reveal(written["openapi"]), "", place).value)
         base = urlsplit(servers[0]).path.rstrip("/") if servers else ""
         return replace(template, path=base + template.path)
 
@@ -105,8 +105,8 @@ class SchemaLoader:
         try:
             return compile_check(normalise(parameter.schema)[0], formats=formats)
         except SchemaError as error:
-            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile: {_at(error)}"
-            self._report(place.mistake(what, suggest_remedy(parameter.schema, error.path)))
+            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile"
+            self._report(place.mistake(f"{what}: {_word_error(error)}", suggest_remedy(parameter.schema, error.path)))
             return None
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -114,39 +114,39 @@ class SchemaLoader:
         if isinstance(written, str):
             return self._read_file(reveal(written), place)
         if is_openapi(written):
-            operation = self._operation(written, place, provided)
+            operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
             return _Read(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
         value, notes = normalise(written)
-        documents = self._collector(self._folder, place).collect(
-            SchemaDocument(value, _below_path(place), _BASE, self._folder)
+        documents = self._make_collector(self._folder, place).collect(
+            SchemaDocument(value, _make_source_at(place), _BASE, self._folder)
         )
         return _Read(value, place, _BASE, documents, "", notes)
 
     def _read_file(self, written: str, place: SchemaPlace) -> _Read:
         name, _, fragment = written.partition("#")
         path = self._folder / name
-        source = self._source(path, name, place)
+        source = self._read_source(path, name, place)
         root = self._folder if is_below(path, self._folder) else path.parent
         uri = _BASE + quote(path.relative_to(root).as_posix())
-        steps = self._steps_to(source, fragment, written, place)
+        steps = self._find_steps(source, fragment, written, place)
         part, notes = normalise(find_at_pointer(source.value, steps))
-        file = SchemaDocument(_with(source.value, steps, part), source, uri, path.parent)
-        documents = dict(self._collector(root, place).collect(file))
+        file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
+        documents = dict(self._make_collector(root, place).collect(file))
         read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", notes)
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
-        # The part refers to its own file: the file becomes the document, and the schema a reference into it.
+        # The part refers to its own file, so the file becomes a document and the schema a reference into it.
         reference: dict[str, JsonValue] = {"$ref": f"{uri}#{quote(format_pointer(steps))}"}
         for holder in (part, source.value):
             if isinstance(holder, dict) and "$schema" in holder:
                 reference.setdefault("$schema", holder["$schema"])
         return replace(read, value=reference, uri=_BASE + "?part", documents={**documents, uri: file})
 
-    def _collector(self, root: Path, place: SchemaPlace) -> Collector:
+    def _make_collector(self, root: Path, place: SchemaPlace) -> Collector:
         return Collector(self._files, self._registered, root, place.where)
 
-    def _source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
+    def _read_source(self, path: Path, name: str, place: SchemaPlace) -> ConfigSource:
         try:
             return self._files.source(path, name)
         except OSError as error:
@@ -155,7 +155,7 @@ class SchemaLoader:
         except ValueError as error:
             raise ConfigError([place.mistake(f"cannot read {name}: {error}")]) from None
 
-    def _steps_to(self, source: ConfigSource, fragment: str, written: str, place: SchemaPlace) -> Pointer:
+    def _find_steps(self, source: ConfigSource, fragment: str, written: str, place: SchemaPlace) -> Pointer:
         """The steps of a pointer into a file, list indexes as numbers."""
         value, steps = source.value, []
         try:
@@ -167,21 +167,21 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
         return tuple(steps)
 
-    def _operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
-        from proxy.core.schema.openapi import (  # only here: not every config has a description
+    def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
+        from proxy.core.schema.openapi import (  # imported here, because few configs have a description
             OpenApiError,
             import_operation,
         )
 
         name = reveal(written["openapi"])
-        source = self._source(self._folder / name, name, place)
+        source = self._read_source(self._folder / name, name, place)
         try:
             return import_operation(source.value, reveal(written["operation"]), provided)
         except OpenApiError as error:
             raise ConfigError([place.mistake(f"{name}: {error.message}", error.hint)]) from None
 
     # --- compiling ----------------------------------------------------------------------------------------------------
-    def _compiled(self, read: _Read, formats: Formats) -> ToolSchema:
+    def _compile(self, read: _Read, formats: Formats) -> ToolSchema:
         documents = {uri: document.value for uri, document in read.documents.items()}
         schema_id = hash_value({"schema": read.value, "documents": documents})[:12]
         if (made := self._made.get((schema_id, formats))) is not None:
@@ -189,7 +189,7 @@ class SchemaLoader:
         mistakes = [
             mistake
             for uri, document in read.documents.items()
-            for mistake in _try(
+            for mistake in _check_document(
                 document.value,
                 {read.uri: read.value, **documents},
                 uri,
@@ -214,15 +214,15 @@ def is_openapi(written: JsonValue) -> bool:
 
 
 def hash_value(value: JsonValue) -> str:
-    """SHA-256, in hexadecimal, of a JSON value; the order of keys does not count."""
-    return hashlib.sha256(dumps(_sorted(value))).hexdigest()
+    """SHA-256, in hexadecimal, of a JSON value, independent of the order of keys."""
+    return hashlib.sha256(dumps(_sort_keys(value))).hexdigest()
 
 
-def _sorted(value: JsonValue) -> JsonValue:
+def _sort_keys(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [_sorted(item) for item in value]
+        return [_sort_keys(item) for item in value]
     return reveal(value) if isinstance(value, str) else value
 
 
@@ -230,14 +230,14 @@ def _check(read: _Read, documents: Mapping[str, JsonValue], formats: Formats) ->
     try:
         check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
     except SchemaError as error:
-        raise ConfigError([_unusable(error, read.value, read.place)]) from None
-    if mistakes := list(_switches(check, read)):
+        raise ConfigError([_describe_unusable(error, read.value, read.place)]) from None
+    if mistakes := list(_check_switches(check, read)):
         raise ConfigError(mistakes)
     return check
 
 
-def _switches(check: Check, read: _Read) -> Iterator[Mistake]:
-    """Finds `x-repair` lists with unknown rules, and `x-null` without a meaning."""
+def _check_switches(check: Check, read: _Read) -> Iterator[Mistake]:
+    """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
     for node, names in list_mistaken_switches(check.schemas):
         inside = (
             (*node.path, "x-repair") if node.place.document == read.uri and not is_openapi_place(read.place) else ()
@@ -251,23 +251,29 @@ def _switches(check: Check, read: _Read) -> Iterator[Mistake]:
         yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
 
 
-def _try(value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace) -> list[Mistake]:
-    """What is wrong with a document that a schema refers to."""
+def _check_document(
+    value: JsonValue, documents: Mapping[str, JsonValue], uri: str, place: SchemaPlace
+) -> list[Mistake]:
+    """The mistakes in a document that a schema refers to."""
     others = {key: other for key, other in documents.items() if key != uri}
     try:
         compile_check(value, documents=others, base=uri)
     except SchemaError as error:
-        return [_unusable(error, value, place)]
+        return [_describe_unusable(error, value, place)]
     return []
 
 
-def _unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
+def _describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
     if is_openapi_place(place):
-        return place.mistake(f"the imported schema does not compile: {_at(error)}", suggest_remedy(value, error.path))
-    return place.mistake(f"the schema does not compile: {_at(error)}", suggest_remedy(value, error.path), error.path)
+        return place.mistake(
+            f"the imported schema does not compile: {_word_error(error)}", suggest_remedy(value, error.path)
+        )
+    return place.mistake(
+        f"the schema does not compile: {_word_error(error)}", suggest_remedy(value, error.path), error.path
+    )
 
 
-def _at(error: SchemaError) -> str:
+def _word_error(error: SchemaError) -> str:
     return f"{format_pointer(error.path)}: {error.message}" if error.path else error.message
 
 
@@ -279,17 +285,17 @@ def is_openapi_place(place: SchemaPlace) -> bool:
         return False
 
 
-def _with(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
+def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
     """A copy of a document with another value at a path."""
     if not steps:
         return part
     first, *rest = steps
     changed = value.copy()
-    changed[first] = _with(value[first], tuple(rest), part)
+    changed[first] = _replace_at(value[first], tuple(rest), part)
     return changed
 
 
-def _below_path(place: SchemaPlace) -> ConfigSource:
+def _make_source_at(place: SchemaPlace) -> ConfigSource:
     """A source whose paths start at a place, for a schema written inside the config."""
     return ConfigSource(
         place.source.file, find_at_pointer(place.source.value, place.path), _Below(place.source, place.path)

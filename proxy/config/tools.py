@@ -1,4 +1,4 @@
-"""Reads tools as routes serve them: merged policies, schemas and containers."""
+"""Reads tools as routes serve them, with merged policies, schemas and containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxy.core.model.values import Container, ContainerFunction, JsonValue, Poi
 from proxy.core.schema.dialects import bundle_schema
 from proxy.core.schema.http.operations import RequestTemplate
 
-# The keys that define a tool; the nearest entry that has one counts.
+# The keys that define a tool; a route's own wins over the catalogue's.
 _WHAT: Final = ("schema", "container", "description")
 
 NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
@@ -26,7 +26,8 @@ NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls thr
 
 @dataclass(slots=True)
 class ToolReader:
-    """The tools of the config, and how a tool is put together for a route. `used` collects the names routes serve."""
+    """Reads the tools of the config, and combines a tool with the keys of a route. `used` collects the names of served
+    tools."""
 
     context: Context
     schemas: SchemaLoader
@@ -38,13 +39,13 @@ class ToolReader:
     def __post_init__(self) -> None:
         """Collects once what every tool and route needs: `names` (all tools of the config) and `known_to_caps`."""
         self.names = self.context.names("tools")
-        self.known_to_caps = self._known_to_caps()
+        self.known_to_caps = self._list_known_to_caps()
 
     def check(self) -> None:
         """Reports mistakes of tools, whether or not a route serves them."""
         for name, entry in self.context.entries("tools"):
             path = ("tools", name)
-            self.contradictions(entry, path)
+            self.check_contradictions(entry, path)
             if "overlay" in entry:
                 hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
                 message = "`overlay` has nothing to be laid over here"
@@ -56,7 +57,7 @@ class ToolReader:
             self.answer(name, {}, path, merge_layers(self.defaults, entry))
             check_policy(self.context, path, entry, self.known_to_caps)
 
-    def _known_to_caps(self) -> frozenset[str]:
+    def _list_known_to_caps(self) -> frozenset[str]:
         """The names that a call cap may use: tools of the config and of routes."""
         routes = self.context.structure.value.get("routes")
         entries = routes.values() if isinstance(routes, dict) else routes if isinstance(routes, list) else ()
@@ -67,8 +68,8 @@ class ToolReader:
         """Whether a key that defines the tool is present but invalid."""
         return any(self.context.structure.is_hurt((*path, key)) for key in (*_WHAT, "validation"))
 
-    def contradictions(self, entry: Written, path: Pointer) -> None:
-        """Reports keys of one entry that cannot both be meant."""
+    def check_contradictions(self, entry: Written, path: Pointer) -> None:
+        """Reports keys of one entry that contradict each other."""
         off = "validation" in entry and not read_switch(entry["validation"])
         if off and "schema" in entry:
             hint = "drop one of them; `mode: report` judges without refusing"
@@ -83,7 +84,7 @@ class ToolReader:
 
     # --- one tool on one route ----------------------------------------------------------------------------------------
     def tool(self, name: str, route: Written, route_path: Pointer, provided: frozenset[str]) -> ToolConfig | None:
-        """A tool as a route serves it; None where it cannot be put together (which is reported)."""
+        """A tool as a route serves it; None, with the mistake reported, where it cannot be served."""
         self.used.add(name)
         entry = self.entry(name)
         written = merge_layers(self.defaults, entry, route)
@@ -138,20 +139,20 @@ class ToolReader:
         return self.schemas.load(made, self.place(path, path), formats=formats, provided=provided)
 
     def place(self, path: Pointer, shown: Pointer) -> SchemaPlace:
-        """Where an entry's schema is written, and the section a mistake in it is told under."""
+        """Where an entry's schema is written, and the section that a mistake in it names."""
         return SchemaPlace(self.context.source, (*path, "schema"), self.context.where(shown))
 
     def container(self, name: str, holder: Pointer, value: JsonValue) -> Container | None:
         """The container that an entry (at `holder`) describes, with its functions as the config defines them."""
         if not isinstance(value, dict):
             return None
-        functions = tuple(self._functions((*holder, "container", "functions"), value.get("functions", ())))
+        functions = tuple(self._read_functions((*holder, "container", "functions"), value.get("functions", ())))
         made: dict[str, Any] = {key: reveal(value[key]) for key in ("source", "expand", "auto_expand") if key in value}
         if "require_expansion" in value:
             made["require_expansion"] = read_switch(value["require_expansion"])
         return Container(reveal(value.get("name", name)), functions=functions, **made)
 
-    def _functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
+    def _read_functions(self, at: Pointer, values: JsonValue) -> Iterator[ContainerFunction]:
         for index, value in enumerate(values):
             written: Written = {"name": value} if isinstance(value, str) else value
             name = reveal(written.get("name", ""))  # a missing name is reported already
@@ -182,7 +183,7 @@ def show_schema(schema: ToolSchema) -> dict[str, JsonValue] | None:
 
 
 def is_tool_defined(entry: Mapping[str, JsonValue]) -> bool:
-    """Whether an entry says what its tool takes, or that nobody knows."""
+    """Whether an entry has a schema or a container, or switches validation off."""
     return "schema" in entry or "container" in entry or not read_switch(entry.get("validation", True))
 
 

@@ -1,8 +1,9 @@
 """Finds out whether the files of a config have changed, and reads them while they may be changing.
 
-Files are looked at through their paths, each time anew: kubelet exchanges the folder behind a symbolic link (`..data`)
-and removes the old one, editors rename, NFS and bind mounts send no events. So nothing is watched; contents are hashed
-and compared (`reload.interval`, 2 s by default). What a mount can hide is told at the start (`find_mounts`).
+No file events are used, because NFS and bind mounts send none. Contents are hashed and compared instead, every
+`reload.interval` (2 s by default). Each reading follows the path anew: kubelet replaces the folder behind a symbolic
+link (`..data`) and removes the old one, and editors rename files. A mount can hide changes; `find_warnings` reports
+such files at the start.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from proxy.config.mistakes import ConfigError, Mistake
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
 
-# A replacement takes milliseconds. The next check finds changes that last longer than this many readings.
+# The most readings of one load. Replacing files takes milliseconds; the next check finds what takes longer.
 READINGS: Final = 5
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def hash_files(paths: Iterable[Path]) -> dict[Path, str]:
-    """The hash of each file as it is now, '' where it cannot be read: to be compared with `Loaded.seen`."""
+    """The hash of each file as it is now, '' where it cannot be read, for comparison with `Loaded.seen`."""
     return {path: _hash(path) for path in paths}
 
 
@@ -59,8 +60,8 @@ def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] =
 def find_mounts(paths: Iterable[Path], mountinfo: str) -> list[Path]:
     """The files that are mounts of their own (a `subPath` volume, a bind mount of one file).
 
-    Such a mount keeps the file it was made with: an update of a ConfigMap replaces the folder, an editor's rename the
-    file, and neither is visible through it (kubernetes.io, "mounted ConfigMaps are updated automatically").
+    Such a mount keeps its first file: an update of a ConfigMap replaces the folder, an editor replaces the file by
+    renaming, and neither is visible through the mount (kubernetes.io, "mounted ConfigMaps are updated automatically").
     `mountinfo` is the text of /proc/self/mountinfo (proc(5): the fifth field is the mount point, with octal escapes).
     """
     points = {_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split()[4]) for line in mountinfo.splitlines()}
@@ -68,7 +69,7 @@ def find_mounts(paths: Iterable[Path], mountinfo: str) -> list[Path]:
 
 
 def find_warnings(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> list[str]:
-    """What the operator has to know about files whose changes will not be seen; nothing where this is no Linux."""
+    """Warnings about files whose changes will not be seen; none on systems other than Linux."""
     try:
         text = mountinfo.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

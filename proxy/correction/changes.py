@@ -1,10 +1,11 @@
-"""Arguments on their way to a model and back: secrets stay here, and what did not fail stays as it was. Pure.
+"""Arguments on their way to a model and back: secrets are masked and restored, and what did not fail stays as it was.
+Pure.
 
-    shown(value)                what the prompt holds: the arguments with every secret masked
-    restored(answer, ...)       the answer with our own values wherever it only repeats what was shown
-    changed(before, after)      the places that differ
-    out_of_scope(...)           those of them that the failure does not name
-    kept_in_scope(...)          the answer without those
+    hide_secrets(value)          what the prompt holds: the arguments with every secret masked
+    restore_secrets(answer, ...) the answer with the original values wherever it repeats what was shown
+    find_changes(before, after)  the places that differ
+    find_out_of_scope(...)       those of them that the failure does not name
+    keep_in_scope(...)           the answer without those
 
 A value that is repeated keeps its own text: `1.10` stays `1.10`, also where the model writes 1.1.
 """
@@ -20,7 +21,7 @@ from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer
 
 
 def hide_secrets(value: JsonValue, limits: FeedbackLimits, path: Pointer = ()) -> JsonValue:
-    """A copy without secrets: what has a secret name, and texts that look like a credential. Nothing is cut."""
+    """A copy with secrets masked: values under secret names, and texts that look like credentials. Nothing is cut."""
     if value is not None and path and is_secret_path(path[-1:], limits):
         return MASK
     if isinstance(value, dict):
@@ -31,7 +32,7 @@ def hide_secrets(value: JsonValue, limits: FeedbackLimits, path: Pointer = ()) -
 
 
 def restore_secrets(answer: JsonValue, was_shown: JsonValue, original: JsonValue) -> JsonValue:
-    """The answer with the original in the place of everything that it repeats as it was shown."""
+    """The answer with each part that repeats what was shown replaced by the original."""
     if are_equal(answer, was_shown):
         return original
     if isinstance(answer, dict) and isinstance(was_shown, dict) and isinstance(original, dict):
@@ -41,13 +42,13 @@ def restore_secrets(answer: JsonValue, was_shown: JsonValue, original: JsonValue
             for key, item in answer.items()
         }
     if isinstance(answer, list) and isinstance(was_shown, list) and isinstance(original, list):
-        return _restored_items(answer, was_shown, original)
+        return _restore_items(answer, was_shown, original)
     return answer
 
 
-def _restored_items(answer: list[JsonValue], was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
-    """Items may have been moved, and a secret must not end up in another's place: an item that was changed gets its
-    parts back where it is the only one, and else stays as it was answered."""
+def _restore_items(answer: list[JsonValue], was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
+    """Restores the items of a list. The model may have moved items, and a secret must not land in the wrong one: a
+    changed item gets its parts back only where no other item changed."""
     same_length = len(answer) == len(was_shown)
     differing = [index for index, item in enumerate(answer) if not same_length or not are_equal(item, was_shown[index])]
     if same_length and len(differing) == 1:
@@ -57,36 +58,36 @@ def _restored_items(answer: list[JsonValue], was_shown: list[JsonValue], origina
             for place, item in enumerate(answer)
         ]
     return [
-        _moved(item, was_shown, original) if index in differing else original[index]
+        _find_moved(item, was_shown, original) if index in differing else original[index]
         for index, item in enumerate(answer)
     ]
 
 
-def _moved(item: JsonValue, was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
-    """The original of an item that stood elsewhere, if exactly one was shown like that."""
+def _find_moved(item: JsonValue, was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
+    """The original of a moved item, if exactly one was shown like it; otherwise the item itself."""
     found = [kept for kept, seen in zip(original, was_shown, strict=True) if are_equal(item, seen)]
     return found[0] if len(found) == 1 else item
 
 
 def lay_over(arguments: JsonValue, changes: JsonValue) -> JsonValue:
-    """The arguments with the changed ones exchanged or added; objects inside are laid over one another as well."""
+    """The arguments with changes merged in, nested objects too."""
     if not isinstance(arguments, dict) or not isinstance(changes, dict):
         return changes
     return {**arguments, **{key: lay_over(arguments.get(key), item) for key, item in changes.items()}}
 
 
 def find_changes(before: JsonValue, after: JsonValue, path: Pointer = ()) -> list[Pointer]:
-    """The places where two values differ, each as deep as it goes."""
-    return list(_changed(before, after, path))
+    """The deepest places where two values differ."""
+    return list(_list_changed(before, after, path))
 
 
-def _changed(before: JsonValue, after: JsonValue, path: Pointer) -> Iterator[Pointer]:
+def _list_changed(before: JsonValue, after: JsonValue, path: Pointer) -> Iterator[Pointer]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
-            yield from _changed(before.get(key, ABSENT), after.get(key, ABSENT), (*path, key))
+            yield from _list_changed(before.get(key, ABSENT), after.get(key, ABSENT), (*path, key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, pair in enumerate(zip(before, after, strict=True)):
-            yield from _changed(*pair, (*path, index))
+            yield from _list_changed(*pair, (*path, index))
     elif before is ABSENT or after is ABSENT:
         if before is not after:
             yield path
@@ -95,21 +96,21 @@ def _changed(before: JsonValue, after: JsonValue, path: Pointer) -> Iterator[Poi
 
 
 def find_out_of_scope(paths: list[Pointer], failing: list[tuple[str, ...]]) -> list[Pointer]:
-    """The changed places that stand neither at nor below one of `failing`; none where that is empty."""
+    """The changed places that are neither at nor below one of `failing`; none where `failing` is empty."""
     return [path for path in paths if not _is_in_scope(path, failing)]
 
 
-def kept_in_scope(before: JsonValue, after: JsonValue, failing: list[tuple[str, ...]], path: Pointer = ()) -> JsonValue:
+def keep_in_scope(before: JsonValue, after: JsonValue, failing: list[tuple[str, ...]], path: Pointer = ()) -> JsonValue:
     """The arguments after a change, with everything put back that `find_out_of_scope` names."""
     if isinstance(before, dict) and isinstance(after, dict):
         members = {
-            key: kept_in_scope(before.get(key, ABSENT), after.get(key, ABSENT), failing, (*path, key))
+            key: keep_in_scope(before.get(key, ABSENT), after.get(key, ABSENT), failing, (*path, key))
             for key in {**after, **before}
         }
         return {key: item for key, item in members.items() if item is not ABSENT}
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = enumerate(zip(before, after, strict=True))
-        return [kept_in_scope(*pair, failing, (*path, index)) for index, pair in pairs]
+        return [keep_in_scope(*pair, failing, (*path, index)) for index, pair in pairs]
     return after if _is_in_scope(path, failing) else before
 
 
@@ -118,7 +119,7 @@ def _is_in_scope(path: Pointer, failing: list[tuple[str, ...]]) -> bool:
 
 
 def holds_mask(value: JsonValue, path: Pointer) -> bool:
-    """Whether a masked secret stands at a changed place: the model moved what it was not shown."""
+    """Whether a changed place holds a masked secret: the model moved a value that it did not see."""
     for step in path:
         if isinstance(value, dict):
             value = value.get(step, ABSENT)

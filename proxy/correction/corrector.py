@@ -1,12 +1,12 @@
-"""`ModelCorrector`: the story of one correction, from a failure to what came of it.
+"""`ModelCorrector`: one correction, from a failure to its result.
 
-    correct       while there is somebody to ask: propose a call, let the call run with it, mark what came of it
-      _propose      layer 3, and where that has nothing, layer 4
-        _ask          budgets, the prompt, the endpoint, the verdict
-        _meant        the call that a verdict means, if it may be made
+    correct           while a layer may be asked: propose a call, run it, record the result
+      _propose          layer 3, and where that finds nothing, layer 4
+        _ask              budgets, the prompt, the endpoint, the verdict
+        _apply_verdict    the call that a verdict asks for, if it may be made
 
-Nothing here decides whether a call may go to its tool: the story judges each proposal as it judges every call. What is
-written down is what happened, never a value.
+Nothing here decides whether a call may go to its tool: each proposal is checked like every call. The record says what
+happened, and holds no argument value.
 """
 
 from __future__ import annotations
@@ -31,28 +31,27 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.tool_errors.backoff import compute_pause
-from proxy.correction import changes, prompting, verdicts
-from proxy.correction.budgets import Budgets
-from proxy.correction.debug import DebugLog
-from proxy.correction.endpoint import Answered, Endpoint
-from proxy.correction.marks import Marks
+from proxy.correction import changes, questions, verdicts
+from proxy.correction.endpoint import Answered, Budgets, Endpoint
+from proxy.correction.questions import find_forms
+from proxy.correction.record import CorrectionRecorder, DebugLog
 from proxy.correction.rules import Action, asks, may_go_again, may_have_run
-from proxy.correction.structured import find_forms
 from proxy.correction.trajectory import GatheredStream, Trajectories, Trajectory
 from proxy.correction.verdicts import ModelVerdict, Unusable, Usage
 from proxy.interfaces import CallRoute, CorrectionQuestion, Services, Stumble, TryCall
 
-# The most bytes that JSON needs for one character, which a prompt shows as itself.
+# The most bytes of JSON for one character of a prompt.
 _ESCAPED: Final = 6
-# Of the changed places that had not failed, so many are named to the model.
+# The most places outside the scope that a note to the model names.
 _NAMED: Final = 5
-# After these the next layer may still know something; after all others nobody is asked any more.
+# After these outcomes the next layer is asked; after all others none is.
 _NEXT_LAYER: Final = frozenset({Asked.CANNOT_FIX, Asked.UNUSABLE, Asked.OUT_OF_SCOPE})
 
 
 @dataclass(slots=True)
 class _Run:
-    """One call on its way to a better one. `call` and `failure` are the latest; `due` on the monotonic clock."""
+    """The state of one correction. `call` and `failure` are the latest; `due` is its deadline on the monotonic clock;
+    `note` tells the model what was wrong with its last answer."""
 
     call: ToolCall
     failure: Failure
@@ -60,7 +59,7 @@ class _Run:
     trajectory: Trajectory
     query: str
     due: float
-    marks: Marks
+    recorder: CorrectionRecorder
     note: str = ""
     exhausted: set[Layer] = field(default_factory=set)
 
@@ -70,7 +69,7 @@ class _Run:
 
     @property
     def arguments(self) -> JsonValue:
-        """The latest arguments; no body at all counts as none."""
+        """The latest arguments; {} for an absent body, None where they cannot be read."""
         document = self.call.arguments
         return ({} if document.text == b"" else document.value) if isinstance(document, Document) else None
 
@@ -79,14 +78,15 @@ class _Run:
         document = self.call.arguments
         return len(document.text) if isinstance(document, Document) else 0
 
-    def shown(self) -> JsonValue:
+    def show_arguments(self) -> JsonValue:
+        """The latest arguments without secrets."""
         return changes.hide_secrets(self.arguments, self.stumble.policy.feedback)
 
 
 class ModelCorrector:
-    """Implements `Corrector` over a chat endpoint. `services` are those of the snapshot it belongs to; `report` is
-    told of a mistake of ours, which costs the caller nothing: the id of the request and the exception; `warn` of a
-    budget that is used up."""
+    """Implements `Corrector` over a chat endpoint. `services` are those of the snapshot it belongs to. `report`
+    receives a defect of the proxy (the request's id and the exception), which costs the caller nothing; `warn` receives
+    a budget that is used up."""
 
     def __init__(
         self,
@@ -109,8 +109,7 @@ class ModelCorrector:
     def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
     ) -> UpstreamReply:
-        """Remembers what a tool gave, for layer 4, when all of it has come. A mistake of ours must not cost a caller
-        its answer."""
+        """Remembers a tool's whole answer for layer 4. A defect here must not cost a caller its answer."""
 
         def remember(body: bytes) -> None:
             try:
@@ -118,7 +117,7 @@ class ModelCorrector:
                 self._trajectories.add(
                     checked, whole, call_route.find_user_query(), self._settings.trajectory, policy.feedback
                 )
-            except Exception as error:  # noqa: BLE001 - as it says
+            except Exception as error:  # noqa: BLE001 - see above
                 self._report("", error)
 
         if not isinstance(reply.body, bytes):
@@ -127,21 +126,21 @@ class ModelCorrector:
         return reply
 
     async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
-        """What came of a better call; None leaves the caller with the failure it had."""
+        """The result of a corrected call; None where there is none and the first failure stands."""
         run: _Run | None = None
         policy = stumble.policy.correction
         for _ in range(self._settings.max_corrections):
             try:
                 run = run or self._begin(stumble)
                 proposal = await self._propose(run)
-            except Exception as error:  # noqa: BLE001 - a mistake of ours must not cost a caller the answer it had
+            except Exception as error:  # noqa: BLE001 - a defect here must not cost a caller its answer
                 self._report(stumble.record.request_id, error)
                 return None
             if proposal is None:
                 return None
             result = await try_call(proposal)
             delivered = isinstance(result, Delivered) and not result.failed
-            run.marks.tried(proposal, delivered)
+            run.recorder.note_result(proposal, delivered)
             if isinstance(result, Delivered):
                 return result if delivered or result.reply.status >= 500 else None
             if may_have_run(result):
@@ -153,14 +152,14 @@ class ModelCorrector:
 
     def _begin(self, stumble: Stumble) -> _Run:
         policy, now = stumble.policy.correction, self._services.clock.now
-        known = self._trajectories.of(stumble.call.conversation) if policy.trajectory else Trajectory()
+        known = self._trajectories.find(stumble.call.conversation) if policy.trajectory else Trajectory()
         query = stumble.call_route.find_user_query() if policy.trajectory else ""
-        marks = Marks(stumble.record, now)
+        recorder = CorrectionRecorder(stumble.record, now)
         due = now() + self._settings.deadline
-        return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, marks)
+        return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, recorder)
 
     async def _propose(self, run: _Run) -> ToolCall | None:
-        """The call to try next, None where nobody knows of one."""
+        """The call to try next, or None."""
         for layer in Layer:
             while self._may_ask(run, layer):
                 found = await self._ask(run, layer)
@@ -175,58 +174,56 @@ class ModelCorrector:
 
     def _may_ask(self, run: _Run, layer: Layer) -> bool:
         policy = run.stumble.policy
-        readable = isinstance(
-            run.call.arguments, Document
-        )  # what cannot be read leaves nothing to hold changes against
-        again = layer not in run.exhausted and run.marks.count(layer) < policy.correction.max_attempts
+        readable = isinstance(run.call.arguments, Document)  # changes cannot be compared with unreadable arguments
+        again = layer not in run.exhausted and run.recorder.count(layer) < policy.correction.max_attempts
         return readable and again and asks(layer, run.failure, policy, run.independent)
 
     # --- one question -------------------------------------------------------------------------------------------------
     async def _ask(self, run: _Run, layer: Layer) -> ToolCall | Asked:
         if self._services.clock.now() >= run.due:
             return Asked.TIMEOUT
-        if run.size > _ESCAPED * prompting.LONGEST_ARGUMENTS:
+        if run.size > _ESCAPED * questions.LONGEST_ARGUMENTS:
             return Asked.TOO_LONG
-        shown = prompting.write_json(run.shown())
-        if len(shown) > prompting.LONGEST_ARGUMENTS:
+        shown = questions.write_json(run.show_arguments())
+        if len(shown) > questions.LONGEST_ARGUMENTS:
             return Asked.TOO_LONG
         if not await self._endpoint.enter(run.due - self._services.clock.now()):
-            return self._unasked(run, layer, Asked.BUSY)
+            return self._skip(run, layer, Asked.BUSY)
         try:
             spent = await self._budgets.take(run.call.conversation, len(run.stumble.record.questions))
             if spent is not None:
-                return self._unasked(run, layer, Asked.BUDGET, spent)
-            run.marks.started(layer, run.call, run.failure, run.independent)
-            return await self._answered(run, layer, self._question(run, layer, shown))
+                return self._skip(run, layer, Asked.BUDGET, spent)
+            run.recorder.note_start(layer, run.call, run.failure, run.independent)
+            return await self._read_answer(run, layer, self._write_question(run, layer, shown))
         finally:
             self._endpoint.leave()
 
-    def _unasked(self, run: _Run, layer: Layer, why: Asked, spent: BudgetKind | None = None) -> Asked:
-        run.marks.skipped(CorrectionQuestion(layer, why, 0.0, run.independent, spent))
+    def _skip(self, run: _Run, layer: Layer, why: Asked, spent: BudgetKind | None = None) -> Asked:
+        run.recorder.note_skipped(CorrectionQuestion(layer, why, 0.0, run.independent, spent))
         return why
 
-    def _question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
+    def _write_question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
         told = {
             "arguments": shown,
             "attempt": str(len(run.stumble.record.questions) + 1),
-            "query": prompting.describe_wish(run.query),
-            "trajectory": run.trajectory.told() if run.trajectory.steps else "none",
+            "query": questions.describe_wish(run.query),
+            "trajectory": run.trajectory.write_json() if run.trajectory.steps else "none",
         }
-        prompt = self._settings.prompts.get(layer) or prompting.load_prompt(layer)
-        return prompting.write_messages(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
+        prompt = self._settings.prompts.get(layer) or questions.load_prompt(layer)
+        return questions.write_messages(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
 
-    async def _answered(self, run: _Run, layer: Layer, asked: list[dict[str, str]]) -> ToolCall | Asked:
+    async def _read_answer(self, run: _Run, layer: Layer, asked: list[dict[str, str]]) -> ToolCall | Asked:
         now = self._services.clock.now
         started = now()
         forms = find_forms(layer, run.stumble.policy)
         answer = await self._endpoint.ask(asked, forms, min(run.due - started, self._settings.timeout))
         seconds, body = now() - started, answer.body
-        verdict = verdicts.read(body, layer) if isinstance(body, bytes) else None
-        usage = verdicts.usage_of(body) if isinstance(body, bytes) else Usage()
+        verdict = verdicts.read_verdict(body, layer) if isinstance(body, bytes) else None
+        usage = verdicts.read_usage(body) if isinstance(body, bytes) else Usage()
         await self._budgets.spend_tokens(usage.prompt + usage.completion)
         meant: ToolCall | Asked
         if isinstance(verdict, ModelVerdict):
-            meant = await self._meant(run, layer, verdict)
+            meant = await self._apply_verdict(run, layer, verdict)
         else:
             meant = body if isinstance(body, Asked) else Asked.UNUSABLE
         outcome = Asked.DELIVERED if isinstance(meant, ToolCall) else meant
@@ -234,12 +231,12 @@ class ModelCorrector:
             layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format
         )  # fmt: skip
         read = verdict if isinstance(verdict, ModelVerdict) else None
-        run.marks.answered(run.call, question, read, _parameters(meant, layer))
+        run.recorder.note_answer(run.call, question, read, _count_changes(meant, layer))
         if self._debug is not None:
-            await self._debug.add(self._entry(run, question, asked, answer, verdict))
+            await self._debug.add(self._make_entry(run, question, asked, answer, verdict))
         return meant
 
-    def _entry(
+    def _make_entry(
         self, run: _Run, question: CorrectionQuestion, asked: list[dict[str, str]], answer: Answered, verdict: object
     ) -> dict[str, JsonValue]:
         return {
@@ -260,30 +257,30 @@ class ModelCorrector:
             "milliseconds": round(question.seconds * 1000),
         }
 
-    # --- what a verdict means -----------------------------------------------------------------------------------------
-    async def _meant(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
+    # --- what a verdict leads to --------------------------------------------------------------------------------------
+    async def _apply_verdict(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
         match verdict.action:
             case Action.CHANGE:
-                return await self._changed(run, layer, verdict)
+                return await self._change_arguments(run, layer, verdict)
             case Action.AGAIN:
-                return await self._same(run, wait=False)
+                return await self._repeat_call(run, wait=False)
             case Action.BACK_OFF:
-                return await self._same(run, wait=True)
+                return await self._repeat_call(run, wait=True)
             case Action.STOP:
                 return Asked.CANNOT_FIX
 
-    async def _changed(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
-        shown, before = run.shown(), run.arguments
+    async def _change_arguments(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
+        shown, before = run.show_arguments(), run.arguments
         wanted = verdict.whole if verdict.whole is not None else changes.lay_over(shown, verdict.changes)
         after = changes.restore_secrets(wanted, shown, before)
         paths, run.note = changes.find_changes(before, after), ""
         if not paths:
-            return await self._same(run, wait=False)
+            return await self._repeat_call(run, wait=False)
         if run.stumble.policy.correction.scope_of(layer) is Scope.FAILING:
             failing = await self._find_failing(run.call, run.stumble.policy, run.failure)
             if beyond := changes.find_out_of_scope(paths, failing):
                 run.note = _name_beyond([format_pointer(path) for path in beyond])
-                after = changes.kept_in_scope(before, after, failing)
+                after = changes.keep_in_scope(before, after, failing)
                 paths = changes.find_changes(before, after)
         if not paths:
             return Asked.OUT_OF_SCOPE
@@ -300,8 +297,8 @@ class ModelCorrector:
             return find_failing_places(call, policy, failure)
         return await elsewhere.find_failing(call, policy, failure)
 
-    async def _same(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
-        """The same payload once more, where the rules of resends let it."""
+    async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
+        """The same call once more, where the rules of resends allow it."""
         record, policy, services = run.stumble.record, run.stumble.policy, self._services
         upstream = services.upstreams.get(record.upstream)
         if not may_go_again(run.failure, policy, len(record.resends)) or upstream is None:
@@ -313,7 +310,7 @@ class ModelCorrector:
         return run.call
 
 
-def _parameters(meant: ToolCall | Asked, layer: Layer) -> int:
+def _count_changes(meant: ToolCall | Asked, layer: Layer) -> int:
     """How many places a proposal changes."""
     if isinstance(meant, Asked) or not isinstance(meant.arguments, Document):
         return 0

@@ -1,11 +1,11 @@
-"""When a layer is asked, and what its verdict leads to: the decision tables of the seeds, as data. Pure.
+"""When a layer is asked, and what its verdict leads to: the seeds' decision tables, as data. Pure.
 
     ACTIVATION   HTTP status -> whether other arguments can help (GoMind, "When Semantic Retry Activates")
     MATRIX       (should_retry, changes, is_transient_error) -> what to do ("Decision Matrix")
 
-Where the seeds would call a tool a second time although the first call may have run, we do not (contract section 7):
-a 503 is asked about for idempotent tools alone, and the same payload goes out again only where the rules of resends
-would have allowed it.
+The seeds call a tool a second time even where the first call may have run; the proxy does not (contract section 7). A
+model is asked about a 503 for idempotent tools alone, and the same payload is sent again only where the rules of
+resends would have allowed it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Why(StrEnum):
     """Whether other arguments can help, by status."""
 
     ARGUMENTS = "arguments"  # the tool refused the arguments: it has not run
-    CREDENTIALS = "credentials"  # no arguments mend those
-    WAITING = "waiting"  # resends wait, a model cannot
-    TRANSIENT = "transient"  # only where the tool says what happened, and may be called twice
-    SERVER = "server"  # the resends' affair
+    CREDENTIALS = "credentials"  # no arguments can help
+    WAITING = "waiting"  # resends handle it, by waiting
+    TRANSIENT = "transient"  # may help, where the tool says what happened and may be called twice
+    SERVER = "server"  # resends handle it
 
 
 ACTIVATION: Final[Mapping[int, Why]] = {
@@ -76,7 +76,7 @@ def find_status(failure: Failure) -> int:
 
 
 def is_tools(failure: Failure) -> bool:
-    """Whether the tool answered, and this is what it said."""
+    """Whether the failure is the tool's own answer."""
     return "upstream_status" in failure.details
 
 
@@ -85,20 +85,20 @@ def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) 
     if not policy.correction.wants(layer) or not (is_tools(failure) or failure.code is codes.INVALID_ARGUMENTS):
         return False
     if layer is Layer.VALIDATION_FEEDBACK:
-        return _about_arguments(failure) and contract.raises_attempt(failure)
+        return _is_about_arguments(failure) and contract.raises_attempt(failure)
     if independent and not policy.correction.independent_steps:
         return False
     if ACTIVATION.get(find_status(failure)) is Why.TRANSIENT:
         return failure.retryable is not None and policy.resend.idempotent
-    return _about_arguments(failure)
+    return _is_about_arguments(failure)
 
 
-def _about_arguments(failure: Failure) -> bool:
-    """`retryable: false` on a 4xx is the tool's last word (GoMind, "Retry Decision Matrix")."""
+def _is_about_arguments(failure: Failure) -> bool:
+    """Whether other arguments can help. `retryable: false` on a 4xx forbids it (GoMind, "Retry Decision Matrix")."""
     return ACTIVATION.get(find_status(failure)) is Why.ARGUMENTS and failure.may_retry and not may_have_run(failure)
 
 
-# Failures of ours that come before anything is sent.
+# The proxy's own failures before anything is sent.
 _BEFORE_SENDING: Final = frozenset(
     code.name
     for code in (
@@ -113,7 +113,7 @@ _BEFORE_SENDING: Final = frozenset(
 
 
 def may_have_run(failure: Failure) -> bool:
-    """Whether a failed call may have done its work: then nobody may be told that it was only refused."""
+    """Whether a failed call may have run; then it must not be reported as refused only."""
     executed = failure.details.get("executed")
     if executed is not None:
         return executed != Executed.NO
@@ -123,11 +123,11 @@ def may_have_run(failure: Failure) -> bool:
 
 
 def may_go_again(failure: Failure, policy: ToolPolicy, resent: int) -> bool:
-    """Whether the same payload may be sent once more on a model's word. Where the tool had not said `retryable: false`
-    the resends have done so already, as often as they may."""
+    """Whether a model may ask to send the same payload once more: where resends are left. Unless the tool said
+    `retryable: false`, the proxy has used its resends already."""
     return is_tools(failure) and policy.resend.idempotent and policy.resend.max_resends > resent
 
 
 def is_type_error(failure: Failure) -> bool:
-    """Whether a value of the wrong type is among what is wrong (the seeds' `type_error`)."""
+    """Whether one of the violations is a wrong type (the seeds' `type_error`)."""
     return failure.type_related or any(violation.code is codes.TYPE_MISMATCH for violation in failure.violations)

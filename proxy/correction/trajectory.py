@@ -1,8 +1,8 @@
-"""What is remembered of a conversation for layer 4: what the user wants, and what its last delivered calls gave.
+"""What is remembered of a conversation for layer 4: what the user wants, and the results of its last delivered calls.
 
-Kept only where a tool's policy says `trajectory: on`, in this process alone (no argument value ever goes to a shared
-store), without secrets, cut, for a time, and of a bounded number of conversations. A conversation known by its address
-alone may be several users': nothing of it is kept.
+It is kept only where a tool's policy says `trajectory: on`, and in this process alone, because no argument value may go
+to a shared store. It holds no secrets, is cut, expires, and is kept for a bounded number of conversations. Several
+users may share a conversation that is known only by its address: nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from proxy.core.model.values import (
 )
 from proxy.correction.changes import hide_secrets
 
-# Bytes of an answer that are looked at; a longer one is a document and no figure to compute with.
+# The longest answer that is read, in bytes; a longer one is a document, not a value for the next call.
 _LOOKED_AT: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryStep:
-    """One delivered call: what was asked and what came, each as shown."""
+    """One delivered call: its arguments and its result, each without secrets."""
 
     tool: str
     arguments: JsonValue
@@ -45,12 +45,12 @@ class TrajectoryStep:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What is known of a conversation, oldest step first. `query` is '' where the user's wish was never told."""
+    """What is known of a conversation, oldest step first. `query` is '' where the user's request is unknown."""
 
     query: str = ""
     steps: tuple[TrajectoryStep, ...] = ()
 
-    def told(self) -> str:
+    def write_json(self) -> str:
         """The steps as JSON."""
         return dumps(
             [{"tool": step.tool, "arguments": step.arguments, "result": step.result} for step in self.steps]
@@ -67,7 +67,7 @@ class Trajectories:
         self._now = now
         self._kept: OrderedDict[str, tuple[Trajectory, float]] = OrderedDict()
 
-    def of(self, conversation: Conversation) -> Trajectory:
+    def find(self, conversation: Conversation) -> Trajectory:
         """What is known of a conversation."""
         if conversation.rung is Rung.ADDRESS:
             return _NOTHING
@@ -79,11 +79,11 @@ class Trajectories:
     ) -> None:
         """Remembers a delivered call. `hidden` names what the schema marks as secret."""
         conversation = checked.call.conversation
-        result = _result(reply, limits.max_chars, hidden)
+        result = _read_result(reply, limits.max_chars, hidden)
         if conversation.rung is Rung.ADDRESS or result is None:
             return
-        before = self.of(conversation)
-        arguments = _bounded(hide_secrets(checked.value, hidden), limits.max_chars)
+        before = self.find(conversation)
+        arguments = _bound_size(hide_secrets(checked.value, hidden), limits.max_chars)
         step = TrajectoryStep(checked.call.tool, arguments, result)
         after = replace(before, query=query or before.query, steps=(*before.steps, step)[-limits.steps :])
         self._kept[conversation.key] = (after, self._now() + limits.ttl)
@@ -93,7 +93,8 @@ class Trajectories:
 
 
 class GatheredStream:
-    """A streamed answer on its way to the client. At its end `remember` gets what came, unless that is too much."""
+    """A streamed answer on its way to the client. At its end `remember` receives the whole body, unless it is too
+    long."""
 
     def __init__(self, body: AsyncIterator[bytes], remember: Callable[[bytes], None]) -> None:
         self._body = body
@@ -116,7 +117,7 @@ class GatheredStream:
         return piece
 
     async def aclose(self) -> None:
-        """Closes the stream early. Clients of MCP leave with the last event, so what came may be all there was."""
+        """Closes the stream early. MCP clients close after the last event, so the body may be whole even then."""
         self._end()
         close = getattr(self._body, "aclose", None)
         if close is not None:
@@ -128,35 +129,35 @@ class GatheredStream:
             remember(bytes(self._seen))
 
 
-def _result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
-    """What the tool said; None where that is no short text."""
+def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
+    """The tool's result without secrets; None where the body is no short text."""
     if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
         return None
     body: bytes | Undecodable = reply.body
-    coding = _header(reply.headers, "content-encoding")
+    coding = _find_header(reply.headers, "content-encoding")
     if is_coded(coding):
         body = decode(reply.body, coding, _LOOKED_AT)
     if isinstance(body, Undecodable) or not body.strip():
         return None
-    if _header(reply.headers, "content-type").partition(";")[0].strip().lower() == "text/event-stream":
-        value = next((found for data in read_events(body) if _answers(found := parse(data))), None)
-        return None if value is None else _bounded(hide_secrets(_said(value), hidden), most)
+    if _find_header(reply.headers, "content-type").partition(";")[0].strip().lower() == "text/event-stream":
+        value = next((found for data in read_events(body) if _is_answer(found := parse(data))), None)
+        return None if value is None else _bound_size(hide_secrets(_unwrap_result(value), hidden), most)
     value = parse(body)
     if isinstance(value, dict) and "jsonrpc" in value:
-        return _bounded(hide_secrets(_said(value), hidden), most) if _answers(value) else None
+        return _bound_size(hide_secrets(_unwrap_result(value), hidden), most) if _is_answer(value) else None
     if isinstance(value, JsonProblem):
         return cut(mask_credentials(replace_surrogates(body.decode("utf-8", "replace")), most), most)
-    return _bounded(hide_secrets(value, hidden), most)
+    return _bound_size(hide_secrets(value, hidden), most)
 
 
-def _answers(value: JsonValue | JsonProblem) -> bool:
-    """Whether a message of JSON-RPC holds the result of a call, which is no error."""
+def _is_answer(value: JsonValue | JsonProblem) -> bool:
+    """Whether a JSON-RPC message holds the successful result of a call."""
     result = value.get("result") if isinstance(value, dict) and "jsonrpc" in value else None
     return isinstance(result, dict) and result.get("isError") is not True
 
 
-def _said(message: JsonValue) -> JsonValue:
-    """What a tool said, without the frame of an MCP result around it."""
+def _unwrap_result(message: JsonValue) -> JsonValue:
+    """The tool's own value inside an MCP result."""
     result = message.get("result") if isinstance(message, dict) else None
     if not isinstance(result, dict):
         return result
@@ -171,11 +172,11 @@ def _said(message: JsonValue) -> JsonValue:
     return text if isinstance(read, JsonProblem) else read
 
 
-def _bounded(value: JsonValue, most: int) -> JsonValue:
-    """A value whose JSON is no longer than `most`, or the beginning of that as text."""
+def _bound_size(value: JsonValue, most: int) -> JsonValue:
+    """The value if its JSON has at most `most` characters, otherwise the beginning of its JSON as text."""
     text = dumps(value).decode()
     return value if len(text) <= most else cut(text, most)
 
 
-def _header(headers: Headers, name: str) -> str:
+def _find_header(headers: Headers, name: str) -> str:
     return next((value for key, value in headers if key.lower() == name), "")

@@ -1,11 +1,11 @@
-"""From what an endpoint answers to a verdict. Pure, bounded, and it never raises, whatever comes.
+"""Reads an endpoint's answer into a verdict. Pure and bounded; it never raises, whatever comes.
 
     read_content(body)   an OpenAI chat completion -> the text of its one choice
     find_object(text)    the one JSON object in it: bare, in a Markdown fence, or inside prose
     make_verdict(object) what it says, in either of the seeds' shapes
 
-Doubt is no verdict: several different objects, a cut-off answer, a shape of neither seed. The caller is then left with
-the failure it had.
+An unclear answer is no verdict: several different objects, a cut-off answer, a shape of neither seed. The caller then
+keeps the failure it had.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Unusable(StrEnum):
     """Why an answer is no verdict."""
 
     NOT_JSON = "not_json"  # no chat completion, or no JSON object in its text
-    CUT_OFF = "cut_off"  # `finish_reason: length`: what is there is not what was meant
+    CUT_OFF = "cut_off"  # `finish_reason: length`: the answer is incomplete
     DECLINED = "declined"  # the endpoint's filter, or a refusal
     AMBIGUOUS = "ambiguous"  # several objects that could be the answer
     SHAPE = "shape"  # an object, but of neither seed
@@ -34,9 +34,10 @@ class Unusable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelVerdict:
-    """What a model says: `whole` holds all arguments, else `changes` holds those to change; both None: none.
+    """A model's verdict: `whole` holds all arguments, or `changes` holds those to change; both are None where it gives
+    none.
 
-    Its `analysis` may quote arguments, so it is left where it is: in the debug store alone.
+    The model's `analysis` may quote arguments, so it stays in the debug log.
     """
 
     should_retry: bool
@@ -46,7 +47,7 @@ class ModelVerdict:
 
     @property
     def action(self) -> Action:
-        """What it leads to."""
+        """What to do about it, by MATRIX."""
         has_changes = self.whole is not None or bool(self.changes)
         return MATRIX[self.should_retry, has_changes, self.transient]
 
@@ -54,7 +55,7 @@ class ModelVerdict:
 # --- the completion ---------------------------------------------------------------------------------------------------
 _CUT_OFF: Final = "length"
 _FILTERED: Final = "content_filter"
-# No model takes more; what an endpoint claims beyond it is not believed.
+# No model takes more tokens; a larger number from an endpoint is cut to this.
 _MOST_TOKENS: Final = 10_000_000
 
 
@@ -72,7 +73,7 @@ def read_content(body: bytes) -> str | Unusable:
         return Unusable.DECLINED
     content = message.get("content")
     if isinstance(content, list):
-        content = "".join(_part(part) for part in content)
+        content = "".join(_read_part(part) for part in content)
     return content if isinstance(content, str) and content.strip() else Unusable.NOT_JSON
 
 
@@ -84,8 +85,8 @@ class Usage:
     completion: int = 0
 
 
-def usage_of(body: bytes) -> Usage:
-    """What a chat completion says in `usage`, whatever it is worth."""
+def read_usage(body: bytes) -> Usage:
+    """The `usage` of a chat completion."""
     completion = parse(body)
     told = completion.get("usage") if isinstance(completion, dict) else None
     return Usage(_count(told, "prompt_tokens"), _count(told, "completion_tokens"))
@@ -98,32 +99,31 @@ def _count(told: JsonValue, key: str) -> int:
     return min(max(value, 0), _MOST_TOKENS)
 
 
-def _part(part: JsonValue) -> str:
+def _read_part(part: JsonValue) -> str:
     text = part.get("text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else ""
 
 
 # --- the object -------------------------------------------------------------------------------------------------------
-# Reasoning models think aloud first; what they weigh there is not what they answer.
+# Reasoning models write their thoughts before this mark, and the answer after it.
 _THOUGHTS: Final = "</think>"
 _FENCE: Final = "```"
 _MARK: Final = re.compile(r"[\"{}]")
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# How much of a text is looked through, and how many places in it are read. Each is looked at once, so no text takes
-# longer than its length.
+# How many characters of a text are searched, and how many places in it are parsed. Each character is visited once.
 _SEARCHED: Final = 64 * 1024
 _READ: Final = 16
 
 
 def find_object(text: str) -> dict[str, JsonValue] | Unusable:
-    """The one JSON object a text holds. Of several, the one with a verdict's keys; equal ones count as one."""
+    """The one JSON object in a text. Among several the one with a verdict's keys wins; equal ones count as one."""
     text = text.rpartition(_THOUGHTS)[2].strip()
     whole = parse(text.encode("utf-8", "replace"))
     if not isinstance(whole, JsonProblem):
         return whole if isinstance(whole, dict) else Unusable.NOT_JSON
     text = text[:_SEARCHED]
-    for candidates in (_fenced(text), _in_prose(text)):
-        found = _distinct(candidates)
+    for candidates in (_find_fenced(text), _find_in_prose(text)):
+        found = _parse_distinct(candidates)
         told = [item for item in found if not _VERDICT_KEYS.isdisjoint(item)]
         best = told or found
         if len(best) == 1:
@@ -133,8 +133,8 @@ def find_object(text: str) -> dict[str, JsonValue] | Unusable:
     return Unusable.NOT_JSON
 
 
-def _fenced(text: str) -> Iterator[str]:
-    """What stands between two fences, without the first line."""
+def _find_fenced(text: str) -> Iterator[str]:
+    """The texts between pairs of fences, without their first line."""
     start = text.find(_FENCE)
     for _ in range(_READ):
         begin = text.find("\n", start) if start >= 0 else -1
@@ -145,8 +145,8 @@ def _fenced(text: str) -> Iterator[str]:
         start = text.find(_FENCE, end + len(_FENCE))
 
 
-def _in_prose(text: str) -> Iterator[str]:
-    """The longest pieces whose braces are balanced, strings inside of them left out of the count."""
+def _find_in_prose(text: str) -> Iterator[str]:
+    """The longest pieces with balanced braces; braces inside strings do not count."""
     found: list[tuple[int, int]] = []
     opened: list[int] = []
     at = text.find("{")
@@ -162,13 +162,13 @@ def _in_prose(text: str) -> Iterator[str]:
         elif (string := _STRING.match(text, mark.start())) is not None:
             at = string.end()
         else:
-            break  # a string without an end: nothing behind it can be told apart
+            break  # an unterminated string: what follows cannot be parsed
         if not opened:
             at = text.find("{", at)
     yield from (text[start:end] for start, end in found[:_READ])
 
 
-def _distinct(candidates: Iterator[str]) -> list[dict[str, JsonValue]]:
+def _parse_distinct(candidates: Iterator[str]) -> list[dict[str, JsonValue]]:
     found: list[dict[str, JsonValue]] = []
     for text in candidates:
         value = parse(text.encode("utf-8", "replace"))
@@ -185,7 +185,7 @@ _VERDICT_KEYS: Final = frozenset({_WHOLE_KEY, *_CHANGES_KEYS, *_SAYS})
 
 
 def make_verdict(told: Mapping[str, JsonValue], layer: Layer) -> ModelVerdict | Unusable:
-    """What an object says. Layer 3 also takes the bare arguments, as the seed's own prompt asks for them."""
+    """The verdict in an object. Layer 3 also accepts bare arguments, which the seed's own prompt asks for."""
     if _VERDICT_KEYS.isdisjoint(told):
         bare = layer is Layer.VALIDATION_FEEDBACK
         return ModelVerdict(should_retry=True, whole=dict(told)) if bare else Unusable.SHAPE
@@ -202,7 +202,7 @@ def make_verdict(told: Mapping[str, JsonValue], layer: Layer) -> ModelVerdict | 
     return ModelVerdict(all(said), transient, given.get(_WHOLE_KEY), changes)
 
 
-def read(body: bytes, layer: Layer) -> ModelVerdict | Unusable:
+def read_verdict(body: bytes, layer: Layer) -> ModelVerdict | Unusable:
     """The verdict in an endpoint's answer."""
     content = read_content(body)
     if isinstance(content, Unusable):

@@ -2,9 +2,9 @@
 
     from proxy.hooks import Answer, Call, Change, Hook, Refuse
 
-A hook sees a call at five points. It may change the call at one, *before* the decision, and replace the tool's answer
-at another. It sees copies, and gives new arguments, never a checked call; so `decide` judges every call that is sent,
-and the tool's `response_schema` every answer that takes another's place, whatever a hook does.
+A hook sees a call at five points. At one, *before* the decision, it may change the call; at another it may replace the
+tool's answer. It sees copies and gives new arguments, never a checked call. So `decide` judges every call that is sent,
+and the tool's `response_schema` judges every replaced answer, whatever a hook does.
 
 Files: `api.py` is the interface for authors; `loading.py` finds and makes the hooks of a config; `running.py` runs them
 within their time, and turns what goes wrong into a `Failure`.

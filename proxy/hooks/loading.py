@@ -44,11 +44,11 @@ class LoadedHook:
 
 
 def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
-    """What `use` names, without making anything of it."""
+    """The hook or the class of hooks that `use` names; nothing is created."""
     try:
-        found = _attribute(*use.split(":", 1)) if ":" in use else _load_installed(use)
+        found = _find_attribute(*use.split(":", 1)) if ":" in use else _load_installed(use)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: importing it runs it
-        return HookLoadError(f"{use!r} cannot be loaded ({_name_error(error)})", _remedy(error))
+        return HookLoadError(f"{use!r} cannot be loaded ({_name_error(error)})", _suggest_remedy(error))
     if isinstance(found, HookLoadError):
         return found
     cls = found if isinstance(found, type) else type(found)
@@ -65,7 +65,7 @@ def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
 def load_hook(
     use: str, settings: Mapping[str, JsonValue], timeout: float, *, strict: bool
 ) -> LoadedHook | HookLoadError:
-    """A hook made with its settings, or why there is none."""
+    """A hook created with its settings, or why it cannot be used."""
     found = find_hook(use)
     if isinstance(found, HookLoadError):
         return found
@@ -81,7 +81,7 @@ def load_hook(
         )
 
 
-def _attribute(module: str, path: str) -> Any:
+def _find_attribute(module: str, path: str) -> Any:
     found: Any = import_module(module)
     for step in path.split("."):
         found = getattr(found, step)
@@ -105,7 +105,7 @@ def _name_error(error: BaseException) -> str:
     return f"{told}: {error}" if isinstance(error, ImportError | AttributeError | SyntaxError) else told
 
 
-def _remedy(error: BaseException) -> str:
+def _suggest_remedy(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return "the module has to be installed, or its folder be in PYTHONPATH"
     return "write `module:Class`" if isinstance(error, AttributeError | ValueError) else ""

@@ -47,13 +47,13 @@ _NOT_TO_TOUCH: Final = frozenset(
      "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
 )  # fmt: skip
 
-# Bytes of an answer that hooks are shown.
+# The longest answer that hooks see, in bytes.
 _LONGEST_RESULT: Final = 1024 * 1024
 _NO_REPLY: Final = (("Content-Type", "application/json"),)
 
 
 class _Failed:
-    """Takes the place of the answer of a hook that failed."""
+    """The type of FAILED, the answer of a hook that failed."""
 
 
 FAILED: Final = _Failed()
@@ -72,7 +72,7 @@ class HookChain:
         self._at = {point: tuple(hook for hook in hooks if hook.listens(point)) for point in POINTS}
         self._report = report
         self._now = now
-        # overdue tasks that still run; the loop itself keeps no reference to them
+        # Overdue tasks that still run; the event loop itself keeps no reference to them.
         self._left: set[asyncio.Task[Any]] = set()
 
     async def before_decision(
@@ -85,7 +85,7 @@ class HookChain:
             if isinstance(made, str):
                 made = self._fail(hook, "before_decision", made, record)
             if made is FAILED and hook.strict:
-                return _broken_hook()
+                return _make_failure()
             if isinstance(made, UpstreamReply | Failure):
                 record.notes = {**record.notes, "hook": hook.name}
                 return made
@@ -98,10 +98,10 @@ class HookChain:
         """Shows hooks the decision; a Failure where a strict hook failed."""
         for hook in self._at["after_decision"]:
             said = await self._ask(
-                hook, "after_decision", record, _show_call(call, call_route, record), _verdict(decision)
+                hook, "after_decision", record, _show_call(call, call_route, record), _show_verdict(decision)
             )
             if said is FAILED and hook.strict:
-                return _broken_hook()
+                return _make_failure()
         return None
 
     async def before_forward(
@@ -112,11 +112,11 @@ class HookChain:
             call = _show_call(checked.call, call_route, record, checked.arguments)
             outgoing = Outgoing(request.upstream, request.method, request.target, tuple(request.headers))
             said = await self._ask(hook, "before_forward", record, call, outgoing)
-            headers = said if said is None or said is FAILED else _headers(request.headers, said)
+            headers = said if said is None or said is FAILED else _change_headers(request.headers, said)
             if isinstance(headers, str):
                 headers = self._fail(hook, "before_forward", headers, record)
             if headers is FAILED and hook.strict:
-                return _broken_hook()
+                return _make_failure()
             request = replace(request, headers=headers) if isinstance(headers, tuple) else request
         return request
 
@@ -126,12 +126,12 @@ class HookChain:
         """The tool's answer, or what hooks put in its place; each sees what those before it left."""
         for hook in self._at["after_answer"]:
             call = _show_call(checked.call, call_route, record, checked.arguments)
-            said = await self._ask(hook, "after_answer", record, call, _result(reply))
+            said = await self._ask(hook, "after_answer", record, call, _show_result(reply))
             made = said if said is None or said is FAILED else _read_answer(said)
             if isinstance(made, str):
                 made = self._fail(hook, "after_answer", made, record)
             if made is FAILED and hook.strict:  # a filter that fails lets nothing through
-                return replace(_broken_hook(), retryable=False, details={"executed": "yes"})
+                return replace(_make_failure(), retryable=False, details={"executed": "yes"})
             if isinstance(made, UpstreamReply):
                 record.notes = {**record.notes, "hook": hook.name}
                 reply = made
@@ -142,13 +142,13 @@ class HookChain:
     ) -> None:
         """Shows hooks the end of a call; `outcome` is None where the client has gone."""
         for hook in self._at["after_outcome"]:
-            ending = _ending(outcome, record, self._now() - record.started)
+            ending = _show_ending(outcome, record, self._now() - record.started)
             await self._ask(hook, "after_outcome", record, _show_call(call, call_route, record), ending)
 
     async def _ask(self, hook: LoadedHook, point: str, record: CallRecord, *shown: object) -> Any:
         """A hook's answer within its time, or FAILED."""
         started = self._now()
-        task = asyncio.ensure_future(_quiet(getattr(hook.hook, point)(*shown)))
+        task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))
         try:
             await asyncio.wait({task}, timeout=hook.timeout)
         finally:
@@ -172,7 +172,7 @@ class HookChain:
         return FAILED
 
 
-async def _quiet(answer: Any) -> Any:
+async def _await_quietly(answer: Any) -> Any:
     """Awaits the answer, and gives an exception as a value: SystemExit within a task would end the process."""
     try:
         return await answer
@@ -190,23 +190,23 @@ def _show_call(call: ToolCall, call_route: CallRoute, record: CallRecord, text: 
     )  # fmt: skip
 
 
-def _verdict(decision: Decision) -> Verdict:
+def _show_verdict(decision: Decision) -> Verdict:
     if isinstance(decision, Forward):
         checked = decision.checked
         repairs = tuple((repair.rule, format_pointer(repair.path)) for repair in checked.repairs)
-        return Verdict(True, *_why(checked.would), repairs)
-    return Verdict(False, *_why(decision.failure))
+        return Verdict(True, *_show_failure(checked.would), repairs)
+    return Verdict(False, *_show_failure(decision.failure))
 
 
-def _why(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:
+def _show_failure(failure: Failure | None) -> tuple[str, tuple[Broken, ...]]:
     if failure is None:
         return "", ()
     broken = (Broken(each.code.name, format_pointer(each.path), each.message) for each in failure.violations)
     return failure.code.name, tuple(broken)
 
 
-def _result(reply: UpstreamReply) -> Result:
-    """A copy of an answer, without its content coding; of a stream or a long body its head alone."""
+def _show_result(reply: UpstreamReply) -> Result:
+    """A copy of an answer without its content coding; for a stream or a long body only the head."""
     headers = tuple((name.lower(), value) for name, value in reply.headers)
     body, coding = reply.body, next((value for name, value in headers if name == "content-encoding"), "")
     text = decode(body, coding, _LONGEST_RESULT) if isinstance(body, bytes) and is_coded(coding) else body
@@ -215,7 +215,7 @@ def _result(reply: UpstreamReply) -> Result:
     return Result(reply.status, headers, text)
 
 
-def _ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Ending:
+def _show_ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Ending:
     if outcome is None:
         return Ending("client_gone", 0, "", 0, 0, seconds)
     status = outcome.failure.http_status if isinstance(outcome, ToolResult) else outcome.reply.status
@@ -225,8 +225,8 @@ def _ending(outcome: Outcome | None, record: CallRecord, seconds: float) -> Endi
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
 def _read_change(call: ToolCall, said: object, policy: ToolPolicy | None) -> ToolCall | UpstreamReply | Failure | str:
-    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. A hook hands on
-    no more than a client may send."""
+    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. Arguments may be no
+    longer than a client's."""
     try:
         match said:
             case Change(value):
@@ -269,7 +269,7 @@ def _change_arguments(call: ToolCall, text: bytes) -> ToolCall | str:
     return replace(call, arguments=Document(text, value, repairs))
 
 
-def _headers(headers: Headers, said: object) -> Headers | str:
+def _change_headers(headers: Headers, said: object) -> Headers | str:
     """The headers with a hook's changes; a text is the reason why these are not acceptable."""
     if not isinstance(said, Mapping):
         return "wrong_answer"
@@ -285,9 +285,9 @@ def _headers(headers: Headers, said: object) -> Headers | str:
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether a header (in lower case) may not change; MCP repeats parts of the checked body in its own headers."""
+    """Whether hooks must not change a header (in lower case). MCP's headers repeat parts of the checked body."""
     return name in _NOT_TO_TOUCH or name.startswith("mcp-")
 
 
-def _broken_hook() -> Failure:
+def _make_failure() -> Failure:
     return Failure(codes.HOOK_FAILED, codes.HOOK_FAILED.meaning)

@@ -1,10 +1,12 @@
-"""Descriptions of tools, read from where they are published, written as files that a user can edit.
+"""Imports: descriptions of tools, read from where they are published, become files that a user can edit.
 
-    reading.py    a URL or a file -> Harvest                       harvest.py    what was found, and what not
-    openapi.py    an OpenAPI description -> Harvest                fetch.py      a request to the server that has it
-    mcp.py        an MCP server's list of tools -> Harvest         yamltext.py   JSON values -> YAML
-    files.py      Harvest -> config, schemas, record               record.py     imported.json: what it was made of
-    live.py       a record against its sources as they are         drift.py      two schemas -> what has changed
+    openapi.py      an OpenAPI description -> Harvest
+    mcp.py          an MCP server's list of tools -> Harvest
+    mcpservers.py   a client's config that names MCP servers -> a config
+    fetch.py        requests to the server that publishes a description
+    harvest.py      what was found and what not, and its record `imported.json`
+    files.py        Harvest -> config, schemas and record, as YAML
+    live.py         compares a record with its sources as they are now
 
-Nothing here judges a call or serves one: the files written are a config like any other (`check` reads them back).
+Nothing here judges or serves a call: the files written are a config like any other (`check` reads them back).
 """

@@ -17,8 +17,8 @@ from proxy.interfaces import UpstreamRequest
 from proxy.outgoing import TOO_LARGE, OutgoingClient
 from proxy.upstream import UpstreamSettings
 
-_NAME: Final = "source"  # in the requests to it, nowhere else
-TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pieces of it
+_NAME: Final = "source"  # the upstream's name, which messages leave out
+TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pieces of its body
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class FetchSite:
             hint = "http://host:port/path; secrets go into --header"
             raise ImportProblem("this is no http or https URL", hint) from None
         self._extra = extra
-        self.shown = _shown(url)
+        self.shown = _hide_query(url)
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
     async def fetch(
         self, method: str, headers: Headers = (), body: bytes = b"", enough: Enough = lambda _media_type, _body: False
     ) -> FetchedAnswer:
-        """One exchange at the URL. `enough` is asked when the body so far ends with a line feed, and may end the
-        reading of a stream that would go on. Raises ImportProblem if the answer does not arrive or is incomplete."""
+        """One exchange at the URL. `enough` is called whenever the body so far ends with a line feed; if it gives True,
+        the rest of the stream is not read. Raises ImportProblem if the answer does not arrive or is incomplete."""
         request = UpstreamRequest(_NAME, method, self.target, (*headers, *self._extra), body, TIMEOUT)
         reply = await self._client.fetch(
             request,
@@ -68,7 +68,7 @@ class FetchSite:
         if isinstance(reply, UpstreamFault):
             if reply.token == TOO_LARGE.token:
                 raise ImportProblem(f"{self.shown}: the answer is larger than {MAX_FILE_BYTES // 1024**2} MiB")
-            raise ImportProblem(f"{self.shown}: {_words(reply)}", "is it running, and is this its address?")
+            raise ImportProblem(f"{self.shown}: {_describe_fault(reply)}", "is it running, and is this its address?")
         return FetchedAnswer(reply.status, {name.lower(): value for name, value in reply.headers}, reply.body)
 
 
@@ -78,12 +78,12 @@ async def fetch_description(url: str, extra: Headers = ()) -> bytes:
     answer = await server.fetch("GET", (("accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),))
     if answer.status == 200:
         return answer.body
-    raise ImportProblem(f"{server.shown} answers {answer.status}", _advice(answer))
+    raise ImportProblem(f"{server.shown} answers {answer.status}", _advise(answer))
 
 
-def _advice(answer: FetchedAnswer) -> str:
+def _advise(answer: FetchedAnswer) -> str:
     if 300 <= answer.status < 400 and "location" in answer.headers:
-        return f"it says to look at {_shown(answer.headers['location'])}"
+        return f"it says to look at {_hide_query(answer.headers['location'])}"
     if answer.status in (401, 403):
         return "it wants to know who asks: --header 'Authorization: Bearer ...'"
     return "FastAPI and mcpo publish theirs at /openapi.json"
@@ -93,11 +93,11 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _words(fault: UpstreamFault) -> str:
+def _describe_fault(fault: UpstreamFault) -> str:
     """The message of a fault without the upstream's name, which means nothing outside of a config."""
     return fault.message.removeprefix(f"upstream '{_NAME}': ")
 
 
-def _shown(url: str) -> str:
+def _hide_query(url: str) -> str:
     """A URL for messages: without its query, which may hold a secret."""
     return url.partition("?")[0]

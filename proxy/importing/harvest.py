@@ -1,15 +1,23 @@
-"""The findings of an import: tools that can be judged, paths that are relayed, and what was left out and why."""
+"""What an import finds, and its record.
+
+A `Harvest` holds the tools that can be judged, the paths that are relayed, and what was left out and why.
+`imported.json` records the sources of an import, so that `check --live` can tell what has changed there since. It lies
+beside the config and holds each schema as the source had it. Users edit other files, so an edit is never taken for a
+change at the source.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from proxy.core.model.values import JsonValue
+from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.schema.http.operations import RequestTemplate
 
 
-class ImportProblem(Exception):  # noqa: N818 - it names what the user reads, not a defect of ours
+class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy
     """Nothing can be imported. `hint` says what to do instead."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -23,10 +31,10 @@ class ImportProblem(Exception):  # noqa: N818 - it names what the user reads, no
 
 @dataclass(frozen=True, slots=True)
 class FoundTool:
-    """A tool whose arguments can be judged. `origin` is how its source names it: `POST /book`, or an MCP tool's name.
+    """A tool whose arguments can be judged. `origin` is its name at the source: `POST /book`, or an MCP tool's name.
 
-    `path` and `method` are its route's; '' where the route serves many tools. `notes`: what was read differently.
-    `request`: how its arguments become an HTTP request.
+    `path` and `method` are its route's; '' where the route serves many tools. `notes` tell what was read differently
+    from how it is written. `request`: how its arguments become an HTTP request.
     """
 
     name: str
@@ -85,3 +93,54 @@ class Harvest:
     notes: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
     path: str = ""
+
+
+FILE: Final = "imported.json"
+_LIMITS: Final = TextLimits(depth=200, nodes=5_000_000)
+_ABOUT: Final = (
+    "Written by `toolcall-proxy import`. `check --live` compares the sources with it: keep it, do not edit it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One source at the time of the import. `tools`: name -> (name at the source, schema); `seen`: all names at the
+    source."""
+
+    kind: Kind
+    source: str
+    upstream: str
+    seen: frozenset[str]
+    tools: Mapping[str, tuple[str, JsonValue]]
+
+
+def write_record(harvest: Harvest) -> str:
+    """The text of `imported.json` for one import, with one line for each tool."""
+    tools = ",\n".join(
+        f"{_write_json(tool.name)}: {_write_json({'origin': tool.origin, 'schema': tool.schema})}"
+        for tool in harvest.tools
+    )
+    head = {"kind": harvest.kind, "from": harvest.source, "upstream": harvest.upstream, "seen": list(harvest.seen)}
+    source = f'{_write_json(head)[:-1]}, "tools": {{\n{tools}\n}}}}'
+    return f'{{\n"about": {_write_json(_ABOUT)},\n"version": 1,\n"sources": [\n{source}\n]\n}}\n'
+
+
+def _write_json(value: JsonValue) -> str:
+    return dumps(value).decode()
+
+
+def read_record(text: bytes) -> tuple[Recorded, ...]:
+    """The sources in a record. Raises ImportProblem for any other text."""
+    value = parse(text, _LIMITS)
+    if isinstance(value, JsonProblem) or not isinstance(value, dict) or value.get("version") != 1:
+        raise ImportProblem(f"{FILE} is no record of an import", "import again")
+    try:
+        return tuple(_read_source(source) for source in value["sources"])
+    except (KeyError, TypeError, AttributeError):
+        raise ImportProblem(f"{FILE} lacks something", "import again") from None
+
+
+def _read_source(source: dict[str, JsonValue]) -> Recorded:
+    tools = {name: (tool["origin"], tool["schema"]) for name, tool in source["tools"].items()}
+    kind: Kind = "mcp" if source["kind"] == "mcp" else "openapi"
+    return Recorded(kind, source["from"], source["upstream"], frozenset(source["seen"]), tools)

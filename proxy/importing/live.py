@@ -1,4 +1,4 @@
-"""Compares the record of an import with its sources as they are now, each change of a schema at its JSON Pointer."""
+"""Compares the record of an import with its sources as they are now; each change of a schema has its JSON Pointer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Final, Literal
 
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
 from proxy.core.model.values import Headers, JsonValue, Pointer
-from proxy.importing.harvest import Harvest, ImportProblem, flatten_text
+from proxy.importing.harvest import FILE, Harvest, ImportProblem, Recorded, flatten_text, read_record
 from proxy.importing.mcp import read_mcp
-from proxy.importing.openapi import Choice
-from proxy.importing.reading import read_openapi
-from proxy.importing.record import FILE, Recorded, read_record
+from proxy.importing.openapi import Choice, read_openapi
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 
@@ -30,14 +28,14 @@ class DescriptionChange:
     def __str__(self) -> str:
         place = format_pointer(self.path) or "the whole schema"
         if self.kind == "changed":
-            return f"changed  {place}: {_shown(self.before)} is now {_shown(self.after)}"
-        return f"{self.kind:<8} {place}: {_shown(self.after if self.kind == 'added' else self.before)}"
+            return f"changed  {place}: {_shorten(self.before)} is now {_shorten(self.after)}"
+        return f"{self.kind:<8} {place}: {_shorten(self.after if self.kind == 'added' else self.before)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDrift:
-    """One source. `changed`: tool -> what has changed in its schema; `gone`: tools the source no longer has, each with
-    what it says instead, if anything; `new`: what it has now and had not; `same`: how many tools are as they were."""
+    """The changes of one source. `changed`: tool -> the changes of its schema; `gone`: tools that the source no longer
+    has -> the reason, or ''; `new`: tools that it had not before; `same`: the number of unchanged tools."""
 
     source: str
     same: int
@@ -47,12 +45,12 @@ class SourceDrift:
 
     @property
     def is_found(self) -> bool:
-        """Whether a tool that the config serves is no longer what it was."""
+        """Whether a tool that the config serves has changed or is gone."""
         return bool(self.changed or self.gone)
 
 
 async def look_live(folder: Path, headers: Headers) -> list[SourceDrift]:
-    """Asks every source recorded beside a config. `headers` go with every request.
+    """Compares every source recorded beside a config with its record. `headers` go with every request.
 
     Raises ImportProblem if there is no record or a source does not answer.
     """
@@ -72,7 +70,7 @@ async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
 
 
 def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:
-    """What has changed between the record of a source and the source."""
+    """Compares the record of a source with the source as it is now."""
     live = {tool.origin: tool.schema for tool in now.tools}
     why = {left.name: left.why for left in now.left_out}
     changed = {
@@ -97,7 +95,7 @@ def describe_drift(found: SourceDrift) -> Iterator[str]:
     yield from (f"  new, served by no route: {flatten_text(origin)}" for origin in found.new)
 
 
-def _shown(value: JsonValue) -> str:
+def _shorten(value: JsonValue) -> str:
     text = dumps(value).decode()
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
@@ -106,14 +104,14 @@ def list_changes(before: JsonValue, after: JsonValue, path: Pointer = ()) -> Ite
     """The changes from one schema to another, in the order of the older one. Lists of single values (`required`,
     `enum`, `type`) are compared as sets, other lists place by place."""
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _of_mappings(before, after, path)
+        yield from _compare_mappings(before, after, path)
     elif isinstance(before, list) and isinstance(after, list):
-        yield from (_of_sets if _is_flat(before) and _is_flat(after) else _of_lists)(before, after, path)
+        yield from (_compare_sets if _is_flat(before) and _is_flat(after) else _compare_lists)(before, after, path)
     elif not are_equal(before, after):
         yield DescriptionChange("changed", path, before, after)
 
 
-def _of_mappings(
+def _compare_mappings(
     before: dict[str, JsonValue], after: dict[str, JsonValue], path: Pointer
 ) -> Iterator[DescriptionChange]:
     for key, value in before.items():
@@ -126,7 +124,7 @@ def _of_mappings(
             yield DescriptionChange("added", (*path, key), after=value)
 
 
-def _of_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
+def _compare_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
     for value in before:
         if not any(are_equal(value, other) for other in after):
             yield DescriptionChange("removed", path, before=value)
@@ -135,7 +133,7 @@ def _of_sets(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> 
             yield DescriptionChange("added", path, after=value)
 
 
-def _of_lists(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
+def _compare_lists(before: list[JsonValue], after: list[JsonValue], path: Pointer) -> Iterator[DescriptionChange]:
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
         yield from list_changes(old, new, (*path, index))
     for index in range(len(after), len(before)):

@@ -1,7 +1,8 @@
-"""An MCP server's list of tools -> Harvest, asked in the revision that the server speaks.
+"""Reads an MCP server's list of tools into a Harvest, in the revision that the server speaks.
 
-First as 2026-07-28 has it: one request, no session. A server of the old kind refuses that (specification 2026-07-28,
-"Versioning"); then a session is opened, asked, and closed again: one that is left open can lock what it uses.
+The first request follows revision 2026-07-28: one request, no session. A server of an older revision refuses it
+(specification 2026-07-28, "Versioning"). Then a session is opened for the request and closed again, because an open
+session can keep resources of the server locked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from proxy.importing.fetch import Enough, FetchedAnswer, FetchSite
 from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut
 
 _MODERN: Final = "2026-07-28"
-_OLD: Final = "2025-11-25"  # the newest with sessions: a server of the old kind answers with the one that it speaks
+_OLD: Final = "2025-11-25"  # the newest with sessions; an older server answers with its own
 _WHO: Final[dict[str, JsonValue]] = {"name": "toolcall-proxy", "version": __version__}
 _META: Final[dict[str, JsonValue]] = {
     VERSION_META: _MODERN,
@@ -36,17 +37,17 @@ async def read_mcp(url: str, headers: Headers = ()) -> Harvest:
     server = FetchSite(url, headers)
     conversation = _Conversation(server)
     revision = _MODERN
-    if (tools := await conversation.listed()) is None:
+    if (tools := await conversation.list_tools()) is None:
         revision = await conversation.open()
         try:
-            tools = await conversation.listed()
+            tools = await conversation.list_tools()
         finally:
             await conversation.close()
     if tools is None:
         raise ImportProblem(f"{server.shown} lists no tools", "is this the path that MCP is spoken at?")
     parts = urlsplit(url)
     about = f"an MCP server, revision {revision}, {len(tools)} tool{'s' * (len(tools) != 1)}"
-    found, left = _judged(tools)
+    found, left = _sort_tools(tools)
     origin = f"{parts.scheme}://{parts.netloc}"
     names = tuple(dict.fromkeys(name for name, _, _ in tools))
     return Harvest("mcp", url, origin, about, found, (), left, (), names, parts.path or "/")
@@ -55,11 +56,11 @@ async def read_mcp(url: str, headers: Headers = ()) -> Harvest:
 _Listed = tuple[str, str, JsonValue]  # name, description, schema
 
 
-def _judged(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[LeftOut, ...]]:
+def _sort_tools(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[LeftOut, ...]]:
     found: dict[str, FoundTool] = {}
     left: list[LeftOut] = []
     for name, description, schema in tools:
-        if why := _unusable(schema):
+        if why := _explain_unusable(schema):
             left.append(LeftOut(name, why, "write a schema for it by hand"))
         elif name in found:
             left.append(LeftOut(name, "it is listed twice: the first counts"))
@@ -68,7 +69,7 @@ def _judged(tools: Iterable[_Listed]) -> tuple[tuple[FoundTool, ...], tuple[Left
     return tuple(found.values()), tuple(left)
 
 
-def _unusable(schema: JsonValue) -> str:
+def _explain_unusable(schema: JsonValue) -> str:
     if schema is ABSENT:
         return "it is listed without a schema"
     try:
@@ -81,19 +82,19 @@ def _unusable(schema: JsonValue) -> str:
 
 @dataclass(slots=True)
 class _Conversation:
-    """Requests to one server: without a session until `open` has made one."""
+    """Requests to one server, without a session until `open` opens one."""
 
     server: FetchSite
     session: Headers = ()
     modern: bool = True
     asked: int = 0
 
-    async def listed(self) -> list[_Listed] | None:
-        """All pages of the list; None where the server does not answer with one."""
+    async def list_tools(self) -> list[_Listed] | None:
+        """The tools of all pages of the list; None where the server does not answer with a list."""
         tools: list[_Listed] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self.page(cursor)
+            page = await self.ask_page(cursor)
             if page is None:
                 return None
             tools += [(tool.name, tool.description, tool.schema) for tool in page.tools]
@@ -102,7 +103,7 @@ class _Conversation:
                 return tools
         raise ImportProblem(f"{self.server.shown} names more than {MAX_PAGES} pages of tools")
 
-    async def page(self, cursor: str | None) -> ToolsPage | None:
+    async def ask_page(self, cursor: str | None) -> ToolsPage | None:
         params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
         answer = await self.ask(LIST, {**params, "_meta": _META} if self.modern else params)
         return None if answer is None else read_page(answer)
@@ -126,7 +127,7 @@ class _Conversation:
             await self.server.fetch("DELETE", self.session)
 
     async def ask(self, method: str, params: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
-        """The answer to a request, or None where there is none to read."""
+        """The answer to a request; None where there is no readable one."""
         self.asked += 1
         number = self.asked
         modern = ((VERSION_HEADER, _MODERN), (METHOD_HEADER, method)) if self.modern else ()

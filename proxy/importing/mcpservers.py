@@ -4,8 +4,9 @@
     {"servers": {NAME: {"type": "stdio", "command": ..., ...}}}                VS Code, `.vscode/mcp.json`
     {"mcp": {"servers": {...}}}                                                VS Code, `settings.json`
 
-Each server becomes an upstream and a route, `/NAME/mcp`. `rewritten` is the client's config with every server that is
-served exchanged for the proxy. References such as `${env:NAME}` and `${input:id}` become variables of the environment.
+Each server becomes an upstream and a route, `/NAME/mcp`. `rewrite_client_config` gives the client's config with each
+served server replaced by the proxy. References such as `${env:NAME}` and `${input:id}` become variables of the
+environment.
 """
 
 from __future__ import annotations
@@ -20,16 +21,15 @@ from urllib.parse import urlsplit
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.importing.files import escape_variables
+from proxy.importing.files import escape_variables, write_yaml
 from proxy.importing.harvest import ImportProblem, LeftOut, flatten_text
-from proxy.importing.yamltext import write_yaml
 
 LISTEN: Final = "127.0.0.1:8080"
-# Where all servers are served together, and what they are called in the client's config then.
+# The path at which all servers are served together, and their name in the client's config then.
 JOINED_PATH: Final = "/mcp"
 JOINED: Final = "toolcall-proxy"
 _LIMITS: Final = TextLimits(depth=32, nodes=100_000)
-# What editors take in such files although it is no JSON.
+# What editors accept in such files although JSON does not.
 _TOLERATED: Final = frozenset({"comments", "trailing_commas"})
 _VARIABLE: Final = re.compile(r"\$\{(?:(env|input|userHome|workspaceFolder)(?::([^{}]+))?|([A-Za-z_][A-Za-z0-9_]*))\}")
 _HEAD: Final = """\
@@ -53,46 +53,48 @@ class McpServers:
     variables: tuple[str, ...]
     written: JsonValue = field(repr=False)
 
-    def config_text(self, config: str, *, one: bool = False) -> str:
+    def write_config(self, config: str, *, one: bool = False) -> str:
         """The config of the proxy (YAML). `one`: all servers behind one route, in place of a route for each."""
         sections: dict[str, JsonValue] = {
             "version": 1,
             "listen": LISTEN,
             "upstreams": dict(self.upstreams),
-            "routes": [self._one_route()] if one else list(self.routes),
+            "routes": [self._make_one_route()] if one else list(self.routes),
         }
         head = _HEAD.format(source=flatten_text(self.source), config=config)
         return head + "".join(f"\n{write_yaml({key: value})}" for key, value in sections.items())
 
-    def rewritten(self, *, one: bool = False) -> JsonValue:
-        """The client's config, in which every server that is served is the proxy; `one`: all of them together."""
+    def rewrite_client_config(self, *, one: bool = False) -> JsonValue:
+        """The client's config with each served server replaced by the proxy; `one`: by one entry for all of them."""
         if one:
-            return _exchanged(self.written, dict.fromkeys(self.upstreams), {JOINED: self._entry(JOINED_PATH)})
-        return _exchanged(self.written, {name: self._entry(f"/{name}/mcp") for name in self.upstreams})
+            return _replace_servers(
+                self.written, dict.fromkeys(self.upstreams), {JOINED: self._make_entry(JOINED_PATH)}
+            )
+        return _replace_servers(self.written, {name: self._make_entry(f"/{name}/mcp") for name in self.upstreams})
 
-    def _one_route(self) -> JsonValue:
+    def _make_one_route(self) -> JsonValue:
         servers: dict[str, JsonValue] = {}
         for name, route in zip(self.upstreams, self.routes, strict=True):
             path = route.get("upstream_path") if isinstance(route, dict) else None
             more: dict[str, JsonValue] = {} if path in (None, "/mcp") else {"upstream_path": path}
             if any(other.startswith(f"{name}_") for other in self.upstreams):
-                more["prefix"] = f"{name}__"  # else names could be read both ways
+                more["prefix"] = f"{name}__"  # otherwise a tool's name could belong to both servers
             servers[name] = {"upstream": name, **more} if more else name
         return {"path": JOINED_PATH, "protocol": "mcp", "servers": servers}
 
-    def _entry(self, path: str) -> JsonValue:
+    def _make_entry(self, path: str) -> JsonValue:
         url = f"http://{LISTEN}{path}"
         match self.client:
             case "vscode":
                 return {"type": "http", "url": url}
-            case "claude":  # starts commands alone
+            case "claude":  # can only start commands
                 return {"command": "toolcall-proxy", "args": ["stdio", "--url", url]}
             case _:
                 return {"url": url}
 
 
 def read_mcpservers(path: Path, client: str = "") -> McpServers:
-    """Reads a client's config. `client` is claude, cursor or vscode; '' goes by the file.
+    """Reads a client's config. `client` is claude, cursor or vscode; '' is decided by the file.
 
     Raises:
         ImportProblem: it cannot be read, or names no servers.
@@ -104,7 +106,7 @@ def read_mcpservers(path: Path, client: str = "") -> McpServers:
     found = read_document(text, _LIMITS, _TOLERATED)
     if isinstance(found, JsonProblem):
         raise ImportProblem(f"{path}:{found.line}:{found.column}: {found.reason}")
-    servers, shape = _servers(found.value)
+    servers, shape = _find_servers(found.value)
     if servers is None:
         hint = "it is looked for under `mcpServers` (Claude, Cursor) and `servers` (VS Code)"
         raise ImportProblem(f"{path} names no MCP servers", hint)
@@ -153,11 +155,11 @@ class _Reading:
         if not isinstance(args, list) or not isinstance(env, dict) or not isinstance(cwd, str | None):
             self._leave(name, "`args` is no list, `env` no object, or `cwd` no text")
             return
-        upstream: dict[str, JsonValue] = {"command": [self._text(word) for word in [entry["command"], *args]]}
+        upstream: dict[str, JsonValue] = {"command": [self._translate_text(word) for word in [entry["command"], *args]]}
         if env:
-            upstream["env"] = {key: self._text(value) for key, value in env.items()}
+            upstream["env"] = {key: self._translate_text(value) for key, value in env.items()}
         if cwd is not None:
-            upstream["cwd"] = self._text(cwd)
+            upstream["cwd"] = self._translate_text(cwd)
         self._upstreams[name] = upstream
         self._routes.append({"path": f"/{name}/mcp", "upstream": name, "protocol": "mcp"})
 
@@ -170,25 +172,28 @@ class _Reading:
         elif parts.query or parts.fragment or parts.scheme not in ("http", "https") or not parts.netloc:
             self._leave(name, "its url is no plain http or https url without a query")
         else:
-            upstream: dict[str, JsonValue] = {"url": self._text(f"{parts.scheme}://{parts.netloc}")}
+            upstream: dict[str, JsonValue] = {"url": self._translate_text(f"{parts.scheme}://{parts.netloc}")}
             if isinstance(headers, dict) and headers:
-                upstream["headers"] = {"set": {key.lower(): self._text(value) for key, value in headers.items()}}
+                upstream["headers"] = {
+                    "set": {key.lower(): self._translate_text(value) for key, value in headers.items()}
+                }
             self._upstreams[name] = upstream
             path = escape_variables(parts.path or "/")
             route = {"path": f"/{name}/mcp", "upstream": name, "upstream_path": path, "protocol": "mcp"}
             self._routes.append(dict(route))
 
-    def _text(self, value: JsonValue) -> JsonValue:
-        """A text as our config spells it: references of the client's become ours, every other `$` is itself."""
+    def _translate_text(self, value: JsonValue) -> JsonValue:
+        """A text as the proxy's config spells it: the client's references become `${NAME}`, any other `$` is
+        escaped."""
         text = value if isinstance(value, str) else str(value)
         parts: list[str] = []
         at = 0
         for reference in _VARIABLE.finditer(text):
-            parts += [escape_variables(text[at : reference.start()]), self._reference(reference)]
+            parts += [escape_variables(text[at : reference.start()]), self._translate_reference(reference)]
             at = reference.end()
         return "".join((*parts, escape_variables(text[at:])))
 
-    def _reference(self, found: re.Match[str]) -> str:
+    def _translate_reference(self, found: re.Match[str]) -> str:
         kind, name = found[1], found[2] or found[3]
         if kind == "userHome":
             name = "HOME"
@@ -205,8 +210,8 @@ class _Reading:
         self._left_out.append(LeftOut(name, why, hint))
 
 
-def _servers(value: JsonValue) -> tuple[dict[str, JsonValue] | None, str]:
-    """The servers that a config names, and the shape they have there."""
+def _find_servers(value: JsonValue) -> tuple[dict[str, JsonValue] | None, str]:
+    """The servers that a config names (None if it names none), and the kind of client that writes them so."""
     if not isinstance(value, dict):
         return None, ""
     found = value.get("mcpServers")
@@ -217,11 +222,11 @@ def _servers(value: JsonValue) -> tuple[dict[str, JsonValue] | None, str]:
     return (found, "vscode") if isinstance(found, dict) else (None, "")
 
 
-def _exchanged(
+def _replace_servers(
     value: JsonValue, entries: Mapping[str, JsonValue], added: Mapping[str, JsonValue] | None = None
 ) -> JsonValue:
-    """The config with the given servers in place of its own of the same names (None leaves one out), and with `added`
-    ones first."""
+    """The config with its servers replaced by `entries` of the same names (None removes a server), and with `added`
+    first."""
     if not isinstance(value, dict):
         return value
     for key in ("mcpServers", "servers"):
@@ -232,4 +237,4 @@ def _exchanged(
                 **value,
                 key: {**(added or {}), **{name: entry for name, entry in kept.items() if entry is not None}},
             }
-    return {**value, "mcp": _exchanged(value.get("mcp"), entries, added)}
+    return {**value, "mcp": _replace_servers(value.get("mcp"), entries, added)}

@@ -1,17 +1,115 @@
-"""Puts the sidecar into manifests: into the pods of workloads, and in front of the Services that lead to them.
+"""The proxy's container and volume as Kubernetes manifests, put into the pods of workloads and in front of their
+Services.
 
-Each function takes manifests as plain values and gives changed copies. Doing it twice gives the same as doing it once:
-what was injected before is replaced. What stands in the way is an InjectionError, which says what to do about it.
+`Sidecar` makes the container, the volume and the tool's probe as plain values; the chart renders the same, and a test
+compares them. `inject_all` takes manifests as plain values and gives changed copies. Injecting twice gives the same as
+injecting once: what was injected before is replaced. An obstacle is an InjectionError, which says what to do about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from proxy.kubernetes.sidecar import CONTAINER, PORT_NAME, VOLUME, Manifest, Sidecar
+Manifest = dict[str, Any]
+
+CONTAINER: Final = "toolcall-proxy"
+VOLUME: Final = "toolcall-proxy-config"
+CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
+PORT_NAME: Final = "toolproxy"
+PROBES_NAME: Final = "toolproxy-probe"
+# Pods that are finished end at once, so a long period costs nothing.
+LEAST_GRACE: Final = 300
+_HOOKS_APART: Final = 5
+_LAST_CALLS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The sidecar of a pod: its image, its ConfigMap, the ports and times (seconds) of its config, and the tool behind
+    it.
+
+    `paths`: key of the ConfigMap -> file in the config's folder.
+    """
+
+    image: str
+    config_map: str
+    upstream: str
+    tool_port: int
+    port: int
+    probes: int
+    admin: int
+    drain: int
+    longest_call: int
+    paths: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sleep(self) -> int:
+        """Seconds by which the tool's SIGTERM is delayed."""
+        return self.drain + _HOOKS_APART
+
+    @property
+    def grace(self) -> int:
+        """The least terminationGracePeriodSeconds."""
+        return max(LEAST_GRACE, self.sleep + self.longest_call + _LAST_CALLS)
+
+    def make_container(self, *, port_name: str = PORT_NAME, in_job: bool = False) -> Manifest:
+        """The native sidecar. In a Job no calls come once it is to end, so it does not wait for any."""
+        drain = ["--seconds", "0"] if in_job else ["--with-tools"]
+        return {
+            "name": CONTAINER,
+            "image": self.image,
+            "imagePullPolicy": "IfNotPresent",
+            "restartPolicy": "Always",
+            "command": ["python", "-m", "proxy"],
+            "args": ["serve", f"{CONFIG_FOLDER}/config.yaml"],
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "ports": [
+                {"name": port_name, "containerPort": self.port, "protocol": "TCP"},
+                {"name": PROBES_NAME, "containerPort": self.probes, "protocol": "TCP"},
+            ],
+            "lifecycle": {
+                "preStop": {
+                    "exec": {
+                        "command": ["python", "-m", "proxy", "drain", *drain, "--admin", f"127.0.0.1:{self.admin}"]
+                    }
+                }
+            },
+            "startupProbe": _probe("/startupz", periodSeconds=1, timeoutSeconds=1, failureThreshold=60),
+            "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=1, failureThreshold=2),
+            "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=2, failureThreshold=3),
+            "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}},
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+                "runAsNonRoot": True,
+                "runAsUser": 10001,
+                "runAsGroup": 10001,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "volumeMounts": [{"name": VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True}],
+        }
+
+    def make_volume(self) -> Manifest:
+        """The volume with the config."""
+        source: Manifest = {"name": self.config_map}
+        if any(key != path for key, path in self.paths.items()):
+            source["items"] = [{"key": key, "path": path} for key, path in self.paths.items()]
+        return {"name": VOLUME, "projected": {"defaultMode": 0o444, "sources": [{"configMap": source}]}}
+
+    def make_tool_probe(self) -> Manifest:
+        """The readiness probe of the tool's container. It asks the proxy, because kubelet cannot reach a tool on
+        loopback."""
+        asked = {"path": f"/readyz/upstream/{self.upstream}", "port": self.probes}
+        return {"httpGet": asked, "periodSeconds": 2, "timeoutSeconds": 1, "failureThreshold": 2}
+
+
+def _probe(path: str, **times: int) -> Manifest:
+    return {"httpGet": {"path": path, "port": PROBES_NAME}, **times}
+
 
 # Where the pod's template stands in each kind of workload.
 POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
@@ -25,13 +123,13 @@ POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
 }
 _JOBS: Final = ("Job", "CronJob")
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
-# Says on a workload or its pod template that it is left alone.
+# This annotation with the value `disabled` on a workload or its pod template leaves it alone.
 ANNOTATION: Final = "toolcall-proxy/inject"
 _OFF: Final = "disabled"
 
 
 class InjectionError(Exception):
-    """Something is in the way of the sidecar."""
+    """An obstacle to the sidecar; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +143,8 @@ class Injected:
 def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[str] = ()) -> Injected:
     """Injects every workload, or those of `only` (`kind/name`, in lower case). Raises InjectionError.
 
-    What was injected names no version that the API server gave: `kubectl apply` would refuse it once the server has
-    written the state of a rollout.
+    Changed manifests lose their `resourceVersion`: `kubectl apply` would refuse them once the server has written the
+    state of a rollout.
     """
     found, notes, pods = list(manifests), list[str](), list[Manifest]()
     wanted, seen = set(only), set[str]()
@@ -68,7 +166,7 @@ def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[s
         raise InjectionError(f"no workload is among the manifests ({', '.join(POD_TEMPLATES)})")
     for index, manifest in enumerate(found):
         if manifest.get("kind") == "Service" and (selected := [pod for pod in pods if _selects(manifest, pod)]):
-            names = {_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
+            names = {_list_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
             found[index] = _forget_version(redirect_service(manifest, sidecar, names, notes))
     return Injected(found, notes)
 
@@ -88,9 +186,9 @@ def inject_workload(manifest: Manifest, sidecar: Sidecar, notes: list[str]) -> M
     made = deepcopy(manifest)
     name, in_job = describe(manifest), manifest["kind"] in _JOBS
     spec = _find_pod(made)["spec"]
-    _refuse_what_is_in_the_way(name, spec, sidecar)
+    _check_obstacles(name, spec, sidecar)
     tool = _find_tool(name, spec, sidecar)
-    before = _own_containers(spec)
+    before = _list_own_containers(spec)
     port_name = _take_port_name(spec, tool, sidecar, before)
     others = [each for each in spec.get("initContainers") or [] if each["name"] != CONTAINER]
     spec["initContainers"] = [*others, sidecar.make_container(port_name=port_name, in_job=in_job)]
@@ -121,11 +219,11 @@ def _find_reason_to_skip(manifest: Manifest) -> str:
     return ""
 
 
-def _own_containers(spec: Manifest) -> list[Manifest]:
+def _list_own_containers(spec: Manifest) -> list[Manifest]:
     return [each for each in spec.get("initContainers") or [] if each["name"] == CONTAINER]
 
 
-def _refuse_what_is_in_the_way(name: str, spec: Manifest, sidecar: Sidecar) -> None:
+def _check_obstacles(name: str, spec: Manifest, sidecar: Sidecar) -> None:
     if spec.get("hostNetwork"):
         raise InjectionError(f"{name} has hostNetwork: its ports are the node's, and anybody gets past a sidecar there")
     system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os", "linux")
@@ -133,7 +231,7 @@ def _refuse_what_is_in_the_way(name: str, spec: Manifest, sidecar: Sidecar) -> N
         raise InjectionError(f"{name} runs on {system}: the proxy's image is for linux")
     if any(each["name"] == CONTAINER for each in spec["containers"]):
         raise InjectionError(f"{name} has an ordinary container {CONTAINER} already: take that one out first")
-    for container in _all_containers(spec):
+    for container in _list_other_containers(spec):
         for port in container.get("ports") or []:
             if port["containerPort"] in (sidecar.port, sidecar.probes, sidecar.admin):
                 raise InjectionError(
@@ -142,8 +240,8 @@ def _refuse_what_is_in_the_way(name: str, spec: Manifest, sidecar: Sidecar) -> N
                 )
 
 
-def _all_containers(spec: Manifest) -> Iterator[Manifest]:
-    """The containers that are not ours."""
+def _list_other_containers(spec: Manifest) -> Iterator[Manifest]:
+    """The containers other than the sidecar."""
     for each in [*(spec.get("initContainers") or []), *spec["containers"]]:
         if each["name"] != CONTAINER:
             yield each
@@ -165,8 +263,8 @@ def _find_tool(name: str, spec: Manifest, sidecar: Sidecar) -> Manifest:
 
 
 def _take_port_name(spec: Manifest, tool: Manifest, sidecar: Sidecar, before: list[Manifest]) -> str:
-    """The name that the tool's port had goes to the proxy's, so that a Service which leads to that name leads to the
-    proxy. Probes of the tool that went by the name go by the number."""
+    """Moves the name of the tool's port to the proxy's port, so that a Service with that name as target leads to the
+    proxy. Probes of the tool that use the name get the number."""
     for port in tool.get("ports") or []:
         if port["containerPort"] == sidecar.tool_port and port.get("name"):
             taken: str = port.pop("name")
@@ -201,8 +299,8 @@ def _selects(service: Manifest, pod: Manifest) -> bool:
 
 
 def redirect_service(service: Manifest, sidecar: Sidecar, names: set[str], notes: list[str]) -> Manifest:
-    """A Service whose ports that led to the tool lead to the proxy. By number, for names of an init container's ports
-    are found from Kubernetes 1.32 on. `names` are those that the proxy's port has in the pods."""
+    """The Service with each port that leads to the tool leading to the proxy: by number, because Services find names of
+    an init container's ports only from Kubernetes 1.32 on. `names` are the names of the proxy's port in the pods."""
     made = deepcopy(service)
     for port in made["spec"].get("ports") or []:
         if port.get("targetPort", port["port"]) in (sidecar.tool_port, *names):

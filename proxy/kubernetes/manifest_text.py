@@ -1,7 +1,7 @@
-"""Manifests as text: a stream of YAML or JSON documents, read and written so that what is not changed keeps its bytes.
+"""Reads and writes manifests as a stream of YAML or JSON documents; an unchanged document keeps its bytes.
 
-Kubernetes reads YAML 1.1 (`yes` is true), so this room reads and writes it too, and not the YAML 1.2 of the config. A
-changed document is written anew: its comments are gone, its values and the order of its keys are not.
+Kubernetes reads YAML 1.1 (`yes` is true), so this file reads and writes that, and not the YAML 1.2 of the config. A
+changed document is written anew: it keeps its values and the order of its keys, and loses its comments.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from proxy.kubernetes.injection import InjectionError
-from proxy.kubernetes.sidecar import Manifest
+from proxy.kubernetes.injection import InjectionError, Manifest
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)[^\n]*\n?", re.MULTILINE)
 _LISTS: Final = ("List", "ResourceList")
@@ -54,7 +53,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def write_documents(before: list[ManifestDocument], after: list[Manifest], added: list[Manifest]) -> str:
-    """The stream with its manifests exchanged, in order, for `after`, and with `added` at its end."""
+    """The stream with its manifests replaced, in order, by `after`, and with `added` at its end."""
     left, made = iter(after), list[str]()
     for document in before:
         count = len(document.manifests)
@@ -74,7 +73,7 @@ def _exchange(document: ManifestDocument, changed: list[Manifest]) -> Manifest:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads dates as the text that they are: a manifest has none."""
+    """Reads dates as text: manifests hold no dates."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -84,10 +83,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes block text for what has several lines, and each value whole wherever it occurs."""
+    """Writes text of several lines as block text, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the library's signature
-        """Never writes an anchor: not every reader of manifests knows them."""
+        """True for all values: not every reader of manifests knows anchors."""
         return True
 
 

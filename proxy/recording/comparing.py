@@ -1,9 +1,9 @@
-"""What another config makes of recorded calls: `compare_line` judges one line by two configs, `compare_sent` arguments
-by two policies, and `ComparisonCounts` adds up what they find.
+"""Compares the verdicts of two configs on recorded calls: `compare_line` judges one line by both, `compare_sent` judges
+arguments by two policies, and `ComparisonCounts` adds up the changes.
 
-At a place with a stand-in the verdict is unsure where the new schema asks something else there that a stand-in does not
-keep (its enum, pattern, format ...), and where the old one does and is not the schema that the line was recorded by;
-such a line is `cannot_tell`.
+A stand-in keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema asks
+for another one at that place (enum, pattern, format ...) and the old schema does not ask for the same, or is not the
+schema that the line was recorded by.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from proxy.core.fates import CHANGES, Change, Fate, compare_fates
 from proxy.core.improvement.tool_mistakes import nodes_at
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.recording.judging import judge_sent
-from proxy.recording.line import RecordedLine
+from proxy.recording.line import RecordedLine, judge_sent
 
 # What a schema may ask of a text that its stand-in does not keep.
 _UNKEPT: Final = frozenset(
@@ -36,7 +35,8 @@ ServedTools = Mapping[tuple[str, str], tuple[CallShape, ToolPolicy]]
 
 @dataclass(frozen=True, slots=True)
 class LineComparison:
-    """How a line's fate changes. `path` and `code` say where, `before` and `after` are forward or refuse."""
+    """The change of a line's fate: `path` and `code` of an error or repair, and `before` and `after`, each forward or
+    refuse."""
 
     change: LineChange
     path: str = ""
@@ -46,7 +46,7 @@ class LineComparison:
 
 
 def compare_line(line: RecordedLine, old: ServedTools, new: ServedTools) -> LineComparison:
-    """What the new config makes of a recorded call that the old one makes something else of."""
+    """Judges a recorded call by the old and the new config, and compares the fates."""
     key = (line.route, line.tool)
     if key not in old or key not in new:
         return LineComparison("same" if key not in old and key not in new else "no_route")
@@ -55,14 +55,14 @@ def compare_line(line: RecordedLine, old: ServedTools, new: ServedTools) -> Line
     (old_shape, old_policy), (new_shape, new_policy) = old[key], new[key]
     is_recorded_by_old = line.fields.get("schema_id", "") == old_policy.schema_id
     for place in map(parse_pointer, line.masked):
-        wanted = _asked(new_policy, place)
-        if (wanted or not is_recorded_by_old) and wanted != _asked(old_policy, place):
+        wanted = _list_unkept(new_policy, place)
+        if (wanted or not is_recorded_by_old) and wanted != _list_unkept(old_policy, place):
             return LineComparison("cannot_tell")
     return _describe(judge_sent(line.sent, old_shape, old_policy), judge_sent(line.sent, new_shape, new_policy))
 
 
 def compare_sent(sent: bytes, shape: CallShape, old: ToolPolicy, new: ToolPolicy) -> LineComparison:
-    """What another policy makes of arguments that came as these bytes."""
+    """Judges arguments that came as these bytes by two policies, and compares the fates."""
     return _describe(judge_sent(sent, shape, old), judge_sent(sent, shape, new))
 
 
@@ -72,7 +72,7 @@ Place = tuple[str, str, str, str, str]
 
 @dataclass(slots=True)
 class ComparisonCounts:
-    """Calls by kind of change, and the places at which they change, with the first line of each."""
+    """The numbers of calls by kind of change and by place, and for each place the first line that changes there."""
 
     counts: Counter[str] = field(default_factory=Counter)
     places: Counter[Place] = field(default_factory=Counter)
@@ -120,8 +120,8 @@ def _describe(before: Fate, after: Fate) -> LineComparison:
     return LineComparison(change, path, code, *words)
 
 
-def _asked(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
-    """What a schema asks at a place that no stand-in keeps."""
+def _list_unkept(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
+    """The keywords of a schema at a place that a stand-in may not satisfy although the text it replaces did."""
     if policy.check is None:
         return []
     steps = tuple(int(step) if isinstance(step, str) and step.isdecimal() else step for step in path)
@@ -132,6 +132,6 @@ def _asked(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
 
 
 def _is_no_text(keyword: str, item: JsonValue) -> bool:
-    """Whether a keyword asks for something else than a text, into which repairs may turn one: a number's text has its
-    digits and letters replaced in the stand-in."""
+    """Whether a keyword asks for a type other than text. A repair may convert a text to it (`"48.85"`), but not the
+    stand-in of that text, whose digits and letters are replaced."""
     return keyword == "type" and item != "string" and not (isinstance(item, list) and "string" in item)

@@ -1,13 +1,20 @@
-"""From a loaded config to the route of a request: `build.py` compiles the routes, `table.py` finds them.
-
-`dry_target.py` finds the one that a dry run means.
+"""From a loaded config to the route of a request: `build.py` compiles the routes, `table.py` finds the route of a
+request or of a dry run.
 """
 
 from __future__ import annotations
 
 from proxy.routing.build import build_routes
-from proxy.routing.dry_target import DryTarget, find_dry_target
-from proxy.routing.table import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable, walk_trie
+from proxy.routing.table import (
+    DryTarget,
+    LeftOutOperation,
+    Match,
+    MethodNotAllowed,
+    Route,
+    RouteTable,
+    find_dry_target,
+    walk_trie,
+)
 
 __all__ = [
     "DryTarget",

@@ -1,4 +1,4 @@
-"""A loaded config -> the compiled routes of a `RouteTable`. Never fails: `config.load` has reported every mistake."""
+"""Compiles a loaded config into a `RouteTable`. Never fails: `config.load` has reported every mistake."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from proxy.routing.table import Route, RouteTable
 
 
 def build_routes(config: Config) -> RouteTable:
-    """Compiles a loaded config. Never fails, because `config.load` has reported every mistake."""
-    containers = _members(config)
+    """Compiles the routes of a loaded config."""
+    containers = _list_members(config)
     taken: set[str] = set()
     routes = []
     for entry in (*config.routes, *config.metadata_routes):
         key = entry.name if entry.name not in taken else f"{','.join(entry.methods)} {entry.name}"
         taken.add(key)
-        routes.append(replace(_route(entry, config, containers), key=key))
+        routes.append(replace(_build_route(entry, config, containers), key=key))
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
         for each in config.left_out
@@ -46,7 +46,7 @@ def build_routes(config: Config) -> RouteTable:
     return RouteTable(tuple(routes), RouteTable(tuple(left_out)) if left_out else None)
 
 
-def _members(config: Config) -> dict[str, Container]:
+def _list_members(config: Config) -> dict[str, Container]:
     """Function name -> the container that must be expanded before the function is called."""
     found: dict[str, Container] = {}
     for entry in config.routes:
@@ -56,54 +56,54 @@ def _members(config: Config) -> dict[str, Container]:
     return found
 
 
-def _route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
+def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream = config.upstreams.get(entry.upstream)
     inherited = upstream.headers if upstream else HeaderChanges()
-    own, timeout = entry.policy.headers, _timeout(entry, upstream)
-    operations = _operations(entry)
+    own, timeout = entry.policy.headers, _find_timeout(entry, upstream)
+    operations = _bind_operations(entry)
     return Route(
         name=entry.name,
         path=entry.path,
         methods=frozenset(entry.methods),
         kind=entry.kind,
         adapter=entry.adapter,
-        shape=_shape(entry, operations),
+        shape=_build_shape(entry, operations),
         operations=operations,
-        tools=_policies(entry, operations, containers),
+        tools=_build_policies(entry, operations, containers),
         upstream=entry.upstream,
         upstream_path=entry.upstream_path,
         envelope=entry.policy.envelope,
         error_status=entry.policy.error_status,
         detail=entry.policy.detail,
         mode=entry.policy.mode,
-        unknown=UnknownTool(_attempts(entry.policy, entry.kind), entry.policy.feedback),
+        unknown=UnknownTool(_choose_attempts(entry.policy, entry.kind), entry.policy.feedback),
         max_body=entry.policy.max_body,
         timeout=timeout,
-        tool_timeouts=_tool_timeouts(entry, timeout),
+        tool_timeouts=_list_tool_timeouts(entry, timeout),
         headers_set=tuple((name, reveal(value)) for name, value in (dict(inherited.set) | dict(own.set)).items()),
         headers_remove=inherited.remove | own.remove,
         query=config.correction.query if config.correction is not None else (),
         auth=entry.policy.auth,
         cors=entry.policy.cors,
         websocket=entry.websocket and entry.kind == "passthrough",
-        learn=_learn(entry.mcp, operations) if entry.mcp is not None else None,
+        learn=_build_learning(entry.mcp, operations) if entry.mcp is not None else None,
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
         lookalikes=entry.lookalikes,
         rewrites_resource=entry.rewrites_resource,
         is_from_root=entry.is_from_root,
-        matrix=entry.channels.matrix if entry.channels else _matrix(operations),
+        matrix=entry.channels.matrix if entry.channels else _list_matrix_parameters(operations),
     )
 
 
-def _timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
+def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
     if entry.policy.timeout is not None:
         return entry.policy.timeout
     return upstream.response_timeout if upstream else find_default(Route, "timeout")
 
 
-def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
-    """How the calls of each tool stand in HTTP requests, where the proxy has to know."""
+def _bind_operations(entry: RouteEntry) -> dict[str, HttpOperation]:
+    """Tool -> how its calls stand in HTTP requests, where they are more than a body."""
     by_name = entry.adapter != "http"
     return {
         name: bind_operation(
@@ -114,8 +114,8 @@ def _operations(entry: RouteEntry) -> dict[str, HttpOperation]:
     }
 
 
-def _matrix(operations: Mapping[str, HttpOperation]) -> frozenset[str]:
-    """The path parameters in whose text `;` has a meaning."""
+def _list_matrix_parameters(operations: Mapping[str, HttpOperation]) -> frozenset[str]:
+    """The path parameters in matrix style, in which `;` has a meaning."""
     return frozenset(
         each.declared.name
         for operation in operations.values()
@@ -124,40 +124,42 @@ def _matrix(operations: Mapping[str, HttpOperation]) -> frozenset[str]:
     )
 
 
-def _shape(entry: RouteEntry, operations: Mapping[str, HttpOperation]) -> CallShape:
+def _build_shape(entry: RouteEntry, operations: Mapping[str, HttpOperation]) -> CallShape:
     if entry.adapter != "http" or entry.shape.tool is None:
         return entry.shape
     return replace(entry.shape, operation=operations[entry.shape.tool])
 
 
-def _policies(
+def _build_policies(
     entry: RouteEntry, operations: Mapping[str, HttpOperation], containers: Mapping[str, Container]
 ) -> dict[str, ToolPolicy]:
     methods = frozenset(entry.methods)
     return {
-        name: _policy(tool, containers.get(name), entry.kind, methods, entry.channels, operation=operations.get(name))
+        name: _build_policy(
+            tool, containers.get(name), entry.kind, methods, entry.channels, operation=operations.get(name)
+        )
         for name, tool in entry.tools.items()
     }
 
 
-def _tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
+def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
     tools = entry.mcp.tools if entry.mcp is not None else entry.tools
     timeouts = ((name, tool.policy.timeout) for name, tool in tools.items())
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _learn(entry: McpConfig, operations: Mapping[str, HttpOperation]) -> LearnPolicy:
-    """What the operator says of tools that are listed by their server, or that are `operations`."""
+def _build_learning(entry: McpConfig, operations: Mapping[str, HttpOperation]) -> LearnPolicy:
+    """The operator's rules for tools that a server lists, or that are `operations`."""
     overlays = {
         name: Overlay(
-            _policy(tool, None, "call", listed=True, operation=operations.get(name)),
+            _build_policy(tool, None, "call", listed=True, operation=operations.get(name)),
             entry.patches.get(name, ABSENT),
             read_switch(tool.written.get("validation", True)),
         )
         for name, tool in entry.tools.items()
     }
     learn = LearnPolicy(
-        _policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
+        _build_policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
         overlays,
         caps={name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
         formats=entry.template.formats,
@@ -166,7 +168,7 @@ def _learn(entry: McpConfig, operations: Mapping[str, HttpOperation]) -> LearnPo
     return learn.with_tokens(entry.tokens)
 
 
-def _policy(
+def _build_policy(
     tool: ToolConfig,
     member_of: Container | None,
     kind: RouteKind,
@@ -179,15 +181,15 @@ def _policy(
     return ToolPolicy(
         tool=tool.name,
         check=schema.check if schema else None,
-        fingerprint=_fingerprint(tool, channels),
+        fingerprint=_hash_tool(tool, channels),
         schema_id=schema.schema_id if schema else "",
         description=tool.description,
         mode=policy.mode,
         unknown_keys=policy.unknown_keys,
         repair=make_repair_policy(policy.repair, listed=listed),
         text=policy.text,
-        feedback=_feedback(policy.feedback, schema.check if schema else None),
-        attempts=_attempts(policy, kind),
+        feedback=_add_secret_names(policy.feedback, schema.check if schema else None),
+        attempts=_choose_attempts(policy, kind),
         cap=policy.caps.of(tool.name),
         container=tool.container,
         member_of=member_of,
@@ -195,7 +197,7 @@ def _policy(
         upstream_errors=policy.upstream_errors,
         wrap_success=policy.wrap_success and not listed,  # an answer of MCP has a form of its own
         correction=policy.correction,
-        answer=_answer(tool),
+        answer=_build_answer(tool),
         finalising=kind == "validate",
         channels=channels,
         operation=operation,
@@ -205,23 +207,23 @@ def _policy(
     )
 
 
-def _attempts(policy: Policy, kind: RouteKind) -> AttemptsPolicy:
+def _choose_attempts(policy: Policy, kind: RouteKind) -> AttemptsPolicy:
     if kind != "validate" or policy.finalize_output_retries is None:
         return policy.attempts
     return replace(policy.attempts, max_attempts=1 + policy.finalize_output_retries)
 
 
-def _answer(tool: ToolConfig) -> AnswerPolicy | None:
+def _build_answer(tool: ToolConfig) -> AnswerPolicy | None:
     enforce = tool.policy.response_mode is Mode.ENFORCE
     return None if tool.answer is None else AnswerPolicy(tool.answer.check, enforce)
 
 
-def _feedback(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
+def _add_secret_names(limits: FeedbackLimits, check: Check | None) -> FeedbackLimits:
     """The limits of answers, with the names that the schema marks as secret."""
     return limits if check is None else replace(limits, secret_names=find_sensitive_names(check.schemas))
 
 
-def _fingerprint(tool: ToolConfig, channels: Channels | None) -> str:
+def _hash_tool(tool: ToolConfig, channels: Channels | None) -> str:
     """A hash of all that decides a call of this tool: the policy as written, the schema, the container."""
     return hash_value(
         {

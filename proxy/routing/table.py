@@ -4,13 +4,16 @@
 for templates. An exact path wins over a template. The path chooses the route, and the method is checked only then
 (405), so that a call never falls through to another route.
 
-Paths are percent-decoded once, segment by segment. What could mean one thing here and another at the upstream is no
-path of ours: an escaped slash, backslash or control character, `.` and `..`, invalid escapes, anything but UTF-8.
-`Route.target` escapes parameters again, so that a parameter can never become two segments.
+Paths are percent-decoded once, segment by segment. A path that the proxy and the upstream could read differently
+matches nothing: one with an escaped slash, backslash or control character, `.` or `..`, an invalid escape, or text that
+is not UTF-8. `Route.target` escapes parameters again, so that a parameter can never become two segments.
 
-Some servers read a path more leniently: case, `;...`, a dot, a blank or a slash at the end do not count there. No
-parameter may become another path in that reading, and what a passthrough template takes is refused where it is another
-spelling of a judged path (core/contract/spellings.py, `lookalikes`).
+Some servers read a path more leniently: they ignore case, `;...`, and a dot, a blank or a slash at the end. No
+parameter may become another path in that reading, and a passthrough template does not take another spelling of a judged
+path (core/contract/spellings.py, `lookalikes`).
+
+`find_dry_target` finds the route and the request of a dry run: by the route's name, its path, or a request's method and
+target, whose query and path parameters are then judged too.
 """
 
 from __future__ import annotations
@@ -21,18 +24,12 @@ from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
-from proxy.config.model import (
-    Auth,
-    Cors,
-    Policy,
-    UpstreamConfig,
-    find_default,
-)
+from proxy.config.model import Auth, Cors, Policy, UpstreamConfig, find_default
 from proxy.core.contract.http_operation import HttpOperation, QueryPolicy
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving
-from proxy.core.model.values import Headers
+from proxy.core.model.values import Headers, RawRequest
 
 # RFC 3986 section 3.3: what a path segment may hold unescaped besides letters, digits and "-._~". Servlet containers
 # cut a segment at `;`, so where calls are judged it is escaped.
@@ -48,8 +45,8 @@ class Route:
     `passthrough` relays everything. `mode` and `unknown` are for calls whose tool is unknown. `upstream_path` may hold
     `{tool}` and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
-    `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key`: what tells it from
-    all others; several routes may have one name, which is their path, and differ in their methods.
+    `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key` is
+    unique; several routes may share a name, which is their path, and differ in their methods.
     `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `is_from_root`: the path
     of the upstream's URL does not go before `upstream_path`.
     """
@@ -95,7 +92,7 @@ class Route:
 
     @property
     def forwards_unjudged_query(self) -> bool:
-        """Whether calls are judged here, and their query is not."""
+        """Whether the route judges calls and forwards their query unjudged."""
         return self.kind == "call" and self.query_policy is QueryPolicy.FORWARD
 
     def timeout_for(self, tool: str) -> float:
@@ -180,7 +177,7 @@ class RouteTable:
     def _find(self, method: str, path: str) -> Match | MethodNotAllowed | Unclear | None:
         if (exact := self._exact.get(path)) is not None:
             return _choose(method, exact)
-        segments = _segments(path)
+        segments = _split_segments(path)
         if segments is None:
             return None
         if "%" in path and (exact := self._exact.get("/" + "/".join(segments))) is not None:
@@ -231,14 +228,14 @@ def _insert(root: _Node, route: Route) -> None:
 
 
 def _choose(method: str, matches: list[Match]) -> Match | MethodNotAllowed:
-    """The one of a path's routes that takes the method."""
+    """The route for the method among the routes of one path."""
     for match in matches:
         if method in match.route.methods:
             return match
     return MethodNotAllowed(tuple(sorted({allowed for match in matches for allowed in match.route.methods})))
 
 
-def _segments(path: str) -> tuple[str, ...] | None:
+def _split_segments(path: str) -> tuple[str, ...] | None:
     """The decoded segments of a path; None for a path that servers could read differently."""
     if not path.startswith("/"):
         return None
@@ -263,3 +260,46 @@ def _decode(segment: str) -> str | None:
 
 def _is_escape(part: str) -> bool:
     return len(part) >= 2 and all(digit in "0123456789abcdefABCDEF" for digit in part[:2])
+
+
+_CONVERSATION: Final = ("x-conversation-id", "dry-run")
+
+
+@dataclass(frozen=True, slots=True)
+class DryTarget:
+    """A route, and the method, path and query of a request for it."""
+
+    route: Route
+    method: str
+    path: str
+    query: str = field(default="", repr=False)
+    params: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def request(self, body: bytes, params: Mapping[str, str], headers: Headers = ()) -> RawRequest:
+        """The request with a body; `params` are further path parameters, `headers` replace the usual ones."""
+        given = tuple((name.lower(), value) for name, value in headers)
+        usual = (("content-type", self.route.form or "application/json"), _CONVERSATION)
+        names = {name for name, _ in given}
+        kept = tuple(each for each in usual if each[0] not in names)
+        return RawRequest(self.method, self.path, self.query, (*kept, *given), body, {**self.params, **params}, "")
+
+
+def find_dry_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | MethodNotAllowed | None:
+    """Finds the route with this name or path, otherwise the route that takes a request for this target. `method` may be
+    '' where the path has only one, or takes POST."""
+    for route in table.routes:
+        if wanted in (route.key, route.name, route.path) and (not method or method in route.methods):
+            return DryTarget(route, method or _choose_likeliest(tuple(sorted(route.methods))), route.path)
+    path, _, query = wanted.partition("?")
+    match = table.match(method or "POST", path)
+    if isinstance(match, MethodNotAllowed) and not method and len(set(match.methods) - {"HEAD", "OPTIONS"}) == 1:
+        method = _choose_likeliest(match.methods)
+        match = table.match(method, path)
+    if isinstance(match, Match):
+        return DryTarget(match.route, method or "POST", path, query, match.params)
+    return match if isinstance(match, MethodNotAllowed) else None
+
+
+def _choose_likeliest(methods: tuple[str, ...]) -> str:
+    rest = [method for method in methods if method not in ("HEAD", "OPTIONS")]
+    return "POST" if "POST" in rest or not rest else rest[0]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
-from proxy.samples.request import Field, read_request
+from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
 
 FIELDS: Final = {"a": Field("float64"), "b": Field("float64")}
 

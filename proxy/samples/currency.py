@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
-from proxy.samples.request import Field, read_request
+from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
 
 FIELDS: Final = {"amount": Field("float64"), "from": Field("string"), "to": Field("string")}
 
@@ -30,7 +29,7 @@ def answer(body: bytes) -> SampleAnswer:
         )
     for key in ("from", "to"):
         if request[key] not in read_rates():
-            return write_refusal(_unknown(key, request[key]))
+            return write_refusal(_refuse_unknown(key, request[key]))
     rate = read_rates()[request["to"]] / read_rates()[request["from"]]
     return write_success(
         {
@@ -43,7 +42,7 @@ def answer(body: bytes) -> SampleAnswer:
     )
 
 
-def _unknown(key: str, currency: str) -> SampleError:
+def _refuse_unknown(key: str, currency: str) -> SampleError:
     """GoMind's own example: `currency not found (due to "Euro" instead of "EUR")`."""
     meant = get_close_matches(currency.upper(), list(read_rates()) + list(read_names()), n=1, cutoff=0.6)
     code = read_names().get(meant[0], meant[0]) if meant else "EUR"
@@ -57,7 +56,7 @@ def _unknown(key: str, currency: str) -> SampleError:
 
 
 @cache
-def _rows() -> tuple[tuple[str, str, str], ...]:
+def _read_rows() -> tuple[tuple[str, str, str], ...]:
     with files("proxy.samples").joinpath("rates.csv").open(encoding="utf-8") as table:
         return tuple((code, name, units) for code, name, units in list(csv.reader(table))[1:])
 
@@ -65,10 +64,10 @@ def _rows() -> tuple[tuple[str, str, str], ...]:
 @cache
 def read_rates() -> dict[str, Decimal]:
     """Currency code -> units for one euro."""
-    return {code: Decimal(units) for code, _, units in _rows()}
+    return {code: Decimal(units) for code, _, units in _read_rows()}
 
 
 @cache
 def read_names() -> dict[str, str]:
     """A currency's name in capitals -> its code."""
-    return {name.upper(): code for code, name, _ in _rows()}
+    return {name.upper(): code for code, name, _ in _read_rows()}

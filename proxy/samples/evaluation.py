@@ -1,4 +1,4 @@
-"""The set of calls that `evaluate` measures the layers with, and the tools that receive them.
+"""The calls by which `evaluate` measures the layers, and the tools that receive them.
 
 A case is one JSON line: `id`, `kind`, `tool`, `description`, `schema`, `sent` (the model's arguments) and `expected`
 (all arguments that are right; none: the call is right to be refused). A case may have `query` (what the user wants),
@@ -22,7 +22,7 @@ _NEEDED: Final = ("id", "tool", "schema", "sent", "expected")
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedCall:
-    """One call, and what would be right."""
+    """One call, and the arguments that would be right."""
 
     id: str
     kind: str
@@ -37,7 +37,7 @@ class EvaluatedCall:
 
     def is_right(self, arguments: object) -> bool:
         """Whether arguments are among those that are right, in type and value."""
-        return any(_same(arguments, right) for right in self.expected)
+        return any(_is_same(arguments, right) for right in self.expected)
 
 
 def read_bundled_cases() -> list[EvaluatedCall]:
@@ -68,20 +68,20 @@ def _read(text: str, name: str) -> Iterator[EvaluatedCall]:
         )  # fmt: skip
 
 
-def _same(left: object, right: object) -> bool:
+def _is_same(left: object, right: object) -> bool:
     """JSON equality: true is not 1, and 1.0 is 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_is_same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(_is_same, left, right))
     return left == right
 
 
 class EvaluationTools(ThreadingHTTPServer):
     """The tools of all cases on 127.0.0.1, one path per case: `/<case>` and `/<case>/<step>`. `received` holds the
-    arguments that each case's tool took."""
+    arguments that each case's tool accepted."""
 
     daemon_threads = True
 
@@ -96,7 +96,7 @@ class EvaluationTools(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def answer(self, path: str, body: bytes) -> tuple[int, Any]:
-        """Status and JSON of the answer to a call. A tool that has no `error` takes whatever its schema lets pass."""
+        """Status and JSON of the answer to a call. A tool without an `error` accepts any arguments."""
         name, _, step = path.strip("/").partition("/")
         case, arguments = self.cases[name], json.loads(body or b"{}")
         if step:

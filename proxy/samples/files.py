@@ -9,8 +9,7 @@ from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Final
 
-from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
-from proxy.samples.request import Field, read_request
+from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
 
 SANDBOX: Final = Path(__file__).parent / "sandbox"
 MAX_BYTES: Final = 1024 * 1024
@@ -33,9 +32,9 @@ def answer(body: bytes, sandbox: Path = SANDBOX) -> SampleAnswer:
         return write_refusal(SampleError("INVALID_FORMAT", f"encoding must be one of: {', '.join(ENCODINGS)}"))
     if not 1 <= limit <= MAX_BYTES:
         return write_refusal(SampleError("INVALID_FORMAT", f"max_bytes must be between 1 and {MAX_BYTES}"))
-    path = _inside(sandbox, request["path"])
+    path = _find_inside(sandbox, request["path"])
     if path is None:
-        return write_refusal(_not_found(sandbox, request["path"]))
+        return write_refusal(_refuse_missing(sandbox, request["path"]))
     content = path.read_bytes()
     try:
         # `final` is false for a cut text: a character that the limit splits is dropped and is not an error of the file.
@@ -49,7 +48,7 @@ def answer(body: bytes, sandbox: Path = SANDBOX) -> SampleAnswer:
     )
 
 
-def _inside(sandbox: Path, path: str) -> Path | None:
+def _find_inside(sandbox: Path, path: str) -> Path | None:
     """The file that `path` names, if it exists inside the sandbox."""
     try:
         found = (sandbox / path).resolve(strict=True)
@@ -58,7 +57,7 @@ def _inside(sandbox: Path, path: str) -> Path | None:
     return found if found.is_relative_to(sandbox.resolve()) and found.is_file() else None
 
 
-def _not_found(sandbox: Path, path: str) -> SampleError:
+def _refuse_missing(sandbox: Path, path: str) -> SampleError:
     known = sorted(file.relative_to(sandbox).as_posix() for file in sandbox.rglob("*") if file.is_file())
     return SampleError(
         "RESOURCE_NOT_FOUND",

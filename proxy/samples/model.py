@@ -1,7 +1,7 @@
-"""A scripted model endpoint for the demo: it speaks OpenAI's chat completions and knows two answers by heart.
+"""A scripted endpoint in place of a model, for the demo: it speaks OpenAI's chat completions and knows two answers.
 
-It is no model. It finds the tool's name and the arguments in the proxy's bundled prompts, exchanges the values of its
-table, and answers in the form that it is asked for; about anything else it says that it cannot help.
+The script finds the tool's name and the arguments in the proxy's bundled prompts, replaces values by its table, and
+answers in the form that it is asked for. To anything else it answers that it cannot help.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ANSWERS: Final[dict[tuple[str, str, str], Any]] = {
 }
 _TOOL: Final = re.compile(r"^Tool: (.+)$", re.MULTILINE)
 _ARGUMENTS: Final = re.compile(r"^Arguments:\n(.+)$", re.MULTILINE)
-# Layer 4's prompt is the one that tells the user's wish.
+# Only layer 4's prompt holds this.
 _WISH: Final = "User's wish:"
 
 
 def answer_prompt(prompt: str) -> dict[str, Any]:
-    """What the script says to a prompt: a verdict in the shape of the layer that asks."""
+    """The script's answer to a prompt: a verdict in the shape of the layer that asks."""
     tool, arguments = _TOOL.search(prompt), _ARGUMENTS.search(prompt)
     name, sent = tool[1] if tool else "", json.loads(arguments[1]) if arguments else {}
-    known = {key: ANSWERS[name, key, value] for key, value in _texts(sent) if (name, key, value) in ANSWERS}
+    known = {key: ANSWERS[name, key, value] for key, value in _list_texts(sent) if (name, key, value) in ANSWERS}
     analysis = "This answer stands in a script." if known else "The script knows no answer to this."
     if _WISH in prompt:
         return {
@@ -43,7 +43,7 @@ def answer_prompt(prompt: str) -> dict[str, Any]:
     return {"can_fix": True, "analysis": analysis, "corrected_payload": {**sent, **known}}
 
 
-def _texts(sent: object) -> list[tuple[str, str]]:
+def _list_texts(sent: object) -> list[tuple[str, str]]:
     return [(key, value) for key, value in sent.items() if isinstance(value, str)] if isinstance(sent, dict) else []
 
 

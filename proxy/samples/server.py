@@ -14,7 +14,7 @@ from threading import Lock, Thread
 from typing import Final, TypeVar
 
 from proxy.samples import arithmetic, currency, files, weather
-from proxy.samples.answer import SampleAnswer, SampleError, write_plain, write_refusal
+from proxy.samples.messages import SampleAnswer, SampleError, write_plain, write_refusal
 
 DEFAULT_PORT: Final = 9101
 # The largest body accepted; real requests have a few hundred bytes.
@@ -60,7 +60,7 @@ class SampleServer(ThreadingHTTPServer):
             self._calls[path.removeprefix("/")] += 1
 
     def status(self) -> SampleAnswer:
-        """What `GET /status` says: the calls that arrived, by tool."""
+        """The answer to `GET /status`: the number of calls that arrived, by tool."""
         with self._lock:
             calls = dict(sorted(self._calls.items()))
         return write_plain({"status": "ok", "calls": calls})
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def run_server(server: S) -> Iterator[S]:
-    """Lets a server answer, in a thread of its own, while the block runs; then closes it."""
+    """Runs a server in its own thread while the block runs; then closes it."""
     with server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""`weather` tells the usual weather at a place, computed from a table of cities and their monthly normals.
+"""`weather` gives the usual weather at a place, computed from a table of cities and their monthly normals.
 
 The date is fixed at 15 July, so the same call has the same answer on every day and every machine. places.csv holds
 monthly mean temperatures in whole degrees Celsius, close to the published normals of 1991-2020: good for a
@@ -15,8 +15,7 @@ from importlib.resources import files
 from math import asin, cos, radians, sin, sqrt
 from typing import Final
 
-from proxy.samples.answer import SampleAnswer, SampleError, write_refusal, write_success
-from proxy.samples.request import Field, read_request
+from proxy.samples.messages import Field, SampleAnswer, SampleError, read_request, write_refusal, write_success
 
 TODAY: Final = date(2025, 7, 15)
 EARTH_RADIUS_KM: Final = 6371.0
@@ -48,7 +47,7 @@ def answer(body: bytes) -> SampleAnswer:
         return write_refusal(request)
     lat, lon = request["lat"], request["lon"]
     units, days = request.get("units", "metric"), request.get("days", 1)
-    if fault := _out_of_range(lat, lon, units, days):
+    if fault := _check_range(lat, lon, units, days):
         return write_refusal(fault)
     place = min(read_cities(), key=lambda known: compute_distance_km(lat, lon, known.lat, known.lon))
     forecast = [
@@ -68,7 +67,7 @@ def answer(body: bytes) -> SampleAnswer:
     )
 
 
-def _out_of_range(lat: float, lon: float, units: str, days: int) -> SampleError | None:
+def _check_range(lat: float, lon: float, units: str, days: int) -> SampleError | None:
     if not -90 <= lat <= 90:
         return SampleError("INVALID_FORMAT", "lat must be between -90 and 90", details={"field": "lat"})
     if not -180 <= lon <= 180:

@@ -32,10 +32,9 @@ from proxy.server.setup.observers import Recorder, begin_tracing
 from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import MakeUpstream, Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
-from proxy.telemetry.address_watch import AddressWatch
-from proxy.telemetry.lag import LoopLag
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.watches import AddressWatch, LoopLag
 
 # How long calls under way may still take once the port is to be closed.
 GRACE: Final = 5.0

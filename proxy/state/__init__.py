@@ -24,7 +24,7 @@ MAX_KEYS: Final = 100_000
 Changed = Callable[["StoreChange"], None]
 
 
-def _redis(clock: Clock, max_keys: int, settings: RedisSettings, changed: Changed) -> StateStore:
+def _make_redis(clock: Clock, max_keys: int, settings: RedisSettings, changed: Changed) -> StateStore:
     # Imported here, because a store in memory needs no client library and no fallback.
     from proxy.state.fallback import FallbackStore
     from proxy.state.redis import RedisRemote
@@ -34,7 +34,7 @@ def _redis(clock: Clock, max_keys: int, settings: RedisSettings, changed: Change
 
 STORES: Final[dict[str, Callable[[Clock, int, RedisSettings, Changed], StateStore]]] = {
     "memory": lambda clock, max_keys, _settings, _changed: MemoryStore(clock, max_keys),
-    "redis": _redis,
+    "redis": _make_redis,
 }
 
 

@@ -1,13 +1,13 @@
-"""A shared store with this process's memory behind it: calls go on when the store is away.
+"""A shared store that falls back to this process's memory, so that calls go on while the store is away.
 
 **Up**: every operation goes to the remote store, and its answers about attempts and call counts are copied to memory.
-The copy says for which keys this process knows a failure, and counting goes on with it when the store goes away.
+The copy says for which keys this process knows a failure, and counting continues from it when the store goes away.
 **Away**: operations are answered from memory and written into a `Journal`. A task tries the store, at once and then
-with growing pauses; when it answers, the journal is merged into it, and the store is up again. The merge and the
+with growing pauses. When the store answers, the journal is merged into it, and the store is up again. The merge and the
 operations after it share one queue, so nothing overtakes the merge.
 
-An operation without an answer is done again in memory, although the remote store may have done it. A failed attempt
-is merged later, which its digest makes harmless; a call-cap slot is assumed to be taken.
+An operation that gets no answer is repeated in memory, although the remote store may have done it. A failed attempt is
+merged later; its digest keeps it from counting twice. A call-cap slot is assumed to be taken.
 """
 
 from __future__ import annotations
@@ -68,15 +68,14 @@ class FallbackStore:
         self._max_keys = max_keys
         self._local = MemoryStore(clock, max_keys)
         self._journal = Journal(clock, max_keys)
-        self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = (
-            OrderedDict()
-        )  # the latest look that nobody waits for
+        # The latest look-ups that run without a waiting call, by key.
+        self._ahead: OrderedDict[str, Future[SeenEpisode | None]] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
         self._up = True
         self._since = clock.now()
         self._wait = 0.0
-        self._key = ""  # the key that is tried: in a cluster, the one that gave no answer
+        self._key = ""  # the key that probes use: in a cluster, the one that gave no answer
 
     @property
     def up(self) -> bool:
@@ -102,7 +101,7 @@ class FallbackStore:
 
     # --- episodes -----------------------------------------------------------------------------------------------------
     def is_idle(self) -> bool:
-        """Never: other processes may have failures to tell of."""
+        """False: other processes may have recorded failures."""
         return False
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
@@ -118,7 +117,7 @@ class FallbackStore:
 
     async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
         recorded = await self._ask(key, lambda: self._fail(key, attempt, ttl))
-        self._ahead.pop(key, None)  # from here on the key is known
+        self._ahead.pop(key, None)  # the key is known from now on
         if isinstance(recorded, Unreachable):
             before = await self._local.look(key)
             recorded = await self._local.fail(key, attempt, ttl)
@@ -129,8 +128,8 @@ class FallbackStore:
         return recorded
 
     async def _fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
-        """A call that came when this process knew of no attempt may have come after those of other processes: what the
-        look that began then has found tells."""
+        """Records a failure at the remote store. Other processes may have counted attempts that this process did not
+        know of when the call arrived (`seen` 0): the look-up that began then says how many."""
         ahead = self._ahead.get(key)
         if attempt.seen == 0 and (ahead is not None or not _is_running(await self._local.look(key))):
             found = await asyncio.shield(self._remote.look(key) if ahead is None else ahead)
@@ -141,20 +140,20 @@ class FallbackStore:
         known, ahead = await self._local.clear(key, forget), self._ahead.pop(key, None)
         if not (forget or _is_running(known)):
             if ahead is None or not ahead.done() or ahead.exception() is not None:
-                return self._clear_soon(key, ahead)
+                return self._clear_later(key, ahead)
             if not _is_running(None if (seen := ahead.result()) is None else seen.episode):
                 return None
         was = await self._ask(key, lambda: self._remote.clear(key, forget))
         if isinstance(was, Unreachable):
             self._journal.note_ending(key)
             return known
-        await self._local.clear(key, forget)  # a look that was under way may have told of it meanwhile
+        await self._local.clear(key, forget)  # a look-up under way may have restored it meanwhile
         return was
 
     # --- episodes that other processes may have begun -----------------------------------------------------------------
     def _look_ahead(self, key: str) -> None:
-        """Begins a look-up without waiting for it: most tools take longer to answer than the store. Its result is known
-        in this process from then on, so that `clear` ends the episode before the answer goes out."""
+        """Begins a look-up without waiting for it, because most tools take longer to answer than the store. Its result
+        is then known in this process, so that `clear` ends the episode before the answer goes out."""
         if not self._up:
             return
         asked = self._remote.look(key)
@@ -172,8 +171,9 @@ class FallbackStore:
 
         asked.add_done_callback(learn)
 
-    def _clear_soon(self, key: str, ahead: Future[SeenEpisode | None] | None) -> Ending | None:
-        """Ends an episode without making the answer wait. None while the store is away: it is ended later."""
+    def _clear_later(self, key: str, ahead: Future[SeenEpisode | None] | None) -> Ending | None:
+        """Ends an episode without delaying the answer. None while the store is away, where the episode ends at the
+        merge."""
         if not self._up:
             self._journal.note_ending(key)
             return None
@@ -325,5 +325,5 @@ class FallbackStore:
 
 
 def _is_running(episode: Episode | None) -> bool:
-    """Whether an attempt is counted: of an ended episode only the counts of refused arguments are left."""
+    """Whether the episode has an attempt; an ended episode keeps only the counts of refused arguments."""
     return episode is not None and episode.count > 0

@@ -1,7 +1,7 @@
 """The journal: what this process counted while the shared store was away, ready to be merged into it.
 
-Failed calls are kept with their hashes, so that adding one twice changes nothing; call counts are kept as a difference.
-Bounded like every table: the least recently changed entry leaves first, and is then simply not added.
+Failed calls are kept with their hashes, so that adding one twice changes nothing; call counts are kept as differences.
+The journal is bounded: the least recently changed entry is dropped first, and is never merged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.state.remote import MissedChanges
 
 V = TypeVar("V")
 
-# How long the end of an episode is kept: by default nothing lives longer in the store (`caps.ttl`, a day).
+# Seconds for which the end of an episode is kept: by default nothing lives longer in the store (`caps.ttl`, a day).
 _WORTH_KNOWING: Final = 86_400.0
 
 
@@ -44,14 +44,14 @@ class Journal:
         return len(self._episodes) + len(self._counts)
 
     def note_failure(self, key: str, attempt: FailedAttempt, ttl: float) -> None:
-        """A failed call was counted here; its `seen` is 0 where it was part of the attempt before it."""
+        """Records a failed call; its `seen` is 0 where it belongs to the attempt before it."""
         before = self._episodes.get(key) or MissedChanges(False, (), 0.0)
         attempts = (*before.attempts, attempt)[-KEPT_ATTEMPTS:]
         self._episodes[key] = replace(before, attempts=attempts, ttl=self._clock.now() + ttl)
         self._bound(self._episodes, key)
 
     def note_ending(self, key: str) -> None:
-        """A call was delivered: what came before is over."""
+        """Records that an episode ended by a delivered call."""
         self._episodes[key] = MissedChanges(True, (), self._clock.now() + _WORTH_KNOWING)
         self._bound(self._episodes, key)
 
@@ -69,16 +69,16 @@ class Journal:
     def take(self, most: int) -> JournalBatch:
         """Removes and gives the oldest entries, at most so many of each kind, without the expired ones."""
         now = self._clock.now()
-        episodes = [(key, replace(one, ttl=one.ttl - now)) for key, one in _oldest(self._episodes, most)]
-        counts = [(key, change, max(0.0, until - now)) for key, (change, until) in _oldest(self._counts, most)]
+        episodes = [(key, replace(one, ttl=one.ttl - now)) for key, one in _take_oldest(self._episodes, most)]
+        counts = [(key, change, max(0.0, until - now)) for key, (change, until) in _take_oldest(self._counts, most)]
         return JournalBatch(
             tuple(one for one in episodes if one[1].ttl > 0),
             tuple(one for one in counts if one[1] < 0 or (one[1] > 0 and one[2] > 0)),
         )
 
     def put_back(self, batch: JournalBatch, sent: bool) -> None:
-        """Returns a batch that was not merged, behind newer entries. `sent` says that it may have been merged: then the
-        differences are dropped, while attempts can be merged twice."""
+        """Takes back a batch that was not merged; newer entries win. With `sent` it may have been merged: its
+        differences are dropped then, and its attempts kept, because they can be merged twice."""
         for key, old in batch.episodes:
             new = self._episodes.get(key) or MissedChanges(False, (), 0.0)
             if not new.cleared:
@@ -96,5 +96,5 @@ class Journal:
             table.popitem(last=False)
 
 
-def _oldest(table: OrderedDict[str, V], most: int) -> list[tuple[str, V]]:
+def _take_oldest(table: OrderedDict[str, V], most: int) -> list[tuple[str, V]]:
     return [table.popitem(last=False) for _ in range(min(most, len(table)))]

@@ -1,8 +1,8 @@
 """State in this process: bounded tables with a time to live. The default store, and the fallback of every other.
 
 Each table is an ordered dict in order of last use: looking up, adding and evicting cost the same with one key or a
-hundred thousand (Acode NFR-003). An expired entry is dropped when it is found; an entry that nobody looks up again
-leaves by eviction, which bounds memory. Every method works under a lock and awaits nothing, so it is atomic for one
+hundred thousand (Acode NFR-003). An expired entry is dropped when it is looked up; eviction removes the others and
+bounds memory. Every method works under a lock and awaits nothing, so it is atomic for one
 event loop and for threads alike (Acode NFR-008).
 """
 
@@ -105,7 +105,7 @@ class MemoryStore:
             elif used is not None:
                 self._used.pop(key)
 
-    async def count_taken(self, key: str, enough: int | None = None) -> int:  # noqa: ARG002 - this process knows all
+    async def count_taken(self, key: str, enough: int | None = None) -> int:  # noqa: ARG002 - memory always knows the whole count
         with self._lock:
             return self._used.get(key) or 0
 
@@ -116,7 +116,7 @@ class MemoryStore:
     async def close(self) -> None:
         """Does nothing: memory needs no release."""
 
-    # --- what a shared store said: kept in case it goes away ----------------------------------------------------------
+    # --- copies of a shared store, for when it goes away --------------------------------------------------------------
     def learn_episode(self, key: str, episode: Episode | None, ttl: float) -> None:
         """Sets an episode to its state elsewhere. `ttl` is in seconds, and unused without an episode."""
         with self._lock:

@@ -41,8 +41,8 @@ class SlotCount:
 
 @dataclass(frozen=True, slots=True)
 class MissedChanges:
-    """What became of an episode while the remote store was away: first ended (or not), then these failed calls; `seen`
-    0 stands with one that was part of the attempt before it. `ttl` in seconds from now."""
+    """The changes of an episode while the remote store was away: it was first ended if `cleared`, then these calls
+    failed. A call with `seen` 0 belongs to the attempt before it. `ttl` is in seconds from now."""
 
     cleared: bool
     attempts: tuple[FailedAttempt, ...]
@@ -59,14 +59,13 @@ class Remote(Protocol):
         """Adds a failed attempt as `core.contract.attempts.add` does."""
 
     def clear(self, key: str, forget: bool) -> Future[Episode | None]:
-        """Ends the episode, of which the counts of refused arguments stay unless they are to be forgotten too; gives
-        what it was."""
+        """Ends the episode and gives it as it was. The counts of refused arguments stay, unless `forget` is set."""
 
     def reserve(self, key: str, limit: int, ttl: float) -> Future[int | None]:
-        """Takes a slot; gives how many are used now, or None where all are."""
+        """Takes a slot; gives the number of used slots, or None where all were used."""
 
     def release(self, key: str) -> Future[int]:
-        """Gives a slot back; gives how many are still used."""
+        """Releases a slot; gives the number of used slots."""
 
     def count_taken(self, key: str) -> Future[SlotCount]:
         """Reads how many slots are used."""
@@ -78,7 +77,7 @@ class Remote(Protocol):
         """Adds to the number of used slots beyond any cap, because these calls have been made."""
 
     def probe(self, key: str) -> Future[None]:
-        """Writes a throwaway key where `key` would be written, to find out whether the store works."""
+        """Writes a throwaway key to the server that holds `key`, to test whether it works."""
 
     async def list_episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
         """Reads running episodes, at most so many. Raises Unreachable."""

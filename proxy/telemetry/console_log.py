@@ -2,8 +2,8 @@
 
     11:42:39 add_reminder refused 2/3  /at VAL-010 wants date-time, got text of 19   14 ms (own 1.1)  conv 9f3a
 
-Time, tool, outcome, attempt, place and reason, time in all and our own, conversation. A line holds no value of a call,
-and shows control and bidirectional characters as escapes.
+The parts are: time, tool, outcome, attempt, place and reason, total time and the proxy's own, conversation. A line
+holds no value of a call, and shows control and bidirectional characters as escapes.
 """
 
 from __future__ import annotations
@@ -30,52 +30,56 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
     shown = outcome if not entry.get("would_refuse") else f"{outcome} (would refuse)"
     if entry.get("retry_attempt"):
         shown += f" {min(entry['retry_attempt'], entry['max_retries'])}/{entry['max_retries']}"
-    parts = [_time(str(entry.get("timestamp", ""))), _subject(entry), _colour(shown, outcome) if colors else shown]
+    parts = [
+        _format_time(str(entry.get("timestamp", ""))),
+        _format_subject(entry),
+        _add_colour(shown, outcome) if colors else shown,
+    ]
     head = " ".join(part for part in parts if part)
-    tail = [_reason(entry), _times(entry)]
+    tail = [_format_reason(entry), _format_times(entry)]
     if conversation := str(entry.get("conversation", "")):
         tail.append(f"conv {conversation[:4]}")
     return "  ".join((head, *(part for part in tail if part)))
 
 
-def _time(stamp: str) -> str:
-    """The time of day where the reader is."""
+def _format_time(stamp: str) -> str:
+    """The local time of day."""
     try:
         return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")
     except ValueError:
         return ""
 
 
-def _subject(entry: Entry) -> str:
+def _format_subject(entry: Entry) -> str:
     """The tool, or method and route of a request that is no call."""
     tool = entry.get("gen_ai.tool.name")
     name = str(tool) if tool else f"{entry.get('http.request.method', '')} {entry.get('http.route') or '(no route)'}"
     return cut(escape(name), _NAME)
 
 
-def _colour(text: str, outcome: str) -> str:
+def _add_colour(text: str, outcome: str) -> str:
     return f"\x1b[{_COLOURS.get(outcome, '0')}m{text}\x1b[0m"
 
 
-def _reason(entry: Entry) -> str:
+def _format_reason(entry: Entry) -> str:
     """The first error or repair with its place, and how many more there are; else the error code."""
     errors, repairs = entry.get("errors", ()), entry.get("repairs", ())
     if errors:
         first, more = errors[0], max(len(errors), int(entry.get("error_count", 0))) - 1
         wants = f" wants {cut(first['expected'], _NAME)}," if first.get("expected") else ""
         got = f"{wants} got {first['got']}" if first.get("got") else ""
-        return _line(f"{first['path'] or 'arguments'} {first['code']}{got}", more)
+        return _format_line(f"{first['path'] or 'arguments'} {first['code']}{got}", more)
     if repairs:
         first = repairs[0]
         change = f" ({first['got']} -> {first['became']})" if "became" in first else ""
-        return _line(f"{first['path'] or 'arguments'} {first['rule']}{change}", len(repairs) - 1)
+        return _format_line(f"{first['path'] or 'arguments'} {first['rule']}{change}", len(repairs) - 1)
     return escape(str(entry.get("error.type", "")))
 
 
-def _line(text: str, more: int) -> str:
+def _format_line(text: str, more: int) -> str:
     return cut(escape(text), _REASON) + (f" (+{more} more)" if more > 0 else "")
 
 
-def _times(entry: Entry) -> str:
+def _format_times(entry: Entry) -> str:
     own = f" (own {entry['overhead_ms']:.1f})" if "overhead_ms" in entry else ""
     return f"{entry.get('duration_ms', 0.0):.3g} ms{own}"

@@ -1,9 +1,9 @@
-"""The quick way to the log line of a usual call: the fields that all calls of a kind share are worked out once.
+"""Builds the log line of a usual call quickly: the fields that all calls of one kind share are computed once.
 
 Worth 38,000 of the 526,000 instructions that a clean call takes with the plain way (`logs.build_fields`, then
 structlog): 7 % of the call (docs/performance.md). Calls of one kind differ only in ids, sizes and times, which are
 filled into a copy of the kind's line. A request with anything else to report (violations, a code, resends ...) takes
-the plain way. `Log(..., fast=False)` switches this way off; tests/telemetry/test_fast_lines.py compares the two.
+the plain way. `Log(..., fast=False)` switches the quick way off; tests/telemetry/test_fast_lines.py compares the two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FastLines:
         self.kinds: dict[Key, LineKind] = {}
 
     def kind_of(self, record: CallRecord) -> LineKind | None:
-        """The kind of a request; None where it has something of its own to tell (`make_key`)."""
+        """The kind of a request; None where the request must take the plain way (`make_key`)."""
         key = make_key(record)
         if key is None:
             return None
@@ -50,8 +50,8 @@ class FastLines:
 
 
 def make_key(record: CallRecord) -> Key | None:
-    """What tells the kind of a request from others: all that its line depends on, but for what `fill_line` fills in.
-    None for a request that has something of its own to tell."""
+    """The key of a request's kind: all that its line depends on, except what `fill_line` fills in. None for a request
+    with more to report."""
     if (
         record.code
         or record.violations
@@ -79,7 +79,7 @@ def make_key(record: CallRecord) -> Key | None:
 
 
 def fill_line(line: dict[str, Any], record: CallRecord) -> None:
-    """Puts what a request has of its own into a line of its kind."""
+    """Fills the ids, sizes and times of a request into a line of its kind."""
     line["correlation_id"] = record.request_id
     line["http.request.body.size"] = record.request_bytes
     line["http.response.body.size"] = record.response_bytes
@@ -96,12 +96,12 @@ def fill_line(line: dict[str, Any], record: CallRecord) -> None:
 
 
 def round_milliseconds(seconds: float) -> float:
-    """A length of time as the log gives it, to the nearest microsecond. `round` with digits takes ten times as long."""
+    """Converts seconds to milliseconds, to the nearest microsecond. `round` with digits takes ten times as long."""
     return (seconds * 1_000_000 + 0.5) // 1 / 1000
 
 
 def _may_come_again(record: CallRecord) -> bool:
-    """Whether a kind is worth keeping: a repair within a list rarely happens in the same place again."""
+    """Whether a kind is worth keeping: repairs within lists rarely recur in the same place."""
     length = len(record.tool) + len(record.method)
     for made in record.repairs:
         for step in made.path:

@@ -46,13 +46,13 @@ _MESSAGES: Final = {
 }
 # The message of every refused call (Acode, "Logging").
 _FAILED: Final = "Tool validation failed"
-# The same on a report-only route, which delivers the call.
+# The same on a report-only route, which still delivers the call.
 _WOULD_FAIL: Final = "Tool validation would have failed"
 _WOULD_REPAIR: Final = "Tool call would have been repaired"
 _DROPPED: Final = "Log lines dropped"
 _LONGEST_NAME: Final = 100
 _MOST_LISTED: Final = 20
-# Seconds that a slow reader has for the last lines.
+# How long `close` waits for a slow reader, in seconds.
 _CLOSING: Final = 1.0
 
 Fields = dict[str, Any]
@@ -62,15 +62,15 @@ class Log:
     """Implements `Observer`; `event` and `defect` report what happens outside of requests."""
 
     def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float], fast: bool = True) -> None:
-        """`console` chooses lines for people. `wall` gives seconds since the Unix epoch. `fast` allows the quick way
-        for usual lines in JSON."""
+        """`console` chooses lines for people. `wall` gives seconds since the Unix epoch. `fast` lets `fast_lines` build
+        usual lines in JSON."""
         self._wall = wall
         self._instant = (-1, "")
-        self._writer = open_writer(stream, self._losses)
-        self._fast = FastLines(self._kind) if fast and not console else None
+        self._writer = open_writer(stream, self._write_losses)
+        self._fast = FastLines(self._make_kind) if fast and not console else None
         # Whether lines for people are coloured; None where they are for machines.
         self._colors = stream.isatty() if console else None
-        self._render = render_json if self._colors is None else _console(self._colors)
+        self._render = render_json if self._colors is None else _make_console_renderer(self._colors)
         self.level = level
 
     @property
@@ -103,14 +103,14 @@ class Log:
             if kind.level >= self._least:
                 line = kind.fields.copy()
                 fill_line(line, record)
-                line["timestamp"] = self._timestamp()
+                line["timestamp"] = self._format_timestamp()
                 self._writer.write(render_json(None, "", line))
             return
-        level, message = _headline(record)
+        level, message = _choose_headline(record)
         if not self._logger.is_enabled_for(LEVELS[level]):
             return
         if self._colors is not None:
-            self._writer.write(_format_for_people(record, self._timestamp(), colors=self._colors))
+            self._writer.write(_format_for_people(record, self._format_timestamp(), colors=self._colors))
             return
         self._logger.log(LEVELS[level], message, fields=build_fields(record))
 
@@ -126,25 +126,26 @@ class Log:
         """Logs that a hook failed and where in its code, without the exception's message, which may quote a value."""
         told: Fields = {"hook": failure.hook, "point": failure.point, "reason": failure.reason}
         if error is not None:
-            told |= {"error": type(error).__name__, "frames": frames_of(error)}
+            told |= {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Hook failed", "error", **told)
 
     def defect(self, request_id: str, error: BaseException) -> None:
-        """Writes down a defect of ours: where it happened, but not the exception's words, which may quote a value."""
-        told: Fields = {"error": type(error).__name__, "frames": frames_of(error)}
+        """Logs a defect of the proxy and where it happened, without the exception's message, which may quote a
+        value."""
+        told: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Internal error", "error", correlation_id=request_id, **told)
 
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
         """A structlog processor that completes the fields of a line. They come as one value, because their names could
         collide with structlog's own arguments."""
-        return {**event["fields"], "timestamp": self._timestamp(), "level": level, "message": event["event"]}
+        return {**event["fields"], "timestamp": self._format_timestamp(), "level": level, "message": event["event"]}
 
-    def _kind(self, record: CallRecord) -> LineKind:
-        """The kind of a request, for the quick way."""
-        level, message = _headline(record)
+    def _make_kind(self, record: CallRecord) -> LineKind:
+        """The kind of a request, for `fast_lines`."""
+        level, message = _choose_headline(record)
         return LineKind(LEVELS[level], self._complete(None, level, {"event": message, "fields": build_fields(record)}))
 
-    def _timestamp(self) -> str:
+    def _format_timestamp(self) -> str:
         """The time of day (RFC 3339, UTC, milliseconds). All lines of one second share its text, which is kept in one
         attribute because the writer's thread uses it too."""
         second, millisecond = divmod(int(self._wall() * 1000), 1000)
@@ -154,7 +155,7 @@ class Log:
             self._instant = (second, text)
         return "%s.%03d+00:00" % (text, millisecond)  # noqa: UP031 - quicker than an f-string with a format
 
-    def _losses(self, lost: Mapping[str, int]) -> bytes:
+    def _write_losses(self, lost: Mapping[str, int]) -> bytes:
         """The line that says how many lines were lost before it, by reason."""
         if not self._logger.is_enabled_for(LEVELS["warning"]):
             return b""
@@ -185,7 +186,7 @@ def _format_for_people(record: CallRecord, timestamp: str, *, colors: bool) -> b
     return f"{format_call(entry, colors=colors)}\n".encode(errors="backslashreplace")
 
 
-def _console(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], bytes]:
+def _make_console_renderer(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], bytes]:
     """A structlog processor that renders a line for people."""
     renderer = structlog.dev.ConsoleRenderer(colors=colors, event_key="message")
 
@@ -195,8 +196,8 @@ def _console(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], 
     return render
 
 
-def frames_of(error: BaseException) -> list[str]:
-    """Where an exception came up: the innermost places."""
+def list_frames(error: BaseException) -> list[str]:
+    """The innermost places of an exception's traceback, at most 12."""
     found = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in found][-12:]
 
@@ -206,7 +207,7 @@ def make_log(stream: TextIO, format_name: str, level: str, wall: Callable[[], fl
     return Log(stream, format_name == "console" or (format_name == "auto" and stream.isatty()), level, wall)
 
 
-def _headline(record: CallRecord) -> tuple[str, str]:
+def _choose_headline(record: CallRecord) -> tuple[str, str]:
     if record.outcome == "refused" and record.call_id:
         return "warning", _FAILED
     if record.would_refuse:
@@ -217,7 +218,8 @@ def _headline(record: CallRecord) -> tuple[str, str]:
 
 
 def build_fields(record: CallRecord) -> Fields:
-    """The fields of a line, for whatever else shows finished requests too; what says nothing is left out."""
+    """The fields of a request's line, which traces and the console show too. Fields without information are left
+    out."""
     fields: Fields = {
         "correlation_id": record.request_id,
         "outcome": record.outcome,
@@ -229,7 +231,7 @@ def build_fields(record: CallRecord) -> Fields:
         "duration_ms": round_milliseconds(record.ended - record.started),
     }
     if record.call_id:
-        fields |= _call_fields(record)
+        fields |= _list_call_fields(record)
     if record.upstream:
         fields["server.address"] = record.upstream
         fields["upstream.duration_ms"] = round_milliseconds(record.upstream_seconds)
@@ -252,7 +254,7 @@ def build_fields(record: CallRecord) -> Fields:
     return fields
 
 
-def _call_fields(record: CallRecord) -> Fields:
+def _list_call_fields(record: CallRecord) -> Fields:
     name = show_path((record.tool[:_LONGEST_NAME],)).removeprefix("/")
     fields: Fields = {
         "gen_ai.operation.name": "execute_tool",
@@ -267,9 +269,9 @@ def _call_fields(record: CallRecord) -> Fields:
             {"rule": repair.rule, "path": show_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
         ]
     if record.questions:
-        fields |= _correction_fields(record)
+        fields |= _list_correction_fields(record)
     if record.outcome == "refused" or record.violations:
-        fields |= _violation_fields(record, name)
+        fields |= _list_violation_fields(record, name)
     if record.answer_violations:
         fields["answer.errors"] = _list_broken(record.answer_violations)
     if record.corrected_after:
@@ -280,9 +282,9 @@ def _call_fields(record: CallRecord) -> Fields:
     return fields
 
 
-def _correction_fields(record: CallRecord) -> Fields:
+def _list_correction_fields(record: CallRecord) -> Fields:
     """Fields about the model endpoint: what it was asked, and what it changed in the delivered call."""
-    fields: Fields = {"correction.questions": [_question_fields(asked) for asked in record.questions]}
+    fields: Fields = {"correction.questions": [_list_question_fields(asked) for asked in record.questions]}
     if record.corrections:
         fields["corrections"] = [
             {"layer": made.rule, "path": show_path(made.path)} for made in record.corrections[:_MOST_LISTED]
@@ -290,8 +292,8 @@ def _correction_fields(record: CallRecord) -> Fields:
     return fields
 
 
-def _question_fields(asked: CorrectionQuestion) -> Fields:
-    """One question; Compozy's words for the form that its answer was held to."""
+def _list_question_fields(asked: CorrectionQuestion) -> Fields:
+    """The fields of one question. The names for the form of its answer are Compozy's."""
     fields: Fields = {
         "layer": asked.layer.value,
         "outcome": asked.outcome.value,
@@ -314,11 +316,11 @@ def _list_broken(violations: Sequence[Violation]) -> list[Fields]:
     ]
 
 
-def _violation_fields(record: CallRecord, name: str) -> Fields:
-    """What was wrong with a call, and apart from it what was only worth a warning."""
+def _list_violation_fields(record: CallRecord, name: str) -> Fields:
+    """The fields of a call's errors and of its warnings."""
     errors = [each for each in record.violations if each.severity is Severity.ERROR]
     warnings = [each for each in record.violations if each.severity is not Severity.ERROR]
-    fields = _failure_fields(record, name, errors) if errors or record.outcome == "refused" else {}
+    fields = _list_failure_fields(record, name, errors) if errors or record.outcome == "refused" else {}
     if warnings:
         fields["warning_count"] = len(warnings)
         fields["warnings"] = [
@@ -328,8 +330,8 @@ def _violation_fields(record: CallRecord, name: str) -> Fields:
     return fields
 
 
-def _failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) -> Fields:
-    """Acode's keys for a failure, and whether the model was told to stop."""
+def _list_failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) -> Fields:
+    """The keys that Acode prescribes for a failure, and whether it was escalated or repeated."""
     fields: Fields = {
         "tool_name": name,
         "error_count": len(errors),
@@ -344,7 +346,7 @@ def _failure_fields(record: CallRecord, name: str, errors: Sequence[Violation]) 
     return fields
 
 
-# The parents of all loggers that run on the event loop.
+# The root loggers of the libraries that run on the event loop.
 LOGGERS: Final = ("asyncio", "aiohttp")
 MESSAGE: Final = "Library message"
 
@@ -379,5 +381,5 @@ class LibraryLog(logging.Handler):
         }
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            fields |= {"error": type(error).__name__, "frames": frames_of(error)}
+            fields |= {"error": type(error).__name__, "frames": list_frames(error)}
         self._log.event(MESSAGE, "error" if record.levelno >= logging.ERROR else "warning", **fields)

@@ -1,8 +1,8 @@
 """Merges the metrics pages of several workers into one, as if one process had counted.
 
-Counters and histograms are summed. The last page of a worker that died still counts: Prometheus would take a falling
-sum for a restart, and `rate` would count everything again. Gauges are summed too, except those that show a state,
-for which the worst worker decides.
+Counters and histograms are summed. The last page of an ended worker still counts: otherwise the sum would fall,
+Prometheus would take that for a restart, and `rate` would count everything again. Gauges are summed too, except those
+that show a state, for which the worst worker decides.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _LASTING: Final = frozenset({"counter", "histogram", "summary"})
 
 
 def merge_pages(living: Iterable[bytes], gone: Iterable[bytes] = ()) -> tuple[str, bytes]:
-    """Content type and text of the page that tells of all workers. Takes their own pages; `gone` are the last ones of
-    workers that live no more, of which only what is counted still matters."""
+    """Content type and text of one page for all workers. `living` are the pages of the workers that run, `gone` the
+    last pages of those that ended, of which only counters and histograms are used."""
     found = _Merged()
     for text in living:
         found.add(text, lambda _: True)

@@ -19,10 +19,10 @@ from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.core.tool_errors.circuit_breaker import CALLED
 from proxy.telemetry.writer import DROP_REASONS
 
-# Replaces every text that a client made up: a tool's name, a method, a tool's own error code.
+# Replaces every text that the config and our tables do not know: a tool's name, a method, a tool's own error code.
 OTHER: Final = "_other"
 
-# The stages that measure only the proxy; reading a body and streaming an answer wait for others, so `total` omits them.
+# The stages of the proxy's own work. Reading a body and streaming an answer wait for others, so `total` omits them.
 OWN_STAGES: Final = ("decode", "decide", "answer", "total")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Larger values of `corrected` share one label value.

@@ -1,10 +1,10 @@
 """Prometheus metrics, as `metric_table.py` describes them. Uses prometheus_client.
 
-Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface when
-somebody scrapes. That costs a call a third of the library's own counters, which look up a series and take a lock each
-time (docs/performance.md). No lock is needed here, because each series is counted by one thread.
+Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
+scrape. That takes a third of the time of the library's own counters, which look up a series and take a lock for each
+count (docs/performance.md). No lock is needed here, because each series is counted by one thread.
 
-Label values come only from the config and our own tables. A text that a client made up (a tool's name, a method)
+Label values come only from the config and our own tables. An unknown text from a client (a tool's name, a method)
 counts as `_other`, so no client can increase the number of series.
 """
 
@@ -157,91 +157,91 @@ class Metrics:
         self._make_calls()
         self._make_wire()
         self._make_process()
-        self._know(tools, digest)
+        self._set_tools(tools, digest)
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def _make_calls(self) -> None:
-        self.requests = self._counter("toolproxy_requests_total")
-        self._validations = self._counter("toolproxy_validations_total")
-        self._violations = self._counter("toolproxy_violations_total")
-        self._warnings = self._counter("toolproxy_warnings_total")
-        self._repairs = self._counter("toolproxy_repairs_total")
-        self._episodes = self._counter("toolproxy_episodes_total")
-        self._attempts = self._counter("toolproxy_attempts_total")
-        self._corrected = self._counter("toolproxy_corrected_total")
-        self._escalations = self._counter("toolproxy_escalations_total")
-        self._repeats = self._counter("toolproxy_repeats_total")
-        self._errors = self._counter("toolproxy_errors_total")
-        self._caps = self._counter("toolproxy_caps_exceeded_total")
-        self._containers = self._counter("toolproxy_containers_total")
-        self._corrections = self._counter("toolproxy_corrections_total")
-        self._questions = self._counter("toolproxy_correction_questions_total")
-        self._asking = self._histogram("toolproxy_correction_seconds")
-        self._tokens = self._counter("toolproxy_correction_tokens_total")
-        self._budgets = self._counter("toolproxy_correction_budget_exhausted_total")
-        self._answers = self._counter("toolproxy_answers_total")
-        self._hooks = self._counter("toolproxy_hook_failures_total")
-        self._second_opinions = self._counter("toolproxy_second_opinions_total")
+        self.requests = self._add_counter("toolproxy_requests_total")
+        self._validations = self._add_counter("toolproxy_validations_total")
+        self._violations = self._add_counter("toolproxy_violations_total")
+        self._warnings = self._add_counter("toolproxy_warnings_total")
+        self._repairs = self._add_counter("toolproxy_repairs_total")
+        self._episodes = self._add_counter("toolproxy_episodes_total")
+        self._attempts = self._add_counter("toolproxy_attempts_total")
+        self._corrected = self._add_counter("toolproxy_corrected_total")
+        self._escalations = self._add_counter("toolproxy_escalations_total")
+        self._repeats = self._add_counter("toolproxy_repeats_total")
+        self._errors = self._add_counter("toolproxy_errors_total")
+        self._caps = self._add_counter("toolproxy_caps_exceeded_total")
+        self._containers = self._add_counter("toolproxy_containers_total")
+        self._corrections = self._add_counter("toolproxy_corrections_total")
+        self._questions = self._add_counter("toolproxy_correction_questions_total")
+        self._asking = self._add_histogram("toolproxy_correction_seconds")
+        self._tokens = self._add_counter("toolproxy_correction_tokens_total")
+        self._budgets = self._add_counter("toolproxy_correction_budget_exhausted_total")
+        self._answers = self._add_counter("toolproxy_answers_total")
+        self._hooks = self._add_counter("toolproxy_hook_failures_total")
+        self._second_opinions = self._add_counter("toolproxy_second_opinions_total")
 
     def _make_wire(self) -> None:
-        self.sent = self._counter("toolproxy_upstream_requests_total")
-        self._faults = self._counter("toolproxy_upstream_errors_total")
-        self.resent = self._counter("toolproxy_upstream_resends_total")
-        self._denied = self._counter("toolproxy_upstream_resends_denied_total")
-        self._breakers = self._gauge("toolproxy_upstream_breaker_state")
-        self._breaker_changes = self._counter("toolproxy_upstream_breaker_changes_total")
-        self._overhead = self._histogram("toolproxy_overhead_seconds")
-        self._server = self._histogram("http_server_request_duration_seconds")
-        self._client = self._histogram("http_client_request_duration_seconds")
+        self.sent = self._add_counter("toolproxy_upstream_requests_total")
+        self._faults = self._add_counter("toolproxy_upstream_errors_total")
+        self.resent = self._add_counter("toolproxy_upstream_resends_total")
+        self._denied = self._add_counter("toolproxy_upstream_resends_denied_total")
+        self._breakers = self._add_gauge("toolproxy_upstream_breaker_state")
+        self._breaker_changes = self._add_counter("toolproxy_upstream_breaker_changes_total")
+        self._overhead = self._add_histogram("toolproxy_overhead_seconds")
+        self._server = self._add_histogram("http_server_request_duration_seconds")
+        self._client = self._add_histogram("http_client_request_duration_seconds")
 
     def _make_process(self) -> None:
-        self._inflight = self._gauge("toolproxy_inflight_requests", 0)
-        self._draining = self._gauge("toolproxy_draining", 0)
-        self._state_up = self._gauge("toolproxy_state_backend_up", 1)
-        self._lag = self._histogram("toolproxy_event_loop_lag_seconds")
+        self._inflight = self._add_gauge("toolproxy_inflight_requests", 0)
+        self._draining = self._add_gauge("toolproxy_draining", 0)
+        self._state_up = self._add_gauge("toolproxy_state_backend_up", 1)
+        self._lag = self._add_histogram("toolproxy_event_loop_lag_seconds")
         self._lag.begin()
-        self._spans = self._counter("toolproxy_spans_total")
-        self._dropped = self._counter("toolproxy_log_lines_dropped_total")
-        self.recorded = self._counter("toolproxy_recorded_total")
+        self._spans = self._add_counter("toolproxy_spans_total")
+        self._dropped = self._add_counter("toolproxy_log_lines_dropped_total")
+        self.recorded = self._add_counter("toolproxy_recorded_total")
         self._lines_dropped: Callable[[], Mapping[str, int]] = dict
-        self._gauge("toolproxy_build_info").set(1, __version__)
-        self._config = self._gauge("toolproxy_config_info")
-        self._tools = self._gauge("toolproxy_tool_info")
-        self._reloads = self._counter("toolproxy_config_reloads_total")
-        self._reloaded = self._gauge("toolproxy_config_last_reload_successful", 0)
-        self._reloaded_at = self._gauge("toolproxy_config_last_reload_success_timestamp_seconds", 0)
-        self._restart = self._gauge("toolproxy_config_restart_needed", 0)
+        self._add_gauge("toolproxy_build_info").set(1, __version__)
+        self._config = self._add_gauge("toolproxy_config_info")
+        self._tools = self._add_gauge("toolproxy_tool_info")
+        self._reloads = self._add_counter("toolproxy_config_reloads_total")
+        self._reloaded = self._add_gauge("toolproxy_config_last_reload_successful", 0)
+        self._reloaded_at = self._add_gauge("toolproxy_config_last_reload_success_timestamp_seconds", 0)
+        self._restart = self._add_gauge("toolproxy_config_restart_needed", 0)
 
-    def _counter(self, name: str) -> Counter:
+    def _add_counter(self, name: str) -> Counter:
         self._shown.append(made := Counter(METRICS[name]))
         return made
 
-    def _histogram(self, name: str) -> Histogram:
+    def _add_histogram(self, name: str) -> Histogram:
         self._shown.append(made := Histogram(METRICS[name]))
         return made
 
-    def _gauge(self, name: str, value: float | None = None) -> Gauge:
+    def _add_gauge(self, name: str, value: float | None = None) -> Gauge:
         self._shown.append(made := Gauge(METRICS[name]))
         if value is not None:
             made.set(value)
         return made
 
-    # --- what the proxy tells ----------------------------------------------------------------------------------------
-    def _know(self, tools: Iterable[Served], digest: str, files_digest: str = "") -> None:
+    # --- what the proxy reports ---------------------------------------------------------------------------------------
+    def _set_tools(self, tools: Iterable[Served], digest: str, files_digest: str = "") -> None:
         served = tuple(tools)
         self._known = frozenset((tool.route, tool.tool) for tool in served)
         self._tools.read = lambda: {tuple(tool): 1.0 for tool in served}
         self._config.set(1, digest, files_digest)
 
     def knows(self, route: str, tool: str) -> bool:
-        """Whether a tool's name is one of ours, and so one of few."""
+        """Whether a tool's name is known, and so may be a label value."""
         return (route, tool) in self._known
 
     def learn_tools(self, route: str, tools: Iterable[str]) -> None:
-        """Tools that a route has learned of. The first thousands are told apart from here on; a name that is too long
-        or means something to a terminal stays `_other`."""
+        """Gives series of their own to tools that a route has learned, up to _MOST_LEARNED in all. A name that is too
+        long or not printable stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
         self._known |= frozenset(islice(fit, room))
@@ -265,7 +265,7 @@ class Metrics:
 
     def note_config(self, tools: Iterable[Served], digest: str, wall: float, files_digest: str = "") -> None:
         """Records that another config is served; `wall` is in seconds since the Unix epoch."""
-        self._know(tools, digest, files_digest)
+        self._set_tools(tools, digest, files_digest)
         self._reloaded.set(1)
         self._reloaded_at.set(wall)
 
@@ -297,7 +297,7 @@ class Metrics:
         name = tool if (route, tool) in self._known else OTHER
         self._second_opinions.series[route or OTHER, name, outcome] += 1
 
-    # --- what a scrape asks ------------------------------------------------------------------------------------------
+    # --- scrapes ------------------------------------------------------------------------------------------------------
     def page(self) -> tuple[str, bytes]:
         """Content type and text of `/metrics`."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
@@ -308,7 +308,7 @@ class Metrics:
         for each in self._shown:
             yield each.metric()
 
-    # --- what a finished request counts ------------------------------------------------------------------------------
+    # --- finished requests --------------------------------------------------------------------------------------------
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request."""
         route = record.route or OTHER
@@ -332,7 +332,7 @@ class Metrics:
         self._server.observe(record.ended - record.started, (method, route, status, error))
 
     def _count_call(self, record: CallRecord, route: str, tool: str) -> None:
-        self._validations.series[route, tool, _validation(record), record.mode] += 1
+        self._validations.series[route, tool, _find_validation_result(record), record.mode] += 1
         for violation in record.violations:
             if violation.severity is Severity.ERROR:
                 self._violations.series[route, tool, violation.code.name] += 1
@@ -352,7 +352,7 @@ class Metrics:
             self._containers.series[route, tool, record.container_event] += 1
 
     def _count_attempts(self, record: CallRecord, route: str, tool: str) -> None:
-        if record.attempt and "decide" in record.stages:  # what is answered without a look is no attempt
+        if record.attempt and "decide" in record.stages:  # a call answered without a decision is no attempt
             self._attempts.series[route, tool] += 1
             if record.attempt == 1:
                 self._episodes.series[route, tool] += 1
@@ -390,7 +390,7 @@ class Metrics:
         self._client.observe(record.upstream_seconds, (route, upstream, status, record.upstream_error))
 
 
-def _validation(record: CallRecord) -> str:
+def _find_validation_result(record: CallRecord) -> str:
     """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
     outcome = "passed" if record.code == CALL_CAP_EXCEEDED.name else _VALIDATION.get(record.outcome, "skipped")
     if record.would_refuse:

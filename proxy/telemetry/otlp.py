@@ -1,7 +1,7 @@
 """Exports traces: samples requests, and sends their spans to a collector by OTLP over HTTP.
 
-The only room of OpenTelemetry (the extra `otel`), imported only where traces are on. The SDK reads sampler, resource,
-batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
+This is the only file that uses OpenTelemetry (the extra `otel`), and it is imported only where traces are on. The SDK
+reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
 Spans are made from finished records (`traces.py`) and queued as `ReadableSpan`s. The SDK advises against making those
 by hand; but its tracer assigns a span's id while the span runs, and our ids are in the upstream's `traceparent` before
@@ -64,7 +64,7 @@ class Traces:
         number)` counts spans by SPAN_RESULTS; `tell(message, level)` writes to the log. Raises what the SDK raises for
         a variable that it cannot read.
         """
-        queue = _whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE)
+        queue = _read_whole(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""), _QUEUE)
         self._clock = clock
         self._bits = bits
         self._count = count
@@ -75,18 +75,18 @@ class Traces:
         ).merge(OTELResourceDetector().detect())
         self._sampler = TracerProvider(resource=self._resource, shutdown_on_exit=False).sampler
         loop = asyncio.get_running_loop()
-        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *said: _from_thread(loop, tell, *said))
+        self._exporter = _Counting(OTLPSpanExporter(), count, lambda *said: _tell_from_thread(loop, tell, *said))
         self._batch = BatchSpanProcessor(self._exporter, max_queue_size=queue)
         self._taken = 0
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> Trace:
-        """Starts the trace of a request: its parent's trace where it names one, else a new one."""
+        """Starts the trace of a request: it continues the trace that the request names, or is a new one."""
         parent = read_traceparent(traceparent)
         trace_id = parent.trace_id if parent is not None else f"{self._bits(128) or 1:032x}"
         state = (tracestate or "") if parent is not None else ""
         context = Context()
         if parent is not None:
-            above = _context(trace_id, parent.span_id, parent.flags, state, remote=True)
+            above = _make_context(trace_id, parent.span_id, parent.flags, state, remote=True)
             context = set_span_in_context(NonRecordingSpan(above), context)
         chosen = self._sampler.should_sample(context, int(trace_id, 16), "tools/call", SpanKind.SERVER).decision
         flags = (SAMPLED if chosen is Decision.RECORD_AND_SAMPLE else 0) | (parent.flags & RANDOM if parent else 0)
@@ -102,34 +102,36 @@ class Traces:
                 self._count("dropped", 1)
                 continue
             self._taken += 1
-            self._batch.on_end(self._readable(span, offset))
+            self._batch.on_end(self._make_readable(span, offset))
 
     async def flush(self, within: float) -> None:
         """Exports the queued spans within `within` seconds; gives up at once where the last export failed."""
-        await _in_thread(self._batch.force_flush, within if self._exporter.well else 0)
+        await _run_in_thread(self._batch.force_flush, within if self._exporter.well else 0)
 
     async def close(self, within: float) -> None:
         """Exports the queued spans and ends; gives up like `flush`."""
-        await _in_thread(self._batch.shutdown, within if self._exporter.well else 0)
+        await _run_in_thread(self._batch.shutdown, within if self._exporter.well else 0)
 
     def _fresh(self) -> str:
         return f"{self._bits(64) or 1:016x}"
 
-    def _readable(self, span: Span, offset: float) -> ReadableSpan:
+    def _make_readable(self, span: Span, offset: float) -> ReadableSpan:
         trace = span.trace
         remote = span.kind == "server"
-        parent = _context(trace.trace_id, span.parent_id, trace.flags, trace.state, remote) if span.parent_id else None
+        parent = (
+            _make_context(trace.trace_id, span.parent_id, trace.flags, trace.state, remote) if span.parent_id else None
+        )
         return ReadableSpan(
             span.name,
-            _context(trace.trace_id, span.span_id, trace.flags, trace.state),
+            _make_context(trace.trace_id, span.span_id, trace.flags, trace.state),
             parent,
             self._resource,
             span.attributes,
-            [Event(event.name, event.attributes, _nanos(event.at + offset)) for event in span.events],
+            [Event(event.name, event.attributes, _to_nanos(event.at + offset)) for event in span.events],
             kind=_KINDS[span.kind],
             status=Status(StatusCode.ERROR, span.failed) if span.failed else Status(StatusCode.UNSET),
-            start_time=_nanos(span.started + offset),
-            end_time=_nanos(span.ended + offset),
+            start_time=_to_nanos(span.started + offset),
+            end_time=_to_nanos(span.ended + offset),
             instrumentation_scope=_SCOPE,
         )
 
@@ -148,7 +150,7 @@ class _Counting(SpanExporter):
         self.taken += len(spans)
         try:
             result = self._inner.export(spans)
-        except Exception:  # noqa: BLE001 - whatever the library meets there, calls go on
+        except Exception:  # noqa: BLE001 - whatever the library raises, calls go on
             result = SpanExportResult.FAILURE
         well = result is SpanExportResult.SUCCESS
         self._count("exported" if well else "failed", len(spans))
@@ -162,7 +164,7 @@ class _Counting(SpanExporter):
 
 
 class SdkMessages(logging.Handler):
-    """What the SDK has to say, as lines of our log: its templates alone, because what it fills in may be a secret."""
+    """Passes the SDK's messages to our log: only their templates, because the values filled in may be secret."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__(logging.WARNING)
@@ -175,7 +177,7 @@ class SdkMessages(logging.Handler):
 def make_traces(clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell) -> Traces | None:
     """Makes traces as the variables `OTEL_*` say. None, with a log line, where the SDK cannot read one of them."""
     logger = logging.getLogger("opentelemetry")
-    logger.propagate = False  # else Python writes its own lines to the log's stream
+    logger.propagate = False  # otherwise Python writes its own lines to the log's stream
     saying = SdkMessages(tell)
     logger.addHandler(saying)
     try:
@@ -189,25 +191,25 @@ def make_traces(clock: Clock, bits: Bits, knows: Knows, count: Count, tell: Tell
         logger.addHandler(logging.NullHandler())  # without any handler Python would write these messages itself
 
 
-def _whole(text: str, otherwise: int) -> int:
+def _read_whole(text: str, otherwise: int) -> int:
     return int(text) if text.isdecimal() and int(text) else otherwise
 
 
-def _context(trace_id: str, span_id: str, flags: int, state: str, remote: bool = False) -> SpanContext:
+def _make_context(trace_id: str, span_id: str, flags: int, state: str, remote: bool = False) -> SpanContext:
     known = TraceState.from_header([state]) if state else TraceState()
     return SpanContext(int(trace_id, 16), int(span_id, 16), remote, TraceFlags(flags), known)
 
 
-def _nanos(seconds: float) -> int:
+def _to_nanos(seconds: float) -> int:
     return int(seconds * _NANO)
 
 
-def _from_thread(loop: asyncio.AbstractEventLoop, tell: Tell, message: str, level: str) -> None:
+def _tell_from_thread(loop: asyncio.AbstractEventLoop, tell: Tell, message: str, level: str) -> None:
     with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(tell, message, level)
 
 
-async def _in_thread(work: Callable[[], object], within: float) -> None:
+async def _run_in_thread(work: Callable[[], object], within: float) -> None:
     """Runs blocking work in a daemon thread, which does not keep the process alive."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 

@@ -23,10 +23,10 @@ Value = str | int | float | bool | tuple[str, ...]
 # The event of GoMind's layer 2: values of the call were converted to another type.
 COERCED: Final = "type_coercion_applied"
 _COERCIONS: Final = frozenset(rule.name for rule in RULES.values() if rule.kind == "value")
-# Fields that every span has in another form already.
+# Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
-# Events at which a request to the model endpoint started, and which not every layer reaches.
+# Events at which a request to the model endpoint started.
 _BEGUN: Final = frozenset({"validation_feedback_started", "contextual_re_resolution.start"})
 _NOT_ASKED: Final = frozenset({Asked.BUSY, Asked.BUDGET})
 # No readable answer: a failure of the endpoint, and not a model that found nothing to correct.
@@ -51,17 +51,17 @@ class Span:
 
 
 def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
-    """The spans of a finished request; none without a trace. `known`: its tool is one of the config's, so that its name
-    may stand in that of the span (few of them: OTel, "Span name")."""
+    """The spans of a finished request; none without a trace. `known`: the tool is in the config, so the span's name may
+    hold its name (span names must be few: OTel, "Span name")."""
     trace = record.trace
     if trace is None:
         return
-    attributes = dict(_attributes(build_fields(record)))
+    attributes = dict(_list_attributes(build_fields(record)))
     if any(event.attributes.get("type_error") is True for event in record.events):
         attributes["orchestration.type_error"] = True  # what GoMind filters by
     failed = record.outcome in _FAILED or record.status >= 500
     yield Span(
-        _name(record, attributes if known else {}),
+        _name_span(record, attributes if known else {}),
         "server",
         trace,
         trace.span_id,
@@ -69,21 +69,21 @@ def build_spans(record: CallRecord, *, known: bool) -> Iterator[Span]:
         record.started,
         record.ended,
         attributes,
-        (*_coercions(record, attributes), *record.events),
+        (*_list_coercions(record, attributes), *record.events),
         (record.upstream_error or record.code or str(record.status)) if failed else "",
     )
     yield from _make_sent_spans(record, trace)
     yield from _make_question_spans(record, trace)
 
 
-def _name(record: CallRecord, attributes: Mapping[str, Value]) -> str:
+def _name_span(record: CallRecord, attributes: Mapping[str, Value]) -> str:
     if record.call_id:
         return f"tools/call {attributes.get('gen_ai.tool.name', '')}".rstrip()
     method = record.method if record.method in METHODS else "HTTP"
     return f"{method} {record.route}".rstrip()
 
 
-def _attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
+def _list_attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
     """The fields of the log line as attributes. Attributes cannot be mappings, so a list of those becomes one text.
     Unknown values are left out."""
     for name, value in fields.items():
@@ -97,7 +97,7 @@ def _attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
             yield name, str(value)
 
 
-def _coercions(record: CallRecord, attributes: Mapping[str, Value]) -> Iterator[Event]:
+def _list_coercions(record: CallRecord, attributes: Mapping[str, Value]) -> Iterator[Event]:
     """GoMind's event for converted values, at the time of the decision."""
     rules = [repair.rule for repair in record.repairs if repair.rule in _COERCIONS]
     if rules:

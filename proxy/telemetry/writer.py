@@ -118,15 +118,15 @@ class QueueWriter:
             lines, self._lines = self._lines, []
             self._awake = False
             self._work.clear()
-        for piece in _pieces(lines):
+        for piece in _join_pieces(lines):
             left = self._send(piece)
             with self._lock:
                 self._room += len(piece)
                 if left:
                     self.dropped[WRITE_FAILED] += left.count(b"\n")
-        self._tell_of_losses()
+        self._report_losses()
 
-    def _tell_of_losses(self) -> None:
+    def _report_losses(self) -> None:
         """Reports how many lines were lost, once the queue has room for more than a few."""
         with self._lock:
             lost = self.dropped - self._told if self._room * 2 > self._size else None
@@ -134,7 +134,7 @@ class QueueWriter:
             self._told += lost
 
     def _send(self, text: bytes) -> bytes:
-        """Writes whole lines, and gives the rest that could not be written. A line that was cut is ended before the
+        """Writes whole lines, and gives the rest that could not be written. A cut line gets a line end before the
         next."""
         left = b"\n" + text if self._torn else text
         while left:
@@ -150,7 +150,7 @@ class QueueWriter:
         return left
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _join_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Joins lines into texts of about _PIECE bytes."""
     piece: list[bytes] = []
     size = 0

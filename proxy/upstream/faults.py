@@ -7,6 +7,7 @@ breaks while an answer is awaited. `http1/faults.py` adds the rows of HTTP conne
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +51,39 @@ class ReplyBroken(Exception):  # noqa: N818 - it names an event
 
 async def close_body(reply: UpstreamReply) -> None:
     """Closes an answer whose body will not be read to its end."""
-    close = getattr(reply.body, "aclose", None)
+    await close_stream(reply.body)
+
+
+async def close_stream(body: object) -> None:
+    """Closes the stream of a body that will not be read to its end. A body of bytes has nothing to close."""
+    close = getattr(body, "aclose", None)
     if close is not None:
         await close()
+
+
+class EndingStream:
+    """A streamed body that calls `end` once when it is over: read to its end, broken off, or closed early."""
+
+    def __init__(self, body: AsyncIterator[bytes], end: Callable[[], object]) -> None:
+        self._body = body
+        self._end: Callable[[], object] | None = end
+
+    def __aiter__(self) -> EndingStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._body)
+        except BaseException:
+            self._tell()
+            raise
+
+    async def aclose(self) -> None:
+        """Closes the stream early."""
+        self._tell()
+        await close_stream(self._body)
+
+    def _tell(self) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            end()

@@ -27,6 +27,7 @@ from proxy.core.tool_errors.circuit_breaker import (
     settle,
 )
 from proxy.interfaces import Upstream, UpstreamRequest
+from proxy.upstream.faults import EndingStream
 
 Answer = UpstreamReply | UpstreamFault
 Send = Callable[[UpstreamRequest], Awaitable[Answer]]
@@ -144,7 +145,7 @@ class UpstreamGuard:
             if self._limiter is not None and not streams:
                 self._limiter.release()
         if self._limiter is not None and isinstance(answer, UpstreamReply) and not isinstance(answer.body, bytes):
-            return replace(answer, body=_Held(answer.body, self._limiter.release))
+            return replace(answer, body=EndingStream(answer.body, self._limiter.release))
         return answer
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
@@ -213,32 +214,3 @@ class UpstreamGuard:
 
     def _fault(self, code: ErrorCode, token: str, message: str, wait: int) -> UpstreamFault:
         return UpstreamFault(code, token, Executed.NO, f"upstream '{self._name}': {message}", wait)
-
-
-class _Held:
-    """A streamed body that frees its slot when it ends, for whatever reason."""
-
-    def __init__(self, body: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        self._body = body
-        self._leave: Callable[[], None] | None = leave
-
-    def __aiter__(self) -> _Held:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await anext(self._body)
-        except BaseException:
-            self._end()
-            raise
-
-    async def aclose(self) -> None:
-        self._end()
-        close = getattr(self._body, "aclose", None)
-        if close is not None:
-            await close()
-
-    def _end(self) -> None:
-        leave, self._leave = self._leave, None
-        if leave is not None:
-            leave()

@@ -86,6 +86,7 @@ def test_every_route_of_the_example_has_a_call(started: Demo) -> None:
     assert set() == {route["path"] for route in config["routes"]} - paths - {"/tools/{tool}"}
 
 
+@pytest.mark.large
 def test_a_taken_port_is_replaced_and_said(started: Demo) -> None:
     with demo() as second:
         assert f"port {started.port} is taken: the proxy listens on {second.port} instead" in second.lines or (
@@ -104,6 +105,7 @@ def test_a_signal_ends_it_at_once_and_well(number: signal.Signals) -> None:
             socket.create_connection(("127.0.0.1", running.port), timeout=5)
 
 
+@pytest.mark.large
 def test_an_installed_wheel_brings_all_that_the_demo_needs(tmp_path: Path) -> None:
     built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(built, cwd=ROOT, check=True, capture_output=True)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from proxy.cli import progress as bars
-from proxy.cli.import_ import showing_operations
+from proxy.cli.import_ import show_operations
 from proxy.cli.progress import Progress, draw_bar
 from proxy.core.model.values import JsonValue
 from proxy.importing.openapi import Choice, harvest_operations
@@ -34,7 +34,7 @@ def test_only_a_terminal_gets_a_bar_and_only_after_a_moment(stream: io.StringIO,
     assert "" == stream.getvalue()
     now[0] = 1.5
     progress.at(2, 20)
-    progress.done()
+    progress.erase()
     assert drawn == ("2 lines" in stream.getvalue())
     assert drawn == stream.getvalue().endswith("\r\x1b[K")
 
@@ -42,9 +42,9 @@ def test_only_a_terminal_gets_a_bar_and_only_after_a_moment(stream: io.StringIO,
 def test_an_import_shows_how_many_operations_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(bars, "_PATIENCE", 0.0)
+    monkeypatch.setattr(bars, "_SHOWN_AFTER", 0.0)
     paths: JsonValue = {f"/orders/{number}": {"get": {"responses": {}}} for number in range(4)}
-    with showing_operations() as advance:
+    with show_operations() as advance:
         harvest_operations({"openapi": "3.1.0", "paths": paths}, "orders.json", Choice(upstream="http://x"), advance)
     assert "\r[#######.......................]  25%  1 operations" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

@@ -54,9 +54,9 @@ def test_values_are_examples_defaults_and_copies_with_one_property_changed() -> 
 def test_a_difference_is_one_of_verdicts_and_says_whose(monkeypatch: pytest.MonkeyPatch) -> None:
     check = compile_check({"properties": {"a": {"maximum": 3}}})
     with SecondOpinions() as opinions:
-        assert None is opinions.difference(check, {"a": 3})
+        assert None is opinions.find_difference(check, {"a": 3})
         monkeypatch.setattr(check, "accepts", lambda value: True)  # noqa: ARG005 - as if our own check were wrong
-        found = opinions.difference(check, {"a": 4})
+        found = opinions.find_difference(check, {"a": 4})
     assert Opinion(SecondVerdict.INVALID, "jsonschema", "/properties/a/maximum") == found
     assert "accepted here, refused by jsonschema at /properties/a/maximum" == describe_difference(found)
 

@@ -288,6 +288,7 @@ BROKEN_VALUES: st.SearchStrategy[JsonValue] = st.sampled_from(
 )
 
 
+@pytest.mark.large
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_broken_in_a_config_is_told_and_never_raises_anything_else(

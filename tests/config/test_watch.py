@@ -49,6 +49,7 @@ def test_a_missing_file_is_seen_as_missing_and_its_coming_as_a_change(tmp_path: 
     assert hash_files(refused.value.seen) != refused.value.seen
 
 
+@pytest.mark.large
 def test_two_versions_are_never_mixed_however_fast_they_change(tmp_path: Path) -> None:
     mounted, over = Mounted(tmp_path, files("v0")), threading.Event()
 

@@ -15,6 +15,8 @@ from tests.cli import curl
 from tests.cli.demo import Demo, demo
 from tests.console.browser import AXE, need, page, wait_until
 
+pytestmark = pytest.mark.large
+
 SECRET: Final = "planted-7b2f9c-planted"
 PAGES: Final = ("overview", "calls", "tools", "try", "conversations", "upstreams", "config")
 TOOL: Final = "#/tools?route=%2Ftools%2Fweather&tool=weather"

@@ -24,9 +24,8 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
 from proxy.recording.comparing import compare_line, compare_sent
-from proxy.recording.judging import judge_sent
-from proxy.recording.line import differs, read_line, write_line
-from proxy.recording.writer_thread import RecordFile
+from proxy.recording.line import differs, judge_sent, read_line, write_line
+from proxy.recording.record_file import RecordFile
 from proxy.server import start_serving
 from proxy.server.setup.observers import Recorder
 from tests.corpora.calls import check_of, rows

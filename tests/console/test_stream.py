@@ -11,15 +11,18 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proxy.cli.calls import read_events
 from proxy.interfaces import CallRecord
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.event_stream import READERS, Readers, follow_calls
-from proxy.telemetry.recent.change_log import ChangeLog
 from proxy.telemetry.recent.ring import CallFilter, RecentCalls
+from proxy.telemetry.recent.timeline import ChangeLog
 from tests.serving.process import process
 from tests.serving.proxied import WEATHER, proxied
 from tests.serving.wire import exchange, post
+from tests.steady import until
 
 PATIENCE = 120.0
 
@@ -126,6 +129,7 @@ async def ask(port: int, path: str) -> Any:
     return json.loads((await exchange(port, request.encode())).body)
 
 
+@pytest.mark.large
 async def test_acceptance_14_above_workers_each_call_comes_once_and_a_killed_worker_is_told(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(WORKERS)
@@ -164,8 +168,7 @@ async def test_the_command_line_shows_and_follows_calls(tmp_path: Path) -> None:
         assert following.stdout is not None
         async with asyncio.timeout(PATIENCE):
             first = (await following.stdout.readline()).decode()
-            while not proxy.serving.readers.count:
-                await asyncio.sleep(0.05)
+            await until(lambda: proxy.serving.readers.count)
             await proxy.post("/weather", b'{"lat": "1"}')
             second = (await following.stdout.readline()).decode()
         following.terminate()

@@ -264,6 +264,7 @@ def test_the_interface_has_nine_methods() -> None:
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_thousands_of_parallel_failures_on_one_key_are_counted_exactly(store: StateStore) -> None:
     recorded = await asyncio.gather(*(store.fail("k", attempt(str(number % 10)), 60) for number in range(5000)))
     episode = await store.look("k")

@@ -20,6 +20,8 @@ from proxy.core.check.shapes import WIDE
 from proxy.core.check.validation import BrokenKeyword, SchemaError, compile_check
 from proxy.core.json.jsontext import make_plain, parse
 
+pytestmark = pytest.mark.large
+
 DRAFTS: Final = {
     "http://json-schema.org/draft-04/schema#": (jsonschema.Draft4Validator, jsonschema_rs.Draft4Validator),
     "http://json-schema.org/draft-06/schema#": (jsonschema.Draft6Validator, jsonschema_rs.Draft6Validator),

@@ -104,6 +104,7 @@ def test_every_answer_satisfies_the_published_schema_of_its_format(name: str, ca
     assert checked(CASES[case], name, detail=detail)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", FORMATS)
 @slow_data
 @given(results)

@@ -98,6 +98,7 @@ CASES: Final[dict[str, tuple[JsonValue, JsonValue]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("hostile", CASES)
 def test_a_hostile_call_is_judged_within_the_bounds(hostile: str) -> None:
     schema, arguments = CASES[hostile]

@@ -21,6 +21,8 @@ from proxy.core.json.jsontext import are_equal, dumps, parse
 from proxy.core.model.values import JsonValue
 from tests.core.repairing import LEVELS, obj, outcome
 
+pytestmark = pytest.mark.large
+
 THOROUGH = settings(max_examples=200, deadline=None)
 
 INT: Final[JsonValue] = {"type": "integer"}

@@ -37,6 +37,7 @@ TOLD = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("draft", DIALECTS)
 def test_it_is_never_wrong_about_a_case_of_the_suite(draft: str) -> None:
     told: Counter[str] = Counter()

@@ -19,7 +19,7 @@ from proxy.core.improvement.tool_mistakes import ToolMistakes
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Reject, Rung, ToolCall
 from proxy.interfaces import CallRecord
-from proxy.recording.judging import decide_sent, judge_sent
+from proxy.recording.line import decide_sent, judge_sent
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
 from tests.corpora.calls import check_of, rows
 

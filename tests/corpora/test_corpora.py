@@ -17,6 +17,8 @@ from tests.corpora.run_repair import bfcl, fresh_failures, model_calls, real_fai
 from tests.corpora.run_schemas import mcp_tools
 from tests.corpora.run_text import DIFFERING, DUPLICATE_KEYS, READ_AT_LENIENT, READ_AT_STANDARD, malformed, parsing
 
+pytestmark = pytest.mark.large
+
 DATA: Final = Path(__file__).parent.parent / "data"
 
 Run = Callable[[Path], Iterator[tuple[str, Counter[str]]]]

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.contract.correction import BudgetKind, CorrectionBudget
 from proxy.core.model.values import Conversation, Rung
-from proxy.correction.budgets import Budgets
+from proxy.correction.endpoint import Budgets
 from proxy.interfaces import Services
 from proxy.server.identity import SystemPacing
 from proxy.state import make_store

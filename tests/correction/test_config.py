@@ -25,7 +25,7 @@ from proxy.core.contract.correction import (
     find_placeholders,
     make_messages,
 )
-from proxy.correction.prompting import load_prompt
+from proxy.correction.questions import load_prompt
 from tests.config.test_published_schema import SCHEMA, default
 
 ROUTE = "routes: {/a: {upstream: none, tool: x, schema: {}%s}}\n"

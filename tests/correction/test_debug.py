@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from proxy.core.contract.correction import DebugStore
-from proxy.correction.debug import DebugLog
+from proxy.correction.record import DebugLog
 from tests.correction.model import rig, says
 from tests.serving.wire import JSON_TYPE, answer, replies
 

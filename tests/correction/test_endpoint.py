@@ -97,6 +97,7 @@ async def uncorrected() -> Seen:
     return _REFUSED[0]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_the_caller_gets_the_bytes_it_would_have_got_without(name: str) -> None:
     model, outcome = HOSTILE[name]

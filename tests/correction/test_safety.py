@@ -15,6 +15,7 @@ from proxy.interfaces import UpstreamRequest
 from tests.correction.model import BOTH, completion, failed, rig, says
 from tests.serving.proxied import told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, exchange, post, replies
+from tests.steady import until
 
 OK = answer("200 OK", b'{"ok": true}', JSON_TYPE)
 SCHEMA = (
@@ -308,9 +309,7 @@ async def test_a_question_waits_for_a_place_while_as_many_as_may_be_are_under_wa
 
     async with rig(slow, replies(OK), route(), endpoint="concurrency: 2") as it:
         calls = [asyncio.create_task(it.proxy.post("/w", WRONG)) for _ in range(6)]
-        async with asyncio.timeout(300):
-            while it.proxy.serving.handler.inflight < 6 or under_way < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: it.proxy.serving.handler.inflight >= 6 and under_way >= 2)
         free.set()
         assert [200] * 6 == [(await call).status for call in calls]
     assert 2 == most
@@ -352,7 +351,5 @@ async def test_a_client_that_leaves_ends_the_question() -> None:
         asking = asyncio.create_task(it.proxy.post("/w", WRONG))
         await it.model.arrived.wait()
         asking.cancel()
-        async with asyncio.timeout(300):
-            while it.proxy.serving.handler.inflight:
-                await asyncio.sleep(0.005)
+        await until(lambda: not it.proxy.serving.handler.inflight)
     assert "client_gone" == it.record.outcome

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from proxy.core.contract.correction import AnswerFormat, Layer
-from proxy.correction.structured import NO_FORM, find_forms
+from proxy.correction.questions import NO_FORM, find_forms
 from tests.correction.model import completion, rig, says
 from tests.guidance.schemas import policy, real_tools
 from tests.serving.wire import JSON_TYPE, Script, answer, replies

@@ -51,19 +51,19 @@ def checked(arguments: bytes = b'{"id": 1}', key: str = "c", rung: Rung = Rung.H
 def remembered(body: bytes, *, headers: Headers = JSON, status: int = 200, arguments: bytes = b"{}") -> Trajectory:
     kept, call = Trajectories(Time()), checked(arguments)
     kept.add(call, UpstreamReply(status, headers, body), "sell", LIMITS, HIDDEN)
-    return kept.of(call.call.conversation)
+    return kept.find(call.call.conversation)
 
 
 def test_a_delivered_call_is_remembered_with_its_result_and_the_users_wish() -> None:
     found = remembered(b'{"price": 468.285}', arguments=b'{"symbol": "TSLA"}')
     assert "sell" == found.query
-    assert '[{"tool":"t","arguments":{"symbol":"TSLA"},"result":{"price":468.285}}]' == found.told()
+    assert '[{"tool":"t","arguments":{"symbol":"TSLA"},"result":{"price":468.285}}]' == found.write_json()
 
 
 def test_secrets_are_not_remembered() -> None:
     found = remembered(b'{"token": "abc", "id": 2}', arguments=b'{"password": "x"}')
-    assert '[{"tool":"t","arguments":{"password":"***"},"result":{"token":"***","id":2}}]' == found.told()
-    assert '"result":"token=***"' in remembered(b"token=abcdef").told()
+    assert '[{"tool":"t","arguments":{"password":"***"},"result":{"token":"***","id":2}}]' == found.write_json()
+    assert '"result":"token=***"' in remembered(b"token=abcdef").write_json()
 
 
 def test_long_results_are_cut() -> None:
@@ -111,7 +111,7 @@ def test_a_structured_result_and_one_of_several_parts_are_remembered_as_they_are
     kept = Trajectories(Time())
     wide = TrajectoryLimits(steps=2, max_chars=600, conversations=2, ttl=100.0)
     kept.add(checked(), UpstreamReply(200, JSON, message(parts)), "", wide, HIDDEN)
-    assert parts == kept.of(Conversation("c", Rung.HEADER)).steps[0].result
+    assert parts == kept.find(Conversation("c", Rung.HEADER)).steps[0].result
 
 
 @pytest.mark.parametrize("make", [message, as_events])
@@ -142,7 +142,7 @@ async def test_a_stream_that_is_no_short_text_is_not_gathered() -> None:
 
 def test_a_compressed_result_is_read() -> None:
     body = gzip.compress(b'{"price": 1}')
-    assert '"result":{"price":1}' in remembered(body, headers=(*JSON, ("content-encoding", "gzip"))).told()
+    assert '"result":{"price":1}' in remembered(body, headers=(*JSON, ("content-encoding", "gzip"))).write_json()
 
 
 def test_the_last_steps_of_the_last_conversations_are_kept_for_a_time() -> None:
@@ -153,7 +153,7 @@ def test_the_last_steps_of_the_last_conversations_are_kept_for_a_time() -> None:
         kept.add(checked(key=key), UpstreamReply(200, JSON, b"%d" % price), "", LIMITS, HIDDEN)
 
     def prices(key: str) -> list[object]:
-        return [step.result for step in kept.of(Conversation(key, Rung.HEADER)).steps]
+        return [step.result for step in kept.find(Conversation(key, Rung.HEADER)).steps]
 
     for price in (1, 2, 3):
         add("a", price)
@@ -170,7 +170,7 @@ def test_the_last_steps_of_the_last_conversations_are_kept_for_a_time() -> None:
 def test_a_conversation_that_several_users_may_share_is_not_remembered() -> None:
     kept = Trajectories(Time())
     kept.add(checked(rung=Rung.ADDRESS), UpstreamReply(200, JSON, b"1"), "sell", LIMITS, HIDDEN)
-    assert Trajectory() == kept.of(Conversation("c", Rung.ADDRESS))
+    assert Trajectory() == kept.find(Conversation("c", Rung.ADDRESS))
 
 
 ROUTES = """

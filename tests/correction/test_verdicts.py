@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.core.contract.correction import Layer
 from proxy.correction.rules import Action
-from proxy.correction.verdicts import ModelVerdict, Unusable, find_object, make_verdict, read, read_content
+from proxy.correction.verdicts import ModelVerdict, Unusable, find_object, make_verdict, read_content, read_verdict
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -108,7 +108,7 @@ def test_bare_arguments_are_an_answer_to_layer_3_alone() -> None:
 @given(st.binary(max_size=300) | JSON_VALUES.map(lambda value: json.dumps(value).encode()))
 def test_reading_never_raises(body: bytes) -> None:
     for layer in Layer:
-        assert isinstance(read(body, layer), ModelVerdict | Unusable)
+        assert isinstance(read_verdict(body, layer), ModelVerdict | Unusable)
 
 
 @given(st.text(max_size=300))

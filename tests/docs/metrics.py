@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.telemetry.lag import EVERY
 from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS, Label, MetricRow
+from proxy.telemetry.watches import EVERY
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 # Longer lists of values stand on pages of their own, which the label's meaning links to.

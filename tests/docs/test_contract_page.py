@@ -103,6 +103,9 @@ SENTENCES = {
 }
 
 
+COLUMNS = 120
+MACHINES = "toolcall-proxy/feedback"
+DETAILS: tuple[Detail, Detail] = ("compact", "full")
 SHORT = replace(REFUSED, accepts="", example="")
 
 # What an answer repeats of the one before it is left out on the page: each key is a text of SENTENCES, each value the
@@ -118,11 +121,42 @@ def text(name: str) -> str:
     return "\n".join([*lines[: lines.index(CUT[name])], "…", lines[-1]])
 
 
-def shown(name: str, detail: Detail = "compact") -> str:
+def shown(name: str) -> str:
     """A format as the page shows it: the sentence and all errors but the first stand there once."""
     result = SENTENCES["container"] if name == "hpd" else SHORT
-    body = json.loads(render_failure(result, name, "category", detail=detail).body)
-    return json.dumps(shorten(body), indent=2, ensure_ascii=False)
+    body = json.loads(render_failure(result, name, "category", detail="compact").body)
+    if name == "mcp":  # the part for machines stands on the page once, at `tool_result`
+        assert body["_meta"] == {MACHINES: json.loads(render_failure(SHORT, "tool_result", "category").body)["error"]}
+        body["_meta"] = {MACHINES: "<the error of tool_result>"}
+    return lay_out(shorten(body))
+
+
+def shown_more(name: str) -> str:
+    """What `detail: full` adds to a format, as the page shows it."""
+    compact, full = (json.loads(render_failure(SHORT, name, "category", detail=detail).body) for detail in DETAILS)
+    return lay_out(shorten(added(compact, full)))
+
+
+def added(before: dict[str, JsonValue], after: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The members of an object that another one lacks or has otherwise, at every depth of objects."""
+    assert set(before) <= set(after)
+    return {
+        key: added(was, value) if isinstance(was := before.get(key), dict) and isinstance(value, dict) else value
+        for key, value in after.items()
+        if key not in before or before[key] != value
+    }
+
+
+def lay_out(value: JsonValue, indent: str = "") -> str:
+    """JSON with each object or array on one line of at most 120 columns, else a line for each member."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent + line) <= COLUMNS or not isinstance(value, dict | list):
+        return line
+    deeper = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(deeper + lay_out(item, deeper) for item in value) + f"\n{indent}]"
+    members = (f"{deeper}{json.dumps(key)}: {lay_out(member, deeper)}" for key, member in value.items())
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
 
 def shorten(value: JsonValue) -> JsonValue:
@@ -153,7 +187,7 @@ def test_a_format_stands_on_the_page_as_it_is_made(name: str) -> None:
 
 
 def test_the_whole_part_for_machines_stands_on_the_page_as_it_is_made() -> None:
-    assert f"```json\n{shown('tool_result', 'full')}\n```" in PAGE
+    assert f"```json\n{shown_more('tool_result')}\n```" in PAGE
 
 
 @pytest.mark.parametrize("header", ["Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Warnings",

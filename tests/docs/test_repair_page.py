@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.core.contract.toolname import trim, unfold
 from proxy.core.rules.rules import LEVELS, RULES
 from tests.core.test_never import REFUSED, UNTOUCHED
+from tests.core.test_rules import APPLIES, LEAVES
 from tests.docs.repair import NAMES, PAGE, page
 
 
@@ -23,3 +24,9 @@ def test_the_names_of_tools_on_the_page_stand_for_what_it_says() -> None:
     for rule, find in (("tool_name_trim", trim), ("tool_name_fold", unfold)):
         sent, made, left = NAMES[rule]
         assert (made, None) == (find(sent, {made}), find(left, {made}))
+
+
+def test_every_rule_has_cases_where_the_page_says_they_stand() -> None:
+    elsewhere = {rule.name for rule in RULES.values() if rule.kind in {"name", "output"}}
+    assert set(NAMES) <= elsewhere
+    assert [] == [rule for rule in RULES if rule not in elsewhere and not (APPLIES.get(rule) and LEAVES.get(rule))]

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.core.model.values import Headers, JsonValue
 from proxy.escalation import MOST_WAITING, PAUSES, Delivery, read_key, sign_headers
+from tests.steady import until
 
 
 class Receiver:
@@ -96,9 +97,9 @@ async def test_nobody_waits_for_a_full_queue_and_what_is_lost_is_told() -> None:
 
 async def test_a_notice_that_comes_later_is_posted_too() -> None:
     receiver = Receiver()
-    for _ in range(2):
-        receiver.delivery.put({})
-        await asyncio.sleep(0.01)
+    receiver.delivery.put({})
+    await until(lambda: receiver.got)
+    receiver.delivery.put({})
     await receiver.delivery.wait_settled(5)
     assert 2 == len(receiver.got)
 

@@ -81,6 +81,7 @@ def verdicts() -> dict[tuple[str, str], str]:
     return {key: verdict for (key, _), verdict in zip(asked, said, strict=True)}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_the_vendors_own_types_take_every_tool_with_further_keys_forbidden(
     vendor: str, verdicts: dict[tuple[str, str], str]

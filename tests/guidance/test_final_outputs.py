@@ -112,6 +112,7 @@ def test_every_strict_schema_of_a_real_tool_is_one_and_takes_less() -> None:
     assert made > 50
 
 
+@pytest.mark.large
 def test_the_vendors_own_types_take_them() -> None:
     if not (SDK.parent / "sdk.stamp").is_file():
         if os.environ.get("CI") == "true":

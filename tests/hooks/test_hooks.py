@@ -14,6 +14,7 @@ from proxy.hooks import Ending, Verdict
 from tests.hooks.samples import TOLD, WAYS
 from tests.serving.proxied import WEATHER, Proxied, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, post, replies, tool
+from tests.steady import until
 
 OK = answer("200 OK", b'{"sun": true}', JSON_TYPE)
 HERE = "tests.hooks.samples"
@@ -162,6 +163,7 @@ async def test_no_hook_can_touch_what_frames_the_body(headers: dict[str, object]
 
 
 # --- no hook can bypass validation ------------------------------------------------------------------------------------
+@pytest.mark.large
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("on_failure", ["ignore", "refuse"])
 @pytest.mark.parametrize("header", ["X-Way: plain", "X-Way: change"])
@@ -231,11 +233,9 @@ async def test_a_hook_hears_of_a_client_that_has_gone() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(post("/weather", GOOD))
         async with asyncio.timeout(300):
-            while not server.seen:
-                await asyncio.sleep(0.005)
+            await until(lambda: server.seen)
             writer.transport.abort()
-            while TOLD[-1][1] != "after_outcome":
-                await asyncio.sleep(0.005)
+            await until(lambda: TOLD[-1][1] == "after_outcome")
 
     ending = TOLD[-1][2]
     assert isinstance(ending, Ending)

@@ -11,10 +11,9 @@ import pytest
 from proxy.config.files.yaml12 import read_yaml
 from proxy.config.load import load
 from proxy.importing.files import make_files, write_files
-from proxy.importing.harvest import Harvest, ImportProblem
+from proxy.importing.harvest import Harvest, ImportProblem, read_record
 from proxy.importing.live import compare_source
 from proxy.importing.mcp import read_mcp
-from proxy.importing.record import read_record
 from tests.mcp.server import ADD, NOW, McpServer, as_events, as_json, http, result
 from tests.serving.wire import Seen, tool
 

@@ -69,7 +69,7 @@ def test_what_cannot_be_served_is_named_with_its_reason(tmp_path: Path) -> None:
 def test_comments_references_and_remote_servers_of_vs_code_are_read(tmp_path: Path) -> None:
     found = read_mcpservers(written(tmp_path, "mcp.json", CODE))
     assert ("API_KEY", "TOKEN") == found.variables
-    (tmp_path / "c.yaml").write_text(found.config_text("c.yaml"))
+    (tmp_path / "c.yaml").write_text(found.write_config("c.yaml"))
     environ = {"API_KEY": "k", "TOKEN": "t", "PWD": "/home/me"}
     config = load(tmp_path / "c.yaml", environ).config
     local, remote = config.upstreams["local"].command, config.upstreams["remote"]
@@ -107,11 +107,11 @@ def test_all_servers_can_be_served_at_one_path(tmp_path: Path) -> None:
         (server.name, server.prefix, server.path) for server in route.joined.servers
     ]
     entry = {"url": "http://127.0.0.1:8080/mcp"}
-    assert {"mcpServers": {"toolcall-proxy": entry}} == read_mcpservers(path).rewritten(one=True)
+    assert {"mcpServers": {"toolcall-proxy": entry}} == read_mcpservers(path).rewrite_client_config(one=True)
 
 
 def test_what_is_not_served_stays_as_it_was(tmp_path: Path) -> None:
-    rewritten = read_mcpservers(written(tmp_path, "mcp.json", CLAUDE)).rewritten()
+    rewritten = read_mcpservers(written(tmp_path, "mcp.json", CLAUDE)).rewrite_client_config()
     assert isinstance(rewritten, dict)
     assert "Ctrl+Space" == rewritten["globalShortcut"]
     servers = rewritten["mcpServers"]

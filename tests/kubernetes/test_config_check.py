@@ -26,6 +26,8 @@ from tests.kubernetes.rendering import (
     template,
 )
 
+pytestmark = pytest.mark.large
+
 WITH_CONFIG = ["gateway", "gateway-scaled", "tool", "tool-plain", "library"]
 
 

@@ -10,6 +10,8 @@ import yaml
 from proxy.server import lifecycle as serving
 from tests.kubernetes.rendering import ROOT, Manifest, containers, files_of, pod_of, proxy_of, refusal, render
 
+pytestmark = pytest.mark.large
+
 
 def ending(manifests: list[Manifest]) -> tuple[dict[str, str], int | None, int]:
     """The config's drain, the seconds that the tool's preStop sleeps, and the pod's period of grace."""

@@ -14,6 +14,8 @@ import yaml
 
 from tests.kubernetes.rendering import ROOT, Manifest, must_be_valid, pod_of, program, proxy_of, refusal, render
 
+pytestmark = pytest.mark.large
+
 CONFIG = (ROOT / "helm" / "kustomize" / "example" / "config.yaml").read_text()
 SCHEMA = (ROOT / "helm" / "kustomize" / "example" / "weather.yaml").read_text()
 DEPLOYMENT = """\

@@ -21,12 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from tests.kubernetes.rendering import Manifest, containers, files_of, of_kind, pod_of, proxy_of, render
 from tests.ports import hold_ports
 from tests.serving.mounted import Mounted
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, tool
+from tests.steady import until
+
+pytestmark = pytest.mark.large
 
 CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
 GOOD: Final = b'{"lat": 48.85, "lon": 2.35}'
@@ -138,9 +142,7 @@ class Pod:
 
     async def has_answered(self, stage: str) -> None:
         """Waits until a good number of calls of a stage were answered."""
-        async with asyncio.timeout(300):
-            while self.answered[stage] < 20:
-                await asyncio.sleep(0.02)
+        await until(lambda: self.answered[stage] >= 20)
 
     async def load(self, stage: list[str]) -> None:
         """Calls while the pod is an endpoint, over kept connections as long as they last."""
@@ -194,9 +196,7 @@ async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
     await pod.until_draining()
     stage.append("draining")
     await asyncio.to_thread(time.sleep, PROPAGATION)  # by the wall clock, as the drain
-    async with asyncio.timeout(300):
-        while not pod.answered["draining"]:
-            await asyncio.sleep(0.02)
+    await until(lambda: pod.answered["draining"])
     pod.endpoint = False
 
 

@@ -24,6 +24,7 @@ CHART = f"toolcall-proxy-{yaml.safe_load((ROOT / 'helm' / 'Chart.yaml').read_tex
 @pytest.fixture(scope="module")
 def keys() -> Iterator[Path]:
     """A keyring with a new secret key, and the public one beside it; its agent ends with the tests."""
+    program("helm")  # a release packages the chart with it
     gpg = shutil.which("gpg") or ""
     if not gpg:
         how = "no gpg here: apt-get install gnupg"
@@ -62,7 +63,6 @@ def test_what_is_missing_is_named_before_anything_is_done(settings: dict[str, st
 
 
 def test_a_dry_run_signs_the_chart_and_prints_what_it_would_send(keys: Path, tmp_path: Path) -> None:
-    program("helm")
     settings = {
         "REGISTRY": REGISTRY,
         "KEY": KEY,

@@ -13,6 +13,8 @@ from proxy.server import reload
 from proxy.server.reload import list_restart_sections
 from tests.kubernetes.rendering import CHART, files_of, pod_of, render
 
+pytestmark = pytest.mark.large
+
 
 def pod(**values: Any) -> Any:
     """The whole pod template: any difference in it rolls the pods."""

@@ -15,6 +15,8 @@ from tests.mcp.captures import NAMES, Exchange, Recorded, exchanges
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, tool
 
+pytestmark = pytest.mark.large
+
 ROUTE: Final = "  - {path: /mcp, upstream: tools, protocol: mcp}"
 # What belongs to one hop, or is written by the proxy itself.
 OWN: Final = {"host", "connection", "keep-alive", "content-length", "transfer-encoding", "via", "x-request-id"}

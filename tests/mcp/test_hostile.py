@@ -12,6 +12,8 @@ from tests.mcp.conversation import refusal, talk
 from tests.mcp.server import ADD, MODERN, McpServer, as_json, call, chunk, modern, modern_headers, result
 from tests.serving.wire import Seen
 
+pytestmark = pytest.mark.large
+
 LONG_S = "argument\u017f"  # to Go's encoding/json this is `arguments`
 GOOD = {"a": 1, "b": 2}
 BAD = {"a": "one", "b": 2}

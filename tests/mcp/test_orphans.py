@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.steady import until
 from tests.upstream.test_stdio import SERVER, gone
+
+pytestmark = pytest.mark.large
 
 ROOT = Path(__file__).parents[2]
 # A client that starts the proxy, as a client's config says; it prints the process ids, and waits.
@@ -104,9 +107,7 @@ async def test_no_process_is_left_of_a_server_that_has_not_answered_yet(
     )  # fmt: skip
     assert client.stdout is not None
     proxy = int(await asyncio.wait_for(client.stdout.readline(), 300))
-    async with asyncio.timeout(300):
-        while not named.exists():
-            await asyncio.sleep(0.01)
+    await until(named.exists)
     server = int(named.read_text())
     os.kill(client.pid if victim == "client" else proxy, signal.SIGKILL)
     if victim == "proxy":  # nobody ends the server then, but it finds its input at its end once it reads

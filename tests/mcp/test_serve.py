@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.mcpconfig import write_mcp_config
+from proxy.cli.no_config import write_mcp_config
 from proxy.config.load import load
 from tests.mcp.conversation import BOTH
 from tests.mcp.server import McpServer, call

@@ -122,6 +122,7 @@ async def test_a_command_that_does_not_exist_is_named_in_the_answer() -> None:
         assert "cannot start 'no-such-program'" in json.dumps(answer)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("ending", ["close", "kill", "terminate"])
 async def test_nothing_is_left_when_the_proxy_ends_however_it_ends(ending: str) -> None:
     async with started("stdio", "--", *SERVER, "linger") as client:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool
+from tests.steady import until
 
 JOBS = "tests.offload.jobs"
 
@@ -42,6 +43,7 @@ async def test_a_job_beyond_its_deadline_is_killed_and_the_next_one_is_done(pool
     assert Done(b"next") == await pool.run(f"{JOBS}:echo", b"next", seconds=60)
 
 
+@pytest.mark.large
 async def test_a_job_may_use_its_seconds_of_cpu_time_however_long_the_clock_runs(pool: OffloadPool) -> None:
     assert GaveUp(Limit.DEADLINE) == await pool.run(f"{JOBS}:run_for_ever", b"", seconds=0.1, patience=600)
     assert Done(b"slept") == await pool.run(f"{JOBS}:sleep", b"0.3", seconds=0.1, patience=600)
@@ -99,8 +101,7 @@ async def test_a_cancelled_caller_kills_the_child_that_works_for_it(pool: Offloa
 async def test_an_idle_child_is_ended() -> None:
     pool = OffloadPool(size=1, idle_seconds=0.0)
     assert Done(b"") == await pool.run(f"{JOBS}:echo", b"", seconds=60)
-    while pool.children:
-        await asyncio.sleep(0.01)
+    await until(lambda: not pool.children)
     assert Done(b"") == await pool.run(f"{JOBS}:echo", b"", seconds=60)
     await pool.close()
 
@@ -133,8 +134,7 @@ async def test_a_child_ends_with_its_parent() -> None:
     assert is_alive(child)
     parent.send_signal(signal.SIGKILL)
     await parent.wait()
-    while is_alive(child):
-        await asyncio.sleep(0.01)
+    await until(lambda: not is_alive(child))
 
 
 def is_alive(process_id: int) -> bool:

@@ -134,6 +134,7 @@ FAULTS: dict[str, tuple[Script, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", FAULTS)
 async def test_what_is_no_whole_answer_is_a_fault_in_time(name: str) -> None:
     script, expected = FAULTS[name]

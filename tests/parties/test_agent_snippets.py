@@ -16,6 +16,8 @@ from tests.parties.environment import PARTIES, ROOT
 from tests.serving.proxied import proxied
 from tests.serving.wire import answer, replies, tool
 
+pytestmark = pytest.mark.large
+
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
 SNIPPETS = dict(re.findall(r"```python ([a-z-]+)\n(.*?)```", PAGE, re.DOTALL))
 ROUTE = """

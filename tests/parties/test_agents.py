@@ -12,6 +12,8 @@ from tests.parties.conftest import Stage
 from tests.parties.environment import HERE, asked, python
 from tests.parties.mistakes import BOOK
 
+pytestmark = pytest.mark.large
+
 FRAMEWORKS: Final = ("langchain", "openai-agents", "pydantic-ai")
 # Low-level servers check nothing, and the TypeScript SDK has other words: behind the proxy all are alike.
 SERVERS: Final = ("low", "ts1")

@@ -19,6 +19,8 @@ from tests.parties.mistakes import BOOK, OBJECTS, verdict
 from tests.parties.tap import Exchange
 from tests.parties.wirelog import differences, endings, opens_session
 
+pytestmark = pytest.mark.large
+
 BOOKSHOPS: Final = ("high", "low", "fastmcp", "ts1", "ts2")
 CALLS: Final = [["book", BOOK], ["book", {**BOOK, "note": None, "title": "Ünï"}], ["fail", {"reason": "no stock"}]]
 EVERYTHING: Final = [["echo", {"message": "hello"}], ["get-sum", {"a": 2, "b": 3}], ["get-tiny-image", {}]]

@@ -19,6 +19,8 @@ import pytest
 
 from tests.parties.environment import CLIENTS, PARTIES, PATIENCE, ROOT, asked, needs, proxy, python
 
+pytestmark = pytest.mark.large
+
 MODULES: Final = PARTIES / "servers" / "node_modules"
 INSPECTOR: Final = ["node", str(MODULES / ".bin" / "mcp-inspector"), "--cli"]
 GUARD: Final = [sys.executable, "-m", "proxy", "stdio", "--"]

@@ -13,6 +13,8 @@ from tests.parties.environment import ADMIN, proxy
 from tests.parties.mistakes import BOOK
 from tests.parties.rawmcp import opened
 
+pytestmark = pytest.mark.large
+
 ERAS: Final = {"high": "2026-07-28", "ts1": "2025-11-25", "everything": "2025-11-25"}
 
 

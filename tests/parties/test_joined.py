@@ -13,6 +13,8 @@ from tests.parties.mistakes import BOOK, OBJECTS, verdict
 from tests.parties.test_clients import MISTAKES
 from tests.parties.test_stdio import COMMANDS
 
+pytestmark = pytest.mark.large
+
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

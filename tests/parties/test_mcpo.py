@@ -19,6 +19,8 @@ from tests.parties.mistakes import ABSENT, OBJECTS, RAW, Mistake, verdict
 from tests.parties.rawmcp import Answer, posted
 from tests.ports import hold_port
 
+pytestmark = pytest.mark.large
+
 JSON: Final = "application/json"
 
 

@@ -7,8 +7,12 @@ import json
 from collections import Counter
 from typing import Any, Final
 
+import pytest
+
 from tests.parties.conftest import Stage
 from tests.parties.environment import CLIENTS, asked
+
+pytestmark = pytest.mark.large
 
 # What a model sends, and what has to arrive.
 SENT: Final[list[tuple[dict[str, Any], dict[str, Any]]]] = [

@@ -18,6 +18,8 @@ import pytest
 from tests.parties.environment import HERE, NODE, asked, needs, proxy, python, running
 from tests.ports import hold_port
 
+pytestmark = pytest.mark.large
+
 EXAMPLE = NODE / "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js"
 CLIENTS = {
     "python": [python("py2"), str(HERE / "clients" / "oauth.py")],

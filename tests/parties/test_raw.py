@@ -13,6 +13,8 @@ from tests.parties.mistakes import ABSENT, BOOK, RAW, verdict
 from tests.parties.rawmcp import META, OLD, Session, exchanged, opened
 from tests.parties.rawmcp import MODERN as NEW
 
+pytestmark = pytest.mark.large
+
 BOOKSHOPS: Final = ("high", "low", "fastmcp", "ts1", "ts2")
 MODERN: Final = ("high", "low", "fastmcp", "ts2")
 

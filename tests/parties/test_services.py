@@ -40,6 +40,8 @@ from tests.parties.environment import CLIENTS, PARTIES, asked, needs, servers
 from tests.parties.tap import Said, taps
 from tests.ports import hold_port
 
+pytestmark = pytest.mark.large
+
 DESCRIPTIONS: Final = Path(__file__).parents[1] / "data" / "openapi"
 PRISM: Final = PARTIES / "services/node_modules/.bin/prism"
 # What Prism asks of every request, as the descriptions' security schemes say.

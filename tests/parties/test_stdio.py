@@ -17,6 +17,8 @@ from tests.parties.mistakes import BOOK, OBJECTS, verdict
 from tests.parties.test_clients import CALLS, MISTAKES
 from tests.parties.test_clients import EVERYTHING as EVERYTHING_CALLS
 
+pytestmark = pytest.mark.large
+
 # Servers as a client's config would name them: a command that speaks stdio.
 COMMANDS: Final[dict[str, list[str]]] = {
     "high": [python("py2"), str(HERE / "servers" / "python.py"), "high"],

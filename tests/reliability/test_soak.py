@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from random import Random
 
+import pytest
+
 from tests.reliability.clients import Call, Told, judge, made
 from tests.reliability.soak import soak
 from tests.reliability.upstream import is_valid
 from tests.serving.wire import Seen
+
+pytestmark = pytest.mark.large
 
 
 async def test_a_short_soak_with_faults_loses_no_call() -> None:

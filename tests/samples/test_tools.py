@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.samples import arithmetic, currency, files, weather
-from proxy.samples.answer import SampleAnswer
+from proxy.samples.messages import SampleAnswer
 
 
 def said(answer: SampleAnswer) -> tuple[int, Any]:

@@ -21,6 +21,7 @@ async def test_the_scenario_goes_as_written(path: Path, tmp_path: Path) -> None:
     assert not found, "\n".join(["", *found])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("era", ["old", "new"])
 @pytest.mark.parametrize("path", OVER_MCP, ids=lambda path: path.stem)
 async def test_the_scenario_goes_as_written_over_mcp(path: Path, era: str, tmp_path: Path) -> None:

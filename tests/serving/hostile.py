@@ -40,7 +40,7 @@ ROUTES += "\n  - {path: /canary/of/health, upstream: tools, tool: canary, valida
 PATIENCE = {"whole": "600ms", "halves": "600ms", "bytes": "5s"}
 # For bodies, and for the upstream as well, which has to share this machine with whatever else runs on it.
 TIMEOUT = "1s"
-WORKERS = 8
+WORKERS = 16
 
 _MARK = "x-recorded"
 _ANSWER = f"HTTP/1.1 200 OK\r\n{_MARK}: yes\r\nContent-Length: 2\r\n\r\nok".encode()

@@ -23,6 +23,8 @@ from tests.serving.process import process
 from tests.serving.proxied import FREE, Proxied, code, proxied
 from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
 
+pytestmark = pytest.mark.large
+
 OK = answer("200 OK", b"{}", JSON_TYPE)
 # Seconds of processor time for which the loop may be held under the largest allowed body or list.
 MOST = 0.25

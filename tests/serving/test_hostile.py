@@ -14,14 +14,17 @@ async def replayed(wanted: list[Case], feed: str) -> list[str]:
     return [f"{result.case.name}: {finding}" for result in results for finding in result.findings]
 
 
+@pytest.mark.large
 async def test_every_case_is_refused_in_json_and_counted_or_forwarded_as_it_is() -> None:
     assert [] == await replayed(cases(), "whole")
 
 
+@pytest.mark.large
 async def test_so_is_every_case_that_only_lacks_a_host_once_it_has_one() -> None:
     assert [] == await replayed(hosted(cases()), "whole")
 
 
+@pytest.mark.large
 async def test_the_verdict_depends_on_how_the_bytes_come_in_only_where_one_packet_holds_a_good_and_a_bad_request() -> (
     None
 ):

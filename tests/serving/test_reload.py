@@ -18,6 +18,7 @@ from proxy.server.reload import list_restart_sections
 from tests.serving.mounted import Mounted
 from tests.serving.proxied import Proxied, code, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
+from tests.steady import until
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 
@@ -133,9 +134,7 @@ async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_li
             good = await digest(proxy)
             broken = text.replace("repair: off", "repare: off")
             mounted.update({"config.yaml": broken, "schemas/a.json": wants("integer")})
-            async with asyncio.timeout(300):
-                while not events(proxy, "config not taken over"):
-                    await asyncio.sleep(0.02)
+            await until(lambda: events(proxy, "config not taken over"))
             await asyncio.sleep(0.2)
             (event, *more), metrics = events(proxy, "config not taken over"), await samples(proxy)
             ready, answers = await proxy.ask_admin("/readyz"), await kinds(proxy)
@@ -159,9 +158,7 @@ async def test_a_removed_schema_is_a_mistake_until_it_is_back(tmp_path: Path) ->
     async with served(tmp_path / "config.yaml") as proxy:
         good = await digest(proxy)
         mounted.update({"config.yaml": config() + "\n", "schemas/b.json": "{}"})
-        async with asyncio.timeout(300):
-            while not events(proxy, "config not taken over"):
-                await asyncio.sleep(0.02)
+        await until(lambda: events(proxy, "config not taken over"))
         assert good == await digest(proxy)
         mounted.update({"config.yaml": config() + "\n", "schemas/a.json": wants("string")})
         now = await until_changed(proxy, good)
@@ -268,6 +265,7 @@ async def test_a_removed_upstream_is_closed_after_its_last_call(tmp_path: Path) 
 
 
 # --- under load -------------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_a_reload_under_load_fails_and_mixes_no_call(tmp_path: Path) -> None:
     """Each version has its own schema and its own upstream: a call judged by one and sent to the other would show."""
 

@@ -35,10 +35,11 @@ def malformed(why: BadRequest) -> Response:
 
 async def test_a_client_that_is_gone_when_its_answer_is_written_counts_as_gone_and_not_as_a_defect() -> None:
     body, outcomes = Body(), list[str]()
-    done = asyncio.Event()
+    begun, done = asyncio.Event(), asyncio.Event()
 
     async def late(request: web.BaseRequest) -> web.StreamResponse:
         """Answers although it was told that the client has gone, as what cannot be cancelled does."""
+        begun.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(10)
         try:
@@ -55,7 +56,7 @@ async def test_a_client_that_is_gone_when_its_answer_is_written_counts_as_gone_a
     server = await asyncio.get_running_loop().create_server(listener, "127.0.0.1", 0)
     _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-    await asyncio.sleep(0.02)
+    await begun.wait()
     writer.close()
     async with asyncio.timeout(300):
         await done.wait()

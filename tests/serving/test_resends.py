@@ -16,6 +16,7 @@ from proxy.samples.server import SampleServer, run_server
 from tests.ports import hold_port
 from tests.serving.proxied import WEATHER, code, proxied, told
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, post, read_message, replies, tool
+from tests.steady import until
 
 OK = answer("200 OK", b'{"t": 20.50}', JSON_TYPE)
 BOOM = answer("500 Internal Server Error", b"boom")
@@ -100,8 +101,7 @@ async def dying(mortal: Mortal) -> AsyncIterator[None]:
     async def fate() -> None:
         while True:
             await asyncio.sleep(0.05)
-            while not mortal.under_way or mortal.answered < _ANSWERS_A_LIFE:
-                await asyncio.sleep(0.001)
+            await until(lambda: mortal.under_way and mortal.answered >= _ANSWERS_A_LIFE)
             await mortal.kill()
             await asyncio.sleep(0.03)
             await mortal.start()
@@ -209,6 +209,7 @@ async def test_without_a_word_on_keys_the_clients_key_is_handed_on_and_means_not
     assert (502, ["own"]) == (seen.status, [one.header("idempotency-key") for one in server.seen])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
 async def test_a_retry_after_is_waited_for_where_the_route_opts_in(status: str) -> None:
     busy = answer(status, b"", "Retry-After: 1")

@@ -73,7 +73,7 @@ async def test_what_it_cannot_tell_is_no_objection() -> None:
 
 async def test_a_judge_that_takes_too_long_is_killed_and_the_call_is_not_sent() -> None:
     told: Told = []
-    second = judge(told, seconds=3.0)
+    second = judge(told, seconds=1.0)
     schema = chain(lambda following: {"allOf": [following, following]}, 24)
     try:
         refused = await second.confirm("r", checked('"x"'), policy(schema))
@@ -82,6 +82,7 @@ async def test_a_judge_that_takes_too_long_is_killed_and_the_call_is_not_sent() 
     assert (codes.NOT_CONFIRMED, [("r", GAVE_UP, "deadline")]) == (refused.code if refused else None, told)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", FORKS)
 async def test_hostile_schemas_end_within_the_bound(name: str) -> None:
     schema, value, valid = FORKS[name]

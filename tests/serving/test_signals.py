@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.serving.process import Process, process
 from tests.serving.proxied import WEATHER, code, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, tool
@@ -58,6 +60,7 @@ async def load(port: int, seen: Counter[object], number: int) -> None:
             writer.close()
 
 
+@pytest.mark.large
 async def test_sigterm_under_load_loses_no_call(tmp_path: Path) -> None:
     path, seen = tmp_path / "config.yaml", Counter[object]()
     async with tool(slowly) as server:

@@ -17,6 +17,8 @@ from tests.serving.kernel import PROXYS_SHARE, bytes_read, needs_tcp_info, recei
 from tests.serving.proxied import FREE, RELAY, WEATHER, Proxied, code, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, replies, tool
 
+pytestmark = pytest.mark.large
+
 OK = answer("200 OK", b"{}", JSON_TYPE)
 CALL = post("/weather", b'{"lat": 1}')
 HASTY = "{host: 127.0.0.1, port: 0, timeouts: {head: 100ms, idle: 300ms, send: 300ms}}"

@@ -13,6 +13,7 @@ from proxy.config.model import Config
 from proxy.server.reload import list_restart_sections
 from tests.serving.proxied import WEATHER, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
+from tests.steady import until
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 
@@ -66,9 +67,7 @@ async def test_a_proxy_that_stays_ready_is_ready_until_it_ends() -> None:
     async with proxied(WEATHER, drain="{serve: 60s, stay_ready: on}") as proxy:
         proxy.serving.begin_drain(0)
         ready = await proxy.ask_admin("/readyz")
-        async with asyncio.timeout(300):
-            while not proxy.serving.drained:
-                await asyncio.sleep(0.01)
+        await until(lambda: proxy.serving.drained)
         still = await proxy.ask_admin("/readyz")
 
     assert (200, 200) == (ready.status, still.status)

@@ -22,6 +22,7 @@ from proxy.core.schema.nodes import Node
 from proxy.routing import RouteTable, build_routes
 from proxy.server import start_serving
 from proxy.server.warmup import Warming
+from tests.steady import until
 
 CONFIG = """\
 version: 1
@@ -104,9 +105,7 @@ async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_pat
         assert not task.done()
         assert took < 5  # 2 to 10 ms each, were they written first
         checks = [check_of(serving.reloader.served.table, f"/{number}") for number in (0, 999)]
-        async with asyncio.timeout(300):
-            while not written(checks[0]):
-                await asyncio.sleep(0.01)
+        await until(lambda: written(checks[0]))
         assert not written(checks[1])
     finally:
         await serving.stop(grace=0)

@@ -204,6 +204,7 @@ async def test_a_page_of_another_origin_gets_no_socket() -> None:
     assert ((403, "ORIGIN_NOT_ALLOWED"), []) == (code(seen), server.seen)
 
 
+@pytest.mark.large
 @needs_tcp_info
 async def test_neither_side_is_read_faster_than_the_other_one_reads() -> None:
     async def unread(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
@@ -237,6 +238,7 @@ async def test_a_stopping_proxy_ends_its_sockets() -> None:
             await server.gone.wait()
 
 
+@pytest.mark.large
 async def test_a_flood_of_small_frames_on_many_sockets_keeps_no_call_waiting() -> None:
     frame, each, sockets = b"\x81\x81\x00\x00\x00\x00x", 2_000, 40
 

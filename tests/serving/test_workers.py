@@ -19,6 +19,7 @@ from tests.serving.proxied import WEATHER, told
 from tests.serving.test_signals import load as calls
 from tests.serving.test_signals import slowly
 from tests.serving.wire import Seen, exchange, post, tool
+from tests.steady import until
 
 FREE = "  - {path: /weather, upstream: tools, tool: free, validation: off}\n"
 
@@ -60,9 +61,7 @@ async def test_calls_are_spread_and_counted_together_and_sigterm_loses_none(tmp_
         path.write_text(config(server.url))
         async with process(path) as running:
             clients = [asyncio.create_task(calls(running.port, seen, number)) for number in range(16)]
-            async with asyncio.timeout(300):
-                while seen["served"] < 100:
-                    await asyncio.sleep(0.01)
+            await until(lambda: seen["served"] >= 100)
             ready = [(await ask(running, name)).status for name in ("/livez", "/readyz", "/startupz")]
             told_of = await counted(running)
             shown = told(await ask(running, "/-/config"))
@@ -77,6 +76,7 @@ async def test_calls_are_spread_and_counted_together_and_sigterm_loses_none(tmp_
     assert {"served"} <= set(seen) <= {"served", (503, "RESTARTING")}
 
 
+@pytest.mark.large
 async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     async with tool(slowly) as server:
@@ -101,6 +101,7 @@ async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp
     assert (10.0, 10.0, 11.0) == (before, after, later)
 
 
+@pytest.mark.large
 async def test_what_changes_something_goes_to_every_worker(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     async with tool(slowly) as server:
@@ -120,6 +121,7 @@ async def test_what_changes_something_goes_to_every_worker(tmp_path: Path) -> No
     assert (True, True, 503) == (drained["draining"], done["drained"], ready)
 
 
+@pytest.mark.large
 async def test_workers_end_with_the_process_above_them(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(config("http://127.0.0.1:9"))
@@ -127,9 +129,7 @@ async def test_workers_end_with_the_process_above_them(tmp_path: Path) -> None:
         pids = await workers(running)
         running.signal(signal.SIGKILL)
         await running.ended()
-        async with asyncio.timeout(300):
-            while any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
-                await asyncio.sleep(0.05)
+        await until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids))
 
     assert 2 == len(pids)
 

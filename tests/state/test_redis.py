@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from proxy.state.redis.client import Connections
 from proxy.state.redis.operations import Keys, Operation, OperationQueue
 from proxy.state.remote import Unreachable
 from tests.state.server import BINARY, Server, needs_server, server, take_port
+from tests.steady import until
 
 SECRET = "planted-7b2f9c"
 KEYS = Keys("toolproxy")
@@ -164,13 +165,6 @@ async def test_a_store_comes_back_by_itself(tmp_path: Path) -> None:
             assert episode("b", "c") == (await store.fail("k", attempt("c"), 60)).episode
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Waits for something."""
-    async with asyncio.timeout(300):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_key_that_something_else_wrote_fails_no_call(plain: Server) -> None:
     with plain.client() as client:
         client.set("toolproxy:a:{foreign}", "text", px=5000)
@@ -269,6 +263,7 @@ async def test_tls_with_a_certificate_of_its_own_and_a_stranger_is_not_trusted(
 
 
 # --- several servers --------------------------------------------------------------------------------------------------
+@pytest.mark.large
 async def test_sentinels_know_the_primary_and_after_a_failover_the_new_one(tmp_path: Path) -> None:
     with server(tmp_path, "--requirepass", SECRET) as first, contextlib.ExitStack() as stack:
         words = ("--replicaof", "127.0.0.1", str(first.port), "--masterauth", SECRET, "--requirepass", SECRET)
@@ -308,6 +303,7 @@ def sentinel(config: Path) -> Iterator[int]:
         process.wait()
 
 
+@pytest.mark.large
 async def test_a_cluster_keeps_each_conversation_in_one_place_and_all_of_them(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         nodes = []

@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import pytest
 from tests.serving.wire import JSON_TYPE, Seen, Tool, answer, replies, tool
 from tests.state.replicas import Replica, replicas
 from tests.state.server import Server, server
+from tests.steady import until
+
+pytestmark = pytest.mark.large
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 # What a tool takes, in seconds: longer than a round trip to the store on the busiest machine.
@@ -117,8 +121,8 @@ async def test_a_call_that_was_corrected_in_another_process_ends_the_attempts_an
     assert 1 == told(await third.post("/weather", wrong(3), "c4"))["attempt"]
     samples = await second.metrics()
     assert 1 == samples['toolproxy_corrected_total{attempts="2",route="/weather",tool="weather"}']
-    while not second.said("Tool call delivered"):  # lines reach the log a little later than the answer its client
-        await asyncio.sleep(0.01)
+    # Lines reach the log a little later than the answer its client.
+    await until(lambda: second.said("Tool call delivered"))
     assert [2] == [line["corrected_after"] for line in second.said("Tool call delivered")]
 
 
@@ -136,8 +140,7 @@ async def test_no_call_is_lost_when_the_store_is_killed_and_counting_resumes_whe
 
     async def more(count: int) -> None:
         enough = len(answers) + count
-        while len(answers) < enough:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(answers) >= enough)
 
     async with asyncio.TaskGroup() as callers:
         for number in range(8):
@@ -155,8 +158,7 @@ async def test_no_call_is_lost_when_the_store_is_killed_and_counting_resumes_whe
     assert {(True, 200), (False, 400)} == {(clean, seen.status) for clean, seen in answers}
     assert {"INVALID_ARGUMENTS"} == {told(seen)["code"] for clean, seen in answers if not clean}
     for proxy in fleet.proxies:
-        while not proxy.said("State store is back"):  # lines reach the log a little later
-            await asyncio.sleep(0.01)
+        await until(partial(proxy.said, "State store is back"))
         lost, back = proxy.said("State store lost, counting locally"), proxy.said("State store is back")
         assert (1, 1) == (len(lost), len(back))
         assert back[0]["merged"] > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.core.model.values import Rung
 from proxy.interfaces import CallRecord
-from proxy.telemetry.address_watch import AddressWatch
+from proxy.telemetry.watches import AddressWatch
 
 
 class Watched:

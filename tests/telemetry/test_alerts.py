@@ -220,6 +220,7 @@ def firing(name: str, value: int) -> dict[str, Any]:
     return {"expr": rings, "eval_time": "3h", "exp_samples": [{"labels": "{}", "value": value}]}
 
 
+@pytest.mark.large
 def test_each_alert_rings_when_it_should_and_only_then(tmp_path: Path) -> None:
     tests = [
         {

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 
-from proxy.telemetry.lag import LoopLag
+from proxy.telemetry.watches import LoopLag
 from tests.serving.proxied import WEATHER, proxied
+from tests.steady import until
 
 
 async def test_a_loop_that_is_held_up_comes_late_to_its_timer() -> None:
     lags: list[float] = []
     measuring = LoopLag(lags.append, every=0.01)
     measuring.begin()
-    while not lags:
-        await asyncio.sleep(0.005)
+    await until(lambda: lags)
     time.sleep(0.06)  # noqa: ASYNC251 - what is measured
     before = len(lags)
-    while len(lags) == before:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(lags) != before)
     measuring.end()
     after = len(lags)
     await asyncio.sleep(0.03)

@@ -288,6 +288,7 @@ async def test_a_drain_sends_what_is_queued(monkeypatch: pytest.MonkeyPatch) -> 
     assert 2 == drained
 
 
+@pytest.mark.large
 async def test_every_worker_exports_and_sends_the_rest_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,9 +12,12 @@ import pytest
 from tests.correction.model import completion
 from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
+from tests.steady import until
 from tests.telemetry.collector import collector
 from tests.telemetry.prometheus import Prometheus, prometheus
 from tests.telemetry.queries import ALERTS, alerts, filled, panels, without_stand_in
+
+pytestmark = pytest.mark.large
 
 SCHEMA = "{type: object, properties: {lat: {type: number}, old: {deprecated: true}}, required: [lat]}"
 ROUTES = f"""
@@ -85,8 +88,7 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
         async with proxied(ROUTES, **keys) as proxy:
             await happen(proxy, "before")
             with prometheus(tmp_path, f"127.0.0.1:{proxy.admin}", ALERTS) as scraping:
-                while not scraping.values("toolproxy_build_info"):
-                    await asyncio.sleep(0.1)
+                await until(lambda: scraping.values("toolproxy_build_info"))
                 await happen(proxy, "while it scrapes")
                 # Without what stands in for series that are not there: every query has to find its own.
                 missing = await empty(scraping, 120, [(title, without_stand_in(query)) for title, query in panels()])
@@ -108,8 +110,7 @@ async def test_no_panel_is_empty_where_nothing_but_plain_calls_happened(tmp_path
         for body in bodies:
             await proxy.post("/weather", body, "X-Conversation-Id: before")
         with prometheus(tmp_path, f"127.0.0.1:{proxy.admin}", ALERTS) as scraping:
-            while not scraping.values("toolproxy_build_info"):
-                await asyncio.sleep(0.1)
+            await until(lambda: scraping.values("toolproxy_build_info"))
             for body in bodies:
                 await proxy.post("/weather", body, "X-Conversation-Id: while it scrapes")
             missing = await empty(scraping, 120, panels())

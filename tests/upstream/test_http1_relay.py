@@ -254,12 +254,13 @@ async def test_what_the_body_raises_during_the_answer_breaks_the_answer() -> Non
 
 
 async def test_cancelling_an_upload_closes_the_connection_and_ends_the_body() -> None:
-    ended, gone = asyncio.Event(), asyncio.Event()
+    begun, ended, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
         try:
             yield b"x"
-            await asyncio.sleep(5)
+            begun.set()
+            await asyncio.sleep(300)
         finally:
             ended.set()
 
@@ -269,7 +270,7 @@ async def test_cancelling_an_upload_closes_the_connection_and_ends_the_body() ->
 
     async with before_raw(record) as upstream:
         relaying = asyncio.create_task(upstream.relay(request(), body()))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         relaying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await relaying

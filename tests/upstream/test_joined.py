@@ -19,6 +19,7 @@ from proxy.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
 from proxy.upstream.joined.event_rewriting import EventReader, ServerEvent
 from proxy.upstream.joined.merged_lists import ListedNames, ListedPage, MergedLists, ResourceOwners, merge_capabilities
 from proxy.upstream.stdio import StdioSettings, StdioUpstream
+from tests.steady import until
 from tests.upstream.test_stdio import asked, call, settings
 
 MODERN_META = {
@@ -154,8 +155,7 @@ async def test_a_server_that_died_is_begun_anew_with_the_next_call(joined: Joine
     first = int(text_of(await joined.ask(call("a_pid"), session)))
     other = text_of(await joined.ask(call("b_pid"), session))
     os.kill(first, signal.SIGKILL)
-    while joined.servers["a"].sessions.children:
-        await asyncio.sleep(0.01)
+    await until(lambda: not joined.servers["a"].sessions.children)
     assert first != int(text_of(await joined.ask(call("a_pid"), session)))
     assert other == text_of(await joined.ask(call("b_pid"), session))
 
@@ -216,8 +216,7 @@ async def test_an_ended_session_is_unknown_and_its_processes_are_gone(joined: Jo
     assert 200 == (await joined.send("DELETE", None, session)).status
     assert 404 == (await joined.send("POST", asked("ping"), session)).status
     assert 400 == (await joined.send("POST", asked("ping"))).status
-    while joined.servers["old"].sessions.children:
-        await asyncio.sleep(0.01)
+    await until(lambda: not joined.servers["old"].sessions.children)
 
 
 @of("a", "b", always=False)

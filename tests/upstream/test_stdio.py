@@ -18,6 +18,7 @@ from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamRe
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.stdio import StdioSettings, StdioUpstream
+from tests.steady import until
 
 SERVER = Path(__file__).parent / "stdio_server.py"
 MODERN: Headers = (("mcp-protocol-version", "2026-07-28"),)
@@ -91,8 +92,7 @@ def is_alive(pid: int) -> bool:
 
 async def gone(pid: int) -> None:
     """Waits until a process has ended."""
-    while is_alive(pid):
-        await asyncio.sleep(0.01)
+    await until(lambda: not is_alive(pid))
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -154,8 +154,7 @@ async def test_a_session_that_is_not_used_is_ended(upstream: StdioUpstream) -> N
     headers = await begin(upstream)
     pid = int(await result(await post(upstream, call("pid"), headers)))
     await gone(pid)
-    while upstream.sessions.children:
-        await asyncio.sleep(0.01)
+    await until(lambda: not upstream.sessions.children)
     reply = await post(upstream, asked("ping"), headers)
     assert isinstance(reply, UpstreamReply)
     assert 404 == reply.status
@@ -331,8 +330,9 @@ async def test_a_process_that_is_killed_breaks_the_stream_that_has_begun(upstrea
 
 @with_settings("linger")
 async def test_a_process_that_does_not_want_to_end_is_ended_with_all_that_it_has_started(
-    upstream: StdioUpstream,
+    upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proxy.upstream.stdio.child._PATIENCE", 0.2)  # waited twice
     headers = await begin(upstream)
     pid = int(await result(await post(upstream, call("pid"), headers)))
     (grandchild,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
@@ -350,6 +350,7 @@ async def test_a_command_that_is_not_there_is_an_upstream_error_that_names_it() 
     await upstream.close()
 
 
+@pytest.mark.large
 async def test_processes_of_a_killed_proxy_end_whatever_they_do() -> None:
     """SIGKILL runs no clean-up: the reaping process ends the groups that are left."""
     script = (

@@ -1,1 +1,1 @@
-"""Files as they are written: YAML with places, `${...}` references, secrets, and the check of the structure."""
+"""Reads files of a config: YAML with places, `${...}` references and secrets; checks the structure by the schema."""

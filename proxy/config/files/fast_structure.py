@@ -1,4 +1,4 @@
-"""A correct config is recognised by that part of the published schema which it uses.
+"""Recognises a correct config by only those parts of the published schema that it uses.
 
 A property's schema applies only where an object has that property. So the schema without the properties whose names
 appear nowhere in a config accepts it exactly where the whole schema does. A config names few of the several hundred
@@ -19,7 +19,7 @@ ENABLED = True
 
 def accepts(schema: JsonValue, value: JsonValue) -> bool:
     """Whether the published schema accepts a config. No property of a config is called `properties`."""
-    return compile_check(select_used(schema, frozenset(_keys(value)))).accepts(value)
+    return compile_check(select_used(schema, frozenset(_list_keys(value)))).accepts(value)
 
 
 def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
@@ -36,7 +36,7 @@ def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
     }
 
 
-def _keys(value: JsonValue) -> set[str]:
+def _list_keys(value: JsonValue) -> set[str]:
     """Every key of every object inside a value."""
     found: set[str] = set()
     values = [value]

@@ -1,8 +1,7 @@
 """Finds the documents that a schema refers to. Nothing is fetched over the network.
 
 A `$ref` to another document is resolved against its base URI (RFC 3986), then looked up among the documents registered
-in the config, then among the files below the schema folder. References that are found nowhere are left to
-`compile_check`, which reports them.
+in the config, then among the files below the schema folder. `compile_check` reports references that are found nowhere.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Collector:
         self._where = where
 
     def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
-        """Every document that can be reached, by URI, the first one left out. Raises ConfigError."""
+        """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError."""
         found: dict[str, SchemaDocument] = {}
         known = {start.uri, *find_identifiers(start.value, start.uri)}
         waiting = [start]
@@ -106,5 +105,5 @@ def is_below(path: Path, folder: Path) -> bool:
 
 
 def show_path(path: Path, root: Path) -> str:
-    """A file's name in messages: from the schema folder on where it lies below it."""
+    """A file's name in messages: relative to the schema folder if it lies below it."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()

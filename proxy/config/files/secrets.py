@@ -53,7 +53,7 @@ def reveal(text: str) -> str:
 
 
 def reveal_all(value: JsonValue) -> JsonValue:
-    """A copy in which each `Secret` is what was put in, as a plain string; for what takes no others."""
+    """A copy with each `Secret` replaced by its real text, for consumers that need plain strings."""
     if isinstance(value, dict):
         return {key: reveal_all(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -62,7 +62,7 @@ def reveal_all(value: JsonValue) -> JsonValue:
 
 
 def restore_written(value: JsonValue) -> JsonValue:
-    """A copy in which each `Secret` is the text of the config file, for dumps."""
+    """A copy with each `Secret` replaced by the text of the config file, for dumps."""
     if isinstance(value, Secret):
         return value.written
     if isinstance(value, dict):
@@ -73,7 +73,7 @@ def restore_written(value: JsonValue) -> JsonValue:
 
 
 def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[Path], bytes]) -> str:
-    """The real text of a `Secret` as its files hold it now; as it was, where they do not."""
+    """The text of a `Secret`, resolved anew from its files; the text as loaded where that fails."""
     if not isinstance(text, Secret):
         return text
     problems: list[Unresolved] = []
@@ -85,7 +85,7 @@ def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Call
 class Unresolved:
     """A reference that could not be resolved: its place in the config, why, and what to do.
 
-    `missing`: the reference itself is in order, and what it names is not here.
+    `missing`: the reference is valid, but the variable or file that it names does not exist.
     """
 
     path: Pointer
@@ -96,8 +96,8 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Resolves references. `read` gives a file's bytes; `literal` marks places that stay as they are (schemas), and
-    `may_hold_secret` those where the content of a secret file is allowed."""
+    """Resolves references. `read` gives a file's bytes; `literal` says which places stay as they are (schemas), and
+    `may_hold_secret` where the content of a secret file is allowed."""
 
     environ: Mapping[str, str]
     read: Callable[[Path], bytes]
@@ -115,11 +115,11 @@ class Substitution:
             return [self.apply(item, problems, (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, str) or "$" not in value:
             return value
-        pieces = list(self._pieces(value, path, problems))
+        pieces = list(self._split_pieces(value, path, problems))
         text = "".join(piece for piece, _ in pieces)
         return Secret(text, value) if any(put_in for _, put_in in pieces) else text
 
-    def _pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
+    def _split_pieces(self, text: str, path: Pointer, problems: list[Unresolved]) -> Iterator[tuple[str, bool]]:
         end = 0
         for found in _REFERENCE.finditer(text):
             yield text[end : found.start()], False

@@ -1,7 +1,7 @@
-"""Source files: each is read once, kept with its bytes (for reload), and can give the place of each value.
+"""Reads source files, each once, keeps their bytes (for reload), and finds the place of each value.
 
 The YAML parser (`yaml12.py`) gives places. The core's strict JSON reader does not, so places in JSON files are found by
-reading the text again when a mistake has to be shown.
+reading the text again when a mistake is shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.config.mistakes import ConfigError, Mistake
 from proxy.core.json.jsontext import TextLimits, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 
-# Larger than any OpenAPI description we know (the largest of 23 public ones has 5 MiB).
+# Larger than any known OpenAPI description (the largest of 23 public ones has 5 MiB).
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 
 # The hash in `Files.seen` of a file that does not exist or cannot be read.
@@ -60,16 +60,16 @@ class JsonPlaces:
 
     def at(self, path: Pointer) -> tuple[int, int]:
         """The place of the value at a path, or of the nearest value around it."""
-        return self._place(path, key=False)
+        return self._find_place(path, key=False)
 
     def key_at(self, path: Pointer) -> tuple[int, int]:
         """The place of the key that a path ends with, or of the value where it is not a mapping key."""
-        return self._place(path, key=True)
+        return self._find_place(path, key=True)
 
-    def _place(self, path: Pointer, *, key: bool) -> tuple[int, int]:
+    def _find_place(self, path: Pointer, *, key: bool) -> tuple[int, int]:
         text = self.text.decode()
         best, offset = -1, 0
-        for place, steps, is_key in _json_walk(text):
+        for place, steps, is_key in _walk_json(text):
             depth = len(steps)
             wanted = depth == len(path) if is_key and key else not is_key
             if wanted and depth > best and steps == path[:depth]:
@@ -77,7 +77,7 @@ class JsonPlaces:
         return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _json_walk(text: str) -> Iterator[tuple[int, Pointer, bool]]:
+def _walk_json(text: str) -> Iterator[tuple[int, Pointer, bool]]:
     """Every key and value of a JSON text in order: its offset, its path, whether it is a key. Keys come first."""
     path: list[str | int] = []
     expects_key: list[bool] = []
@@ -152,7 +152,7 @@ class Files:
         return self._bytes[path]
 
     def secret(self, path: Path) -> bytes:
-        """The same of a file that holds a secret."""
+        """The bytes of a file that holds a secret."""
         self._secret.add(path)
         return self.text(path)
 

@@ -33,8 +33,8 @@ _SHOWN: Final = 60  # characters of a value that a message shows
 
 
 def load_published_schema() -> JsonValue:
-    """The JSON Schema of the config file, as published. In a wheel it lies in this package, in the repository under
-    `schemas/`. It is read again each time: a process that serves needs its 700 KB no more."""
+    """The published JSON Schema of the config file. It lies in this package in a wheel, and under `schemas/` in the
+    repository. It is read again each time, so that a serving process does not keep its 700 KB."""
     value = parse(read_published_schema().encode())
     if isinstance(value, JsonProblem):
         raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
@@ -42,7 +42,7 @@ def load_published_schema() -> JsonValue:
 
 
 def read_published_schema() -> str:
-    """The same as text."""
+    """The text of the published schema."""
     packaged = Path(__file__).with_name(SCHEMA_FILE)
     found = packaged if packaged.is_file() else Path(__file__).parents[3] / "schemas" / SCHEMA_FILE
     return found.read_text(encoding="utf-8")
@@ -50,8 +50,8 @@ def read_published_schema() -> str:
 
 @cache
 def _check() -> Check:
-    """The check of the config's own schema, kept: writing its code takes 150 ms of processor time, and a config with
-    mistakes is often followed by another."""
+    """The check of the published schema. It is cached, because compiling it takes 150 ms of processor time, and a
+    config with mistakes is often followed by another."""
     return compile_check(load_published_schema())
 
 
@@ -87,7 +87,7 @@ class Structure:
         return self._without_bad(value, path)
 
     def is_hurt(self, path: Pointer) -> bool:
-        """Whether something at or below a path is invalid, so that a missing result must not be reported again."""
+        """Whether something at or below a path is invalid and reported already."""
         return any(wrong[: len(path)] == path for wrong in self.bad)
 
     def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:
@@ -116,13 +116,13 @@ def check_structure(
     if not isinstance(value, dict):
         mistake = source.mistake((), "", "a config is a mapping of keys such as `version` and `routes`")
         return Structure({}, frozenset()), [mistake]
-    broken = _broken(value)
+    broken = _list_broken(value)
     if sum(_read_as_number(value, entry) for entry in broken):
-        broken = _broken(value)
+        broken = _list_broken(value)
     mistakes: dict[tuple[Pointer, str], Mistake] = {}
     bad: set[Pointer] = set(unresolved)
     for entry in broken:
-        for path, key, message, hint in _findings(value, entry):
+        for path, key, message, hint in _describe_broken(value, entry):
             if path in unresolved:
                 continue
             bad.add(path)
@@ -133,21 +133,21 @@ def check_structure(
     return Structure(value, frozenset(bad)), list(mistakes.values())
 
 
-def _broken(value: JsonValue) -> list[BrokenKeyword]:
+def _list_broken(value: JsonValue) -> list[BrokenKeyword]:
     plain = reveal_all(value)
     if fast_structure.ENABLED and fast_structure.accepts(load_published_schema(), plain):
         return []
-    return [inner for entry in _check().list_broken(plain) for inner in _nearest(entry)]
+    return [inner for entry in _check().list_broken(plain) for inner in _reduce_union(entry)]
 
 
-def _nearest(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
+def _reduce_union(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
     """Reduces a failed union to the errors of the branch that accepts this type of value, where there is one."""
     fitting = [branch for branch in entry.branches if not any(_is_about_whole(part, entry) for part in branch)]
     if len(fitting) != 1:
         yield entry
         return
     for part in fitting[0]:
-        yield from _nearest(part)
+        yield from _reduce_union(part)
 
 
 def _is_about_whole(part: BrokenKeyword, union: BrokenKeyword) -> bool:
@@ -155,10 +155,11 @@ def _is_about_whole(part: BrokenKeyword, union: BrokenKeyword) -> bool:
 
 
 def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
-    """Whether the text of a reference such as `${MAX}` is valid as the number or switch that is expected here."""
+    """Replaces the text of a reference such as `${MAX}` by the number or switch that it spells, where one is expected;
+    says whether it did."""
     if not entry.path or entry.keyword not in ("type", "enum"):
         return False
-    holder = _at(value, entry.path[:-1])
+    holder = _find_value(value, entry.path[:-1])
     written = holder[entry.path[-1]]
     if not isinstance(written, Secret):
         return False
@@ -168,14 +169,14 @@ def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
     return not isinstance(number, str)
 
 
-def _at(value: JsonValue, path: Pointer) -> JsonValue:
+def _find_value(value: JsonValue, path: Pointer) -> JsonValue:
     for step in path:
         value = value[step]
     return value
 
 
 # --- wording ----------------------------------------------------------------------------------------------------------
-def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
+def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer, bool, str, str]]:
     """(path, whether the key is meant, message, hint) of one broken keyword."""
     if entry.keyword == "additionalProperties":
         known = list(entry.node.properties)
@@ -193,11 +194,11 @@ def _findings(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[Pointer,
         yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
     else:
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
-        message = f"{subject} {_expects(entry)}; this is {_shown(_at(value, entry.path))}"
-        yield entry.path, False, message, _hint(value, entry)
+        message = f"{subject} {_describe_expected(entry)}; this is {_shorten(_find_value(value, entry.path))}"
+        yield entry.path, False, message, _suggest_hint(value, entry)
 
 
-def _expects(entry: BrokenKeyword) -> str:
+def _describe_expected(entry: BrokenKeyword) -> str:
     node = entry.node
     if words := node.get("x-expects"):
         return str(words)
@@ -223,7 +224,7 @@ _TYPE_WORDS: Final = {
 }  # fmt: skip
 
 
-def _shown(value: JsonValue) -> str:
+def _shorten(value: JsonValue) -> str:
     """A value as written, shortened; for a mapping or list only its kind."""
     if isinstance(value, dict | list):
         kind = _TYPE_WORDS[name_json_type(value)]
@@ -235,15 +236,15 @@ def _shown(value: JsonValue) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _hint(value: JsonValue, entry: BrokenKeyword) -> str:
-    written = restore_written(_at(value, entry.path))
-    return suggest_word(written, _choices(entry.node)) if isinstance(written, str) else ""
+def _suggest_hint(value: JsonValue, entry: BrokenKeyword) -> str:
+    written = restore_written(_find_value(value, entry.path))
+    return suggest_word(written, _list_choices(entry.node)) if isinstance(written, str) else ""
 
 
-def _choices(node: Node) -> Iterator[str]:
+def _list_choices(node: Node) -> Iterator[str]:
     """The words that a place accepts, in any branch."""
     if node.reference is not None:
-        yield from _choices(node.reference)
+        yield from _list_choices(node.reference)
     yield from (choice for choice in node.choices or () if isinstance(choice, str))
     for branch in node.any_of:
-        yield from _choices(branch)
+        yield from _list_choices(branch)

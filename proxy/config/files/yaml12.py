@@ -1,4 +1,4 @@
-"""Reads YAML into JSON values, each with its line and column. Only this file knows YAML.
+"""Reads YAML into JSON values, each with its line and column. No other file of the config room knows YAML.
 
 Scalars have the meaning of the YAML 1.2 core schema, not of YAML 1.1: only true and false are booleans, so `mode: off`,
 `yes`, `no`, `12:30`, `2024-01-01` and `1_000` stay text, and `0777` is a decimal number. Constructs that two readers
@@ -123,43 +123,43 @@ class _Builder:
         next(self.events)  # document end
         event = next(self.events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise _problem(event, "a second document: one file holds one document")
+            raise _make_problem(event, "a second document: one file holds one document")
         return root
 
     def node(self, event: Any, depth: int) -> YamlNode:
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event)
         if event.tag is not None:
-            raise _problem(event, f"tags such as {event.tag} are not used here: leave it out")
+            raise _make_problem(event, f"tags such as {event.tag} are not used here: leave it out")
         if depth > MAX_DEPTH:
-            raise _problem(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise _make_problem(event, f"nested deeper than {MAX_DEPTH} levels")
         if event.anchor is not None:
             self.anchors[event.anchor] = None  # marks it as unfinished: an alias within it would never end
         if isinstance(event, yaml.ScalarEvent):
-            node = YamlNode(_scalar(event), *_place(event))
+            node = YamlNode(_read_plain(event), *_find_place(event))
         elif isinstance(event, yaml.SequenceStartEvent):
             node = self.sequence(event, depth)
         else:
             node = self.mapping(event, depth)
         if node.size > MAX_NODES:
-            raise _problem(event, f"unfolds to more than {MAX_NODES} values")
+            raise _make_problem(event, f"unfolds to more than {MAX_NODES} values")
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         return node
 
     def alias(self, event: Any) -> YamlNode:
         if event.anchor not in self.anchors:
-            raise _problem(event, f"no anchor &{event.anchor} before this alias")
+            raise _make_problem(event, f"no anchor &{event.anchor} before this alias")
         target = self.anchors[event.anchor]
         if target is None:
-            raise _problem(event, f"the alias *{event.anchor} stands inside its own anchor")
+            raise _make_problem(event, f"the alias *{event.anchor} stands inside its own anchor")
         return target
 
     def sequence(self, start: Any, depth: int) -> YamlNode:
         children: dict[str | int, YamlNode] = {}
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             children[len(children)] = self.node(event, depth + 1)
-        return _container(start, [child.value for child in children.values()], children, {})
+        return _make_container(start, [child.value for child in children.values()], children, {})
 
     def mapping(self, start: Any, depth: int) -> YamlNode:
         children: dict[str | int, YamlNode] = {}
@@ -167,39 +167,39 @@ class _Builder:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self.key(event)
             if key in keys:
-                raise _problem(event, f"duplicate key {key!r}, first on line {keys[key][0]}")
-            keys[key] = _place(event)
+                raise _make_problem(event, f"duplicate key {key!r}, first on line {keys[key][0]}")
+            keys[key] = _find_place(event)
             children[key] = self.node(next(self.events), depth + 1)
-        return _container(start, {key: children[key].value for key in keys}, children, keys)
+        return _make_container(start, {key: children[key].value for key in keys}, children, keys)
 
     def key(self, event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
-            raise _problem(event, "a key is plain text")
+            raise _make_problem(event, "a key is plain text")
         if event.value == "<<" and event.implicit[0]:
-            raise _problem(event, "merge keys (<<) are YAML 1.1: write the keys out, or put them under `defaults`")
+            raise _make_problem(event, "merge keys (<<) are YAML 1.1: write the keys out, or put them under `defaults`")
         return str(event.value)
 
 
-def _container(
+def _make_container(
     start: Any, value: JsonValue, children: dict[str | int, YamlNode], keys: dict[str, tuple[int, int]]
 ) -> YamlNode:
-    return YamlNode(value, *_place(start), children, keys, 1 + sum(child.size for child in children.values()))
+    return YamlNode(value, *_find_place(start), children, keys, 1 + sum(child.size for child in children.values()))
 
 
-def _place(event: Any) -> tuple[int, int]:
+def _find_place(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
 
 
-def _problem(event: Any, message: str) -> YamlError:
-    return YamlError(message, *_place(event))
+def _make_problem(event: Any, message: str) -> YamlError:
+    return YamlError(message, *_find_place(event))
 
 
-def _scalar(event: Any) -> JsonValue:
+def _read_plain(event: Any) -> JsonValue:
     text: str = event.value
     if not event.implicit[0]:  # quoted or a block scalar: always text
         return text
     if _NO_JSON.fullmatch(text):
-        raise _problem(event, f"{text} is no JSON value")
+        raise _make_problem(event, f"{text} is no JSON value")
     return read_scalar(text)
 
 
@@ -212,11 +212,11 @@ def read_scalar(text: str) -> JsonValue:
             return text
         return int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
     if found := _FLOAT.fullmatch(text):
-        return LosslessFloat(_json_number(*found.groups()).encode())
+        return LosslessFloat(_write_json_number(*found.groups()).encode())
     return text
 
 
-def _json_number(sign: str, digits: str, exponent: str | None) -> str:
+def _write_json_number(sign: str, digits: str, exponent: str | None) -> str:
     """The same number in JSON's grammar, which has no `+1.5`, `.5`, `1.` or `01.5`."""
     whole, point, fraction = digits.partition(".")
     whole = whole.lstrip("0") or "0"

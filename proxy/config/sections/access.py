@@ -25,7 +25,7 @@ _SHORTEST: Final = 16
 
 
 def may_be_token(path: Pointer) -> bool:
-    """Whether a place in the config holds a bearer token: never shown, and allowed to come from a secret file."""
+    """Whether a place in the config holds a bearer token, which is never shown and may come from a secret file."""
     return len(path) >= 4 and path[-2] == "bearer" and path[-3] == "auth"
 
 
@@ -34,7 +34,7 @@ def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
     if not isinstance(value, dict):
         return
     digests: dict[bytes, str] = {}
-    for step, name, text in _written(value.get("bearer", ())):
+    for step, name, text in _list_tokens(value.get("bearer", ())):
         path = (*at, "bearer", step)
         if isinstance(text, Secret) and not _HASHED.fullmatch(text.reveal()):
             token = text.reveal()
@@ -44,28 +44,28 @@ def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
         elif not _HASHED.fullmatch(reveal(text)):
             hint = "write `sha256:` and the hash of the token in hex, or ${ENV} or ${file:/path}"
             context.mistake(path, f"the token {name!r} would stand in the file", hint)
-        other = digests.setdefault(_digest(text), name)
+        other = digests.setdefault(_hash_token(text), name)
         if other != name:
             context.mistake(path, f"the tokens {other!r} and {name!r} are the same", "drop one of them")
 
 
 def read_auth(value: JsonValue) -> Auth | None:
-    """What an `auth` entry means."""
+    """Reads an `auth` entry; None where it switches off."""
     if not isinstance(value, dict):
         return None
-    tokens = tuple((name, _digest(text)) for _, name, text in _written(value["bearer"]))
+    tokens = tuple((name, _hash_token(text)) for _, name, text in _list_tokens(value["bearer"]))
     return Auth(tokens, read_switch(value.get("forward", False)))
 
 
 def read_cors(value: JsonValue) -> Cors | None:
-    """What a `cors` entry means."""
+    """Reads a `cors` entry; None where it switches off."""
     if not isinstance(value, dict):
         return Cors(upstream=True) if value == "upstream" else None
     made: dict[str, Any] = {"max_age": read_seconds(value["max_age"])} if "max_age" in value else {}
     return Cors(frozenset(map(reveal, value["origins"])), tuple(map(reveal, value.get("headers", ()))), **made)
 
 
-def _written(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
+def _list_tokens(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
     """(step in the config, name, text) of every token; tokens of a list are named by their number."""
     if isinstance(tokens, dict):
         yield from ((name, reveal(name), text) for name, text in tokens.items())
@@ -73,7 +73,7 @@ def _written(tokens: JsonValue) -> Iterator[tuple[str | int, str, str]]:
         yield from ((index, f"token-{index + 1}", text) for index, text in enumerate(tokens))
 
 
-def _digest(text: str) -> bytes:
+def _hash_token(text: str) -> bytes:
     token = reveal(text)
     if _HASHED.fullmatch(token):
         return bytes.fromhex(token.removeprefix("sha256:"))

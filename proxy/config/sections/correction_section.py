@@ -1,7 +1,7 @@
 """Reads the section `correction` (the model endpoint) and the policy key `correct` (which calls may be corrected).
 
 Prompts are read and their placeholders checked here. So a prompt that cannot be filled in is a mistake of the config
-and never a surprise while serving, and a reload notices when a prompt was edited.
+and does not fail while serving, and a reload notices an edited prompt.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _SECTION: Final = "correction"
 _POLICY: Final = "correct"
 
 
-def _made(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments for the keys that are present, each converted by its function."""
     return {key: read(value[key]) for key, read in fields.items() if key in value}
 
 
 # --- the policy key ---------------------------------------------------------------------------------------------------
 def read_correction_policy(value: Written) -> CorrectionPolicy:
-    """Which corrections a tool's calls may get."""
+    """Reads which corrections a tool's calls may get."""
     fields = {
         "validation_feedback": read_switch,
         "semantic_retry": read_switch,
@@ -53,23 +53,23 @@ def read_correction_policy(value: Written) -> CorrectionPolicy:
         "independent_steps": read_switch,
         "scope": Scope,
     }
-    return CorrectionPolicy(**_made(value, fields))
+    return CorrectionPolicy(**_convert(value, fields))
 
 
 def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
     """Reports corrections that are enabled without an endpoint, and notes switches without effect."""
     if _SECTION not in context.structure.value:
-        for path, written in _places(context):
+        for path, written in _list_places(context):
             if any(read_switch(written.get(layer.value, False)) for layer in Layer):
                 hint = f"say whom to ask: `{_SECTION}: {{upstream: NAME, model: NAME}}`"
                 context.mistake(path, f"there is no section `{_SECTION}`", hint, key=True)
     for entry in entries:
         for name, tool in entry.tools.items():
-            if note := _void(tool.policy.correction):
+            if note := _find_void(tool.policy.correction):
                 context.notes.append(f"route {entry.name!r}: tool {name!r}: {note}")
 
 
-def _places(context: Context) -> Iterator[tuple[Pointer, Written]]:
+def _list_places(context: Context) -> Iterator[tuple[Pointer, Written]]:
     """Every place where `correct` is written."""
     routes = context.structure.value.get("routes")
     steps = routes if isinstance(routes, dict) else range(len(routes)) if isinstance(routes, list) else ()
@@ -82,7 +82,7 @@ def _places(context: Context) -> Iterator[tuple[Pointer, Written]]:
             yield (*holder, _POLICY), written
 
 
-def _void(policy: CorrectionPolicy) -> str:
+def _find_void(policy: CorrectionPolicy) -> str:
     if policy.trajectory and not policy.semantic_retry:
         return "correct.trajectory has no effect without semantic_retry"
     if policy.semantic_retry and not policy.independent_steps and not policy.trajectory:
@@ -94,23 +94,23 @@ def _void(policy: CorrectionPolicy) -> str:
 def read_correction(
     context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]
 ) -> CorrectionSettings | None:
-    """The endpoint, or None where there is none or it is wrong."""
+    """The settings of the endpoint; None where there is none, or it has mistakes."""
     written = context.mapping(_SECTION)
     if "upstream" not in written or "model" not in written:
         return None
     name, known = reveal(written["upstream"]), context.names("upstreams")
-    prompts = _prompts(context, files, written.get("prompts", {}))
+    prompts = _read_prompts(context, files, written.get("prompts", {}))
     if name not in known:
         hint = suggest_word(name, known) or (f"known: {join_words(known)}" if known else "add it under `upstreams`")
         context.mistake((_SECTION, "upstream"), f"unknown upstream {name!r}", hint)
     if name not in upstreams:
         return None
-    made = _made(
+    made = _convert(
         written,
         {
             "path": reveal,
             "body": reveal_all,
-            "temperature": _number,
+            "temperature": _read_number,
             "max_tokens": int,
             "timeout": read_seconds,
             "deadline": read_seconds,
@@ -118,10 +118,10 @@ def read_correction(
             "max_corrections": int,
             "max_answer": read_size,
             "budget": lambda value: CorrectionBudget(**value),
-            "trajectory": _trajectory,
+            "trajectory": _read_trajectory,
             "structured_output": read_switch,
-            "query": lambda value: tuple(map(_source, value)),
-            "debug": lambda value: _debug(context, value),
+            "query": lambda value: tuple(map(_read_source, value)),
+            "debug": lambda value: _read_debug(context, value),
         },
     )
     if _is_open(upstreams[name]):
@@ -131,32 +131,34 @@ def read_correction(
 
 
 def _is_open(upstream: UpstreamConfig) -> bool:
-    """Whether what is sent there can be read on the way."""
+    """Whether requests to an upstream leave this machine unencrypted."""
     host = urlsplit(upstream.url).hostname or ""
     return upstream.url.startswith("http:") and not upstream.socket and not Address(host).is_loopback
 
 
-def _number(value: JsonValue) -> float:
+def _read_number(value: JsonValue) -> float:
     return float(make_decimal(value))
 
 
-def _trajectory(value: Written) -> TrajectoryLimits:
-    return TrajectoryLimits(**_made(value, {"steps": int, "max_chars": int, "conversations": int, "ttl": read_seconds}))
+def _read_trajectory(value: Written) -> TrajectoryLimits:
+    return TrajectoryLimits(
+        **_convert(value, {"steps": int, "max_chars": int, "conversations": int, "ttl": read_seconds})
+    )
 
 
-def _debug(context: Context, value: Written) -> DebugStore:
+def _read_debug(context: Context, value: Written) -> DebugStore:
     path = (context.folder / reveal(value["file"])).absolute()
-    return DebugStore(str(path), **_made(value, {"max_size": read_size}))
+    return DebugStore(str(path), **_convert(value, {"max_size": read_size}))
 
 
-def _source(value: Written) -> tuple[str, str]:
+def _read_source(value: Written) -> tuple[str, str]:
     (kind, name), *_ = value.items()
     text = reveal(name)
     return kind, text.lower() if kind == "header" else text
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
-def _prompts(context: Context, files: Files, written: Written) -> dict[Layer, str]:
+def _read_prompts(context: Context, files: Files, written: Written) -> dict[Layer, str]:
     """Reads the operator's own prompts; reports those that cannot be read or filled in."""
     found: dict[Layer, str] = {}
     for layer in Layer:
@@ -175,12 +177,12 @@ def read_prompt_file(context: Context, files: Files, at: Pointer, name: JsonValu
     try:
         return files.text(context.folder / reveal(name)).decode()
     except (OSError, ValueError) as error:
-        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _reason(error)
+        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _describe_reason(error)
         context.mistake(at, f"cannot read {restore_written(name)}: {reason}", "paths start at the config file's folder")
         return None
 
 
-def _reason(error: OSError | ValueError) -> str:
+def _describe_reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -1,9 +1,9 @@
 """Reads routes with `protocol: mcp`: their own defaults, the operator's rules for listed tools, and OAuth metadata.
 
-Routes that stand beside MCP routes give the OAuth metadata of their servers (RFC 9728). A client that is refused looks
-for `/.well-known/oauth-protected-resource` and the path of its server, and then for that path alone. Both lead to the
-server, the second where the config has a single such server. Where the server's URL has a path, the well-known one
-stands before it, as RFC 9728 section 3.1 has it.
+Further routes relay the OAuth metadata of the servers (RFC 9728). A refused client asks for
+`/.well-known/oauth-protected-resource` followed by the path of its server, and then for the well-known path alone. Both
+lead to the server; the second only where the config has a single such server. If the server's URL has a path, the
+well-known path goes before it (RFC 9728 section 3.1).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MCP_DEFAULTS: Final[Written] = {
 }
 
 
-# Every session of an old revision keeps a stream open, and with it a connection to the server.
+# The pool of an MCP upstream: every session of an old revision keeps a stream open, and so a connection.
 MCP_CONNECTIONS: Final = 2048
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
@@ -53,18 +53,18 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 def widen_session_pools(
     upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry], written: Mapping[str, JsonValue]
 ) -> dict[str, UpstreamConfig]:
-    """The upstreams, those of MCP routes with more connections where the config says nothing of them."""
+    """The upstreams, with more connections for those of MCP routes unless the config sets the number."""
     served = {route.upstream for route in routes if route.mcp is not None}
     served |= {server.upstream for route in routes if route.joined is not None for server in route.joined.servers}
     return {
         name: replace(upstream, pool_connections=MCP_CONNECTIONS)
-        if name in served and not _says_connections(written.get(name))
+        if name in served and not _sets_connections(written.get(name))
         else upstream
         for name, upstream in upstreams.items()
     }
 
 
-def _says_connections(written: JsonValue) -> bool:
+def _sets_connections(written: JsonValue) -> bool:
     pool = written.get("pool") if isinstance(written, dict) else None
     return isinstance(pool, dict) and "connections" in pool
 
@@ -100,7 +100,7 @@ class McpReader:
         if "credentials" in value:
             made["credentials"] = frozenset(reveal(name).lower() for name in value["credentials"])
         if "collapse" in value:
-            made["collapse"], made["collapse_description"] = _collapse(value["collapse"])
+            made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
         written = self.policy(entry)
         tools: dict[str, ToolConfig] = {}
@@ -108,13 +108,13 @@ class McpReader:
         for name, own in value.get("tools", {}).items():
             if isinstance(own, dict):
                 self._check(own, (*at, "tools", name))
-                tools[reveal(name)] = self._tool(reveal(name), own, written, (*at, "tools", name))
+                tools[reveal(name)] = self._read_tool(reveal(name), own, written, (*at, "tools", name))
                 if "overlay" in own:
                     patches[reveal(name)] = own["overlay"]
         return McpConfig(template=read_policy(written), written=written, tools=tools, patches=patches, **made)
 
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
-        """Reports tokens that `auth` does not name: nobody could have them."""
+        """Reports tokens that `auth` does not name, which no client can have."""
         auth = policy.get("auth")
         read = read_auth(auth) if isinstance(auth, dict) and "bearer" in auth else None
         known = [name for name, _ in read.tokens] if read is not None else []
@@ -124,7 +124,7 @@ class McpReader:
                 self.context.mistake((*at, name), f"unknown token {reveal(name)!r}", hint, key=True)
 
     def _check(self, own: Written, at: Pointer) -> None:
-        self.catalogue.contradictions(own, at)
+        self.catalogue.check_contradictions(own, at)
         check_policy(self.context, at, own, self.catalogue.known_to_caps)
         for key in ("wrap_success", "response_schema", "response_mode"):
             if key in own:
@@ -135,7 +135,7 @@ class McpReader:
                 message = f"`overlay` has no effect beside `{key}`, which takes the place of the listed schema"
                 self.context.mistake((*at, "overlay"), message, "drop one of them", key=True)
 
-    def _tool(self, name: str, own: Written, route: Written, at: Pointer) -> ToolConfig:
+    def _read_tool(self, name: str, own: Written, route: Written, at: Pointer) -> ToolConfig:
         written = merge_layers(route, own)
         schema = self.catalogue.schema(own["schema"], at, written) if "schema" in own else None
         container = self.catalogue.container(name, at, own.get("container"))
@@ -143,7 +143,7 @@ class McpReader:
         return ToolConfig(name, described, schema, container, read_policy(written), written)
 
 
-def _collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
+def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
     made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
     if "require_expansion" in value:
         made["require_expansion"] = read_switch(value["require_expansion"])
@@ -153,15 +153,15 @@ def _collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
 def make_metadata_routes(
     routes: tuple[RouteEntry, ...], upstreams: Mapping[str, UpstreamConfig]
 ) -> tuple[RouteEntry, ...]:
-    """The routes for the metadata. A route that the config has for such a path goes before them."""
+    """The routes for the metadata. A route of the config with the same path replaces one."""
     remote = [route for route in routes if _has_metadata(route, upstreams)]
     written = {route.path for route in routes}
-    added = [route for route in _metadata_routes(remote, upstreams) if route.path not in written]
+    added = [route for route in _list_metadata_routes(remote, upstreams) if route.path not in written]
     return tuple({route.path: route for route in reversed(added)}.values())
 
 
 def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) -> bool:
-    """Whether the server behind a route may ask its clients for tokens: not where the proxy itself asks for some."""
+    """Whether the server behind a route may ask clients for tokens; it cannot where the proxy asks for them itself."""
     upstream = upstreams.get(route.upstream)
     asks_here = route.policy.auth is not None and not route.policy.auth.forward
     return (
@@ -173,17 +173,19 @@ def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) ->
     )
 
 
-def _metadata_routes(remote: Sequence[RouteEntry], upstreams: Mapping[str, UpstreamConfig]) -> Iterator[RouteEntry]:
+def _list_metadata_routes(
+    remote: Sequence[RouteEntry], upstreams: Mapping[str, UpstreamConfig]
+) -> Iterator[RouteEntry]:
     for route in remote:
         url = urlsplit(upstreams[route.upstream].url)
         base = url.path.rstrip("/") if url.scheme != "unix" else ""  # there the path is the socket's
         path, own = "" if route.path == "/" else route.path, base + route.upstream_path.removesuffix("/")
-        yield _metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")
+        yield _make_metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")
     if len(remote) == 1 and remote[0].path != "/":
-        yield _metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
+        yield _make_metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
 
 
-def _metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
+def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
     policy = replace(route.policy, auth=None)
     return RouteEntry(
         name=path,

@@ -1,7 +1,7 @@
 """Reads network settings: listening addresses, TLS in both directions, unix sockets, and trusted proxies in front.
 
 Certificates and keys are read here. So a file that is missing, encrypted or does not match is a mistake of the config
-and never a surprise while serving, and a reload notices when one is renewed.
+and does not fail while serving, and a reload notices a renewed one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_listen(context: Context, files: Files) -> Listen:
     if "hosts" in written:
         made["hosts"] = frozenset(reveal(name).strip("[]").lower() for name in written["hosts"])
     if "tls" in written:
-        made["tls"] = _server_tls(context, files, written["tls"])
+        made["tls"] = _read_server_tls(context, files, written["tls"])
     return Listen(at.host, at.port, at.unix, **made)
 
 
@@ -78,9 +78,9 @@ def split_unix(url: str) -> tuple[str, str]:
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
-def _server_tls(context: Context, files: Files, written: Mapping[str, JsonValue]) -> ServerTls | None:
+def _read_server_tls(context: Context, files: Files, written: Mapping[str, JsonValue]) -> ServerTls | None:
     at = ("listen", "tls")
-    paths = _paths(context, files, at, written, ("cert", "key", "client_ca"))
+    paths = _find_paths(context, files, at, written, ("cert", "key", "client_ca"))
     if "cert" not in paths or not _fits(context, at, paths, "client_ca"):
         return None
     return ServerTls(**{name: str(path) for name, path in paths.items()})
@@ -92,7 +92,7 @@ def read_upstream_tls(
     """Reads how an upstream's certificate is checked, and which certificate is sent."""
     if not url.startswith("https:"):
         context.mistake(at, "`tls` has no effect on this url", "write https://, or drop it", key=True)
-    paths = _paths(context, files, at, written, ("ca", "cert", "key"))
+    paths = _find_paths(context, files, at, written, ("ca", "cert", "key"))
     if "key" in written and "cert" not in written:
         context.mistake((*at, "key"), "a key without its certificate", "add `cert`", key=True)
     elif not _fits(context, at, paths, "ca"):
@@ -106,7 +106,7 @@ def read_upstream_tls(
     return UpstreamTls(**shown, server_name=name, verify=verify, digest=digest.hexdigest() if paths else "")
 
 
-def _paths(
+def _find_paths(
     context: Context, files: Files, at: Pointer, written: Mapping[str, JsonValue], names: tuple[str, ...]
 ) -> dict[str, Path]:
     """The named files that can be read."""

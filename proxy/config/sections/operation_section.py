@@ -19,12 +19,12 @@ BODIES: Final = {"json": JSON, "form": FORM, "multipart": MULTIPART, "none": ""}
 
 
 def read_request(context: Context, at: Pointer, written: Written) -> RequestTemplate | None:
-    """The request that an entry describes; None where it cannot be one, which is reported."""
+    """The request that an entry describes; None, with the mistakes reported, where it describes none."""
     before = len(context.mistakes)
     path = reveal(written["path"])
     in_braces = [part[1:-1] for part in path.split("/") if part.startswith("{") and part.endswith("}")]
     entries = written.get("parameters", [])
-    parameters = [_parameter(context, (*at, "parameters", index), entry) for index, entry in enumerate(entries)]
+    parameters = [_read_parameter(context, (*at, "parameters", index), entry) for index, entry in enumerate(entries)]
     named = {each.name for each in parameters if each.place == "path"}
     for index, each in enumerate(parameters):
         if each.place == "path" and each.name not in in_braces:
@@ -47,7 +47,7 @@ def read_request(context: Context, at: Pointer, written: Written) -> RequestTemp
     )
 
 
-def _parameter(context: Context, at: Pointer, written: Written) -> Parameter:
+def _read_parameter(context: Context, at: Pointer, written: Written) -> Parameter:
     name, place = reveal(written["name"]), cast(In, reveal(written["in"]))
     style = reveal(written.get("style", USUAL_STYLE[place]))
     if style not in STYLES[place]:
@@ -70,10 +70,10 @@ def _parameter(context: Context, at: Pointer, written: Written) -> Parameter:
 
 
 def write_request(template: RequestTemplate) -> dict[str, JsonValue]:
-    """A request as an entry of a config; texts as they are."""
+    """A request as an entry of a config; texts are not escaped."""
     short = {media_type: word for word, media_type in BODIES.items()}
     made: dict[str, JsonValue] = {"method": template.method, "path": template.path}
-    if parameters := [_written(each) for each in template.parameters if not _is_told_by_path(each)]:
+    if parameters := [_write_parameter(each) for each in template.parameters if not _is_clear_from_path(each)]:
         made["parameters"] = parameters
     if template.body:
         made["body"] = short.get(template.body, template.body)
@@ -86,12 +86,12 @@ def write_request(template: RequestTemplate) -> dict[str, JsonValue]:
     return made
 
 
-def _is_told_by_path(parameter: Parameter) -> bool:
+def _is_clear_from_path(parameter: Parameter) -> bool:
     usual = parameter.style == "simple" and not parameter.explode
     return parameter.place == "path" and usual and parameter.argument in ("", parameter.name)
 
 
-def _written(parameter: Parameter) -> dict[str, JsonValue]:
+def _write_parameter(parameter: Parameter) -> dict[str, JsonValue]:
     made: dict[str, JsonValue] = {"name": parameter.name, "in": parameter.place}
     if parameter.argument not in ("", parameter.name):
         made["argument"] = parameter.argument

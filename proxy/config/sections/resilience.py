@@ -22,51 +22,54 @@ _KEY_HEADER: Final = "Idempotency-Key"
 RESEND_KEYS: Final = ("resend", "idempotent", "idempotency")
 
 
-def _number(value: JsonValue) -> float:
+def _read_number(value: JsonValue) -> float:
     return float(make_decimal(value))
 
 
-def _share(percent: JsonValue) -> float:
-    return _number(percent) / 100
+def _read_share(percent: JsonValue) -> float:
+    return _read_number(percent) / 100
 
 
-def _made(value: Written, fields: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+def _convert(value: Written, fields: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
     """Keyword arguments for the keys that are present: key -> (field, conversion)."""
     return {field: read(value[key]) for key, (field, read) in fields.items() if key in value}
 
 
 def read_guard(entry: Written) -> GuardPolicy:
-    """What stands in front of an upstream, out of its entry."""
+    """Reads the breaker, concurrency limit and resend budget of an upstream from its entry."""
     budget = BudgetPolicy(
-        **_made(entry.get("resend_budget", {}), {"percent": ("ratio", _share), "per_second": ("per_second", _number)})
+        **_convert(
+            entry.get("resend_budget", {}),
+            {"percent": ("ratio", _read_share), "per_second": ("per_second", _read_number)},
+        )
     )
-    return GuardPolicy(_breaker(entry.get("breaker", "off")), _concurrency(entry.get("concurrency")), budget)
+    return GuardPolicy(_read_breaker(entry.get("breaker", "off")), _read_concurrency(entry.get("concurrency")), budget)
 
 
-def _breaker(value: JsonValue) -> BreakerPolicy | None:
+def _read_breaker(value: JsonValue) -> BreakerPolicy | None:
     if not isinstance(value, dict):
         return BreakerPolicy() if read_switch(value) else None
     fields = {
         "failures": ("failures", int),
-        "percent": ("ratio", _share),
+        "percent": ("ratio", _read_share),
         "window": ("window", read_seconds),
         "calls": ("calls", int),
         "open": ("open_for", read_seconds),
         "probes": ("probes", int),
     }
-    return BreakerPolicy(**_made(value, fields))
+    return BreakerPolicy(**_convert(value, fields))
 
 
-def _concurrency(value: JsonValue) -> ConcurrencyPolicy | None:
+def _read_concurrency(value: JsonValue) -> ConcurrencyPolicy | None:
     if isinstance(value, dict):
         fields = {"limit": ("limit", int), "wait": ("wait", read_seconds), "queue": ("queue", int)}
-        return ConcurrencyPolicy(**_made(value, fields)) if "limit" in value else None
+        return ConcurrencyPolicy(**_convert(value, fields)) if "limit" in value else None
     return None if value is None else ConcurrencyPolicy(int(value))
 
 
 def read_resend(written: Written) -> ResendPolicy:
-    """When a tool's calls may be sent again, out of the keys of its policy."""
-    made = _made(
+    """Reads when a tool's calls may be sent again from the keys of its policy."""
+    made = _convert(
         written.get("resend", {}),
         {
             "max": ("max_resends", int),

@@ -1,4 +1,4 @@
-"""What a route written by hand judges beside the body: its keys `parameters` and `query`."""
+"""Reads what a route judges besides the body: its keys `parameters` and `query`."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ class ChannelReader:
         self._route = route
 
     def read(self, formats: JsonValue) -> tuple[Channels | None, QueryPolicy]:
-        """What is judged of the route's requests beside the body, and what becomes of their query. `formats` as
+        """What is judged of the route's requests besides the body, and how their query is handled. `formats` as
         written."""
         entry = self._route.entry
-        declared = list(self._own())
-        judged = [each for parameter in declared if (each := self._judged(parameter, read_switch(formats))) is not None]
+        declared = list(self._read_declared())
+        judged = [
+            each for parameter in declared if (each := self._make_judged(parameter, read_switch(formats))) is not None
+        ]
         path = tuple(each for each in judged if each.declared.place == "path")
         query = tuple(each for each in judged if each.declared.place == "query")
         chosen = QueryPolicy(reveal(entry["query"])) if "query" in entry else None
         if chosen in _JUDGING and not declared:
             hint = "declare them under `parameters`, or say `query: refuse`"
-            self._mistake("query", f"`query: {chosen}` where nothing declares query parameters", hint)
+            self._report("query", f"`query: {chosen}` where nothing declares query parameters", hint)
         policy = chosen or (QueryPolicy.JUDGE if declared else QueryPolicy.FORWARD)
         if not declared:
             return None, policy
         return Channels(path, query, frozenset(), policy in _JUDGING, policy is QueryPolicy.STRICT), policy
 
-    def _own(self) -> Iterator[Parameter]:
+    def _read_declared(self) -> Iterator[Parameter]:
         entries = self._route.entry.get("parameters", [])
         for index in range(len(entries)):
             at = (*self._route.at, "parameters", index)
@@ -64,17 +66,17 @@ class ChannelReader:
                 bare, name=name, schema=schema, kinds=list_schema_types(schema), properties=list_properties(schema)
             )
 
-    def _judged(self, parameter: Parameter, formats: bool) -> JudgedParameter | None:
+    def _make_judged(self, parameter: Parameter, formats: bool) -> JudgedParameter | None:
         if parameter.place == "path" and parameter.name not in self._route.parameters:
-            return None  # told by `check_parameters`, or another name in the route's path
+            return None  # reported in `_read_declared`
         place = SchemaPlace(self._context.source, self._route.at, self._context.where(self._route.at))
         check = self._catalogue.schemas.parameter_check(parameter, place, formats=formats)
         return None if check is None else JudgedParameter(parameter, check, parameter.name)
 
-    def _mistake(self, key: str, message: str, hint: str) -> None:
+    def _report(self, key: str, message: str, hint: str) -> None:
         self._context.mistake((*self._route.at, key), message, hint, key=True)
 
 
 def select_query_policy(written: Written) -> QueryPolicy:
-    """What a route without a tool of its own does with a query."""
+    """How a route without a tool of its own handles a query."""
     return QueryPolicy(reveal(written.get("query", "forward")))

@@ -31,13 +31,13 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5})
 _PORTS: Final[Mapping[str, int]] = {"sentinel": 26379}
 _PORT: Final = 6379
 _FORM: Final = "write redis://host:port, redis+sentinel://host,host/service or redis+cluster://host,host"
-# The authority up to its last @; a dump shows only references within it.
+# The authority up to its last @; a dump shows only `${...}` references within it.
 _USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^:@/]*)(?::(?P<password>.*))?@")
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 class UrlError(ValueError):
-    """What is wrong with a URL, without quoting it."""
+    """A mistake in a URL; the message does not quote it."""
 
 
 def parse_url(url: str) -> tuple[SharedState, bool]:
@@ -59,17 +59,17 @@ def parse_url(url: str) -> tuple[SharedState, bool]:
         if authority or not path or not any(path):
             raise UrlError("the url of a unix socket is redis+unix:///path/of/socket")
         socket = "/" + unquote("/".join(path))
-        return replace(shared, hosts=(), unix=socket, database=_database(options.get("database", ""))), False
-    shared = replace(shared, hosts=tuple(_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
-    return _placed(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
+        return replace(shared, hosts=(), unix=socket, database=_read_database(options.get("database", ""))), False
+    shared = replace(shared, hosts=tuple(_read_host(one, _PORTS.get(kind, _PORT)) for one in authority.split(",")))
+    return _add_path(shared, kind, [unquote(part) for part in path]), bool(scheme[2])
 
 
-def _placed(shared: SharedState, kind: str, path: list[str]) -> SharedState:
+def _add_path(shared: SharedState, kind: str, path: list[str]) -> SharedState:
     """Adds what stands after the hosts: a service, a database, or nothing."""
     if kind == "sentinel":
         if not path or not path[0] or len(path) > 2:
             raise UrlError("the url of sentinels ends with the service's name: redis+sentinel://host,host/service")
-        return replace(shared, topology=Topology.SENTINEL, service=path[0], database=_database("".join(path[1:])))
+        return replace(shared, topology=Topology.SENTINEL, service=path[0], database=_read_database("".join(path[1:])))
     if kind == "cluster":
         if any(path):
             raise UrlError("a cluster has no databases: the url ends with its hosts")
@@ -78,10 +78,10 @@ def _placed(shared: SharedState, kind: str, path: list[str]) -> SharedState:
         raise UrlError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
     if len(path) > 1:
         raise UrlError("the url ends with the number of a database")
-    return replace(shared, database=_database("".join(path)))
+    return replace(shared, database=_read_database("".join(path)))
 
 
-def _host(text: str, port: int) -> tuple[str, int]:
+def _read_host(text: str, port: int) -> tuple[str, int]:
     found = _HOST.fullmatch(text)
     if found is None:
         raise UrlError("the url's host or port cannot be read")
@@ -91,7 +91,7 @@ def _host(text: str, port: int) -> tuple[str, int]:
     return found[1].strip("[]"), number
 
 
-def _database(text: str) -> int:
+def _read_database(text: str) -> int:
     if text and not re.fullmatch(r"[0-9]{1,4}", text):
         raise UrlError("the database is a number")
     return int(text or 0)
@@ -114,7 +114,7 @@ _SHARED_ONLY: Final = ("url", "prefix", "timeouts", "tls", "sentinel")
 
 
 def read_state(context: Context, files: Files) -> StateConfig:
-    """Where attempts and call counts are remembered."""
+    """Reads where attempts and call counts are remembered."""
     written = context.mapping("state")
     made = {key: written[key] for key in ("backend", "max_keys") if key in written}
     if made.get("backend", StateConfig().backend) != "redis":
@@ -130,10 +130,10 @@ def read_state(context: Context, files: Files) -> StateConfig:
         if not context.structure.is_hurt(("state", "url")):
             context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")
         return StateConfig(**made)
-    return StateConfig(**made, shared=_shared(context, files, written))
+    return StateConfig(**made, shared=_read_shared(context, files, written))
 
 
-def _shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> SharedState | None:
+def _read_shared(context: Context, files: Files, written: Mapping[str, JsonValue]) -> SharedState | None:
     try:
         shared, tls = parse_url(reveal(written["url"]))
     except UrlError as error:

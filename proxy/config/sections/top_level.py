@@ -61,7 +61,7 @@ def read_admin(context: Context) -> AdminConfig | None:
         return None
     written = value if isinstance(value, dict) else {}
     made: dict[str, Any] = {
-        key: _address(context, ("admin", key), written[key], AdminConfig().listen.port)
+        key: _read_address_at(context, ("admin", key), written[key], AdminConfig().listen.port)
         for key in ("listen", "probes")
         if key in written
     }
@@ -76,7 +76,7 @@ def read_admin(context: Context) -> AdminConfig | None:
 
 
 def _read_console(written: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """What the operator's port says of its pages, and of who may see them."""
+    """Reads the keys about the operator's pages and who may see them."""
     found: dict[str, Any] = {key: written[key] for key in ("token", "readers") if key in written}
     if "hosts" in written:
         found["hosts"] = frozenset(str(host).lower() for host in written["hosts"])
@@ -93,7 +93,7 @@ def _read_console(written: Mapping[str, JsonValue]) -> dict[str, Any]:
 
 
 def _check_reach(context: Context, admin: AdminConfig) -> None:
-    """What is said of an operator's port that others can reach."""
+    """Notes, or reports, an operator's port that other machines can reach without a token."""
     if admin.token:
         return
     context.notes.append(f"admin: {admin.listen} is no loopback address; whoever reaches it can see and reset state")
@@ -102,14 +102,14 @@ def _check_reach(context: Context, admin: AdminConfig) -> None:
         context.mistake(("admin",), f"the console at {admin.listen} would be open to whoever reaches it", hint)
 
 
-def _address(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
+def _read_address_at(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
     made = read_address(value, port)
     check_address(context, path, value, made.port)
     return made
 
 
 def check_addresses(context: Context, listen: Address, admin: AdminConfig | None) -> None:
-    """Reports calls and operator on one address."""
+    """Reports two of calls, operator and probes on one address."""
     if admin is None:
         return
     if admin.listen == listen and (listen.port != 0 or listen.unix):
@@ -133,17 +133,17 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
                 (*path, "command"), "`url` and `command` both say where the service is", "keep one", key=True
             )
         elif "url" in entry:
-            found[name] = _upstream(context, files, name, entry)
+            found[name] = _read_upstream(context, files, name, entry)
         elif "command" in entry:
-            found[name] = _process(context, name, entry)
+            found[name] = _read_process(context, name, entry)
         elif not hurt:
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
             context.mistake(path, "'url' is missing", hint, key=True)
     return found
 
 
-def _process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
-    """An upstream that is a process of ours."""
+def _read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+    """Reads an upstream that the proxy starts as a process."""
     path = ("upstreams", name)
     for key in _OF_CONNECTIONS & entry.keys():
         context.mistake((*path, key), f"`{key}` has no effect beside `command`", "drop it", key=True)
@@ -171,7 +171,7 @@ def _process(context: Context, name: str, entry: Mapping[str, JsonValue]) -> Ups
     return UpstreamConfig(name, "", response_timeout=response, guard=read_guard(entry), command=command)
 
 
-def _upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
+def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
     path = ("upstreams", name)
     for key in _OF_PROCESSES & entry.keys():
         context.mistake((*path, key), f"`{key}` has no effect beside `url`", "it belongs to `command`", key=True)
@@ -242,7 +242,7 @@ def read_documents(context: Context, files: Files) -> dict[str, ConfigSource]:
 
 def read_telemetry(context: Context) -> Telemetry:
     """Reads the settings of log and traces."""
-    made = {f"log_{key}": value for key, value in _plain(context.mapping("telemetry", "log")).items()}
+    made = {f"log_{key}": value for key, value in _reveal_texts(context.mapping("telemetry", "log")).items()}
     written = context.mapping("telemetry")
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
@@ -296,8 +296,8 @@ def read_second_judge(context: Context) -> SecondJudging:
 
 
 def read_guidance(context: Context, files: Files) -> Guidance:
-    """Reads the settings of the text that agents get before they call; reports a template that cannot be read or filled
-    in."""
+    """Reads the settings of the text that agents read before they call; reports a template that cannot be read or
+    filled in."""
     written = context.mapping("guidance")
     made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
     if "dynamic_state" in written:
@@ -326,7 +326,7 @@ def _is_usable_template(context: Context, text: str) -> bool:
 
 
 def read_on_escalation(context: Context) -> OnEscalation | None:
-    """Where escalations are told, None for nowhere."""
+    """Reads the webhook for escalations; None where there is none."""
     written = context.mapping("on_escalation")
     if not written:
         return None
@@ -364,12 +364,12 @@ def read_workers(context: Context) -> int:
     return 1 if value is None else int(value)
 
 
-def _plain(values: Mapping[str, JsonValue]) -> dict[str, Any]:
+def _reveal_texts(values: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def read_record(context: Context) -> RecordConfig | None:
-    """What calls are recorded; None where nothing is."""
+    """Reads which calls are recorded; None where none are."""
     written = context.structure.entry("record")
     if not isinstance(written, dict) or not isinstance(written.get("file"), str):
         return None

@@ -1,4 +1,4 @@
-"""Converts times, sizes, switches and addresses from the config's spelling. Values match the published schema."""
+"""Reads times, sizes, switches and addresses as a config spells them. The published schema has checked the values."""
 
 from __future__ import annotations
 

@@ -73,31 +73,16 @@ class Shapes(NamedTuple):
     closing: Mapping[str, Shape]
 
 
-class Writer:
-    """The text of one function. `report` is True for a report, False for a judge."""
+class FunctionText:
+    """The lines of one generated function, at a present indentation of `level` steps."""
 
-    def __init__(
-        self, program: Program, shapes: Shapes, *, report: bool, base: str, level: int, entry: bool = False
-    ) -> None:
-        self.program = program
-        self._shapes = shapes
-        self.report = report
-        # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
-        self.misses = entry and not report
+    def __init__(self, level: int) -> None:
         self.lines: list[str] = []
-        self._base = base
         self._level = level
-        self._depth = 0
-        self._variables = 0
 
-    # --- text -------------------------------------------------------------------------------------------------------
     def line(self, text: str) -> None:
         """Adds one line at the present indentation."""
         self.lines.append("    " * self._level + text)
-
-    def indent_lines(self, *texts: str) -> list[str]:
-        """The lines that `line` would add."""
-        return ["    " * self._level + text for text in texts]
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
@@ -107,8 +92,34 @@ class Writer:
         self._level += 1
         yield
         self._level -= 1
-        if all(line.lstrip().startswith("#") for line in self.lines[start + 1 :]):
+        if self.is_silent(start + 1):
             del self.lines[start:]
+
+    def is_silent(self, start: int) -> bool:
+        """Whether the lines from `start` on do nothing."""
+        return all(line.lstrip().startswith("#") for line in self.lines[start:])
+
+
+class Writer(FunctionText):
+    """The text of one function. `report` is True for a report, False for a judge."""
+
+    def __init__(
+        self, program: Program, shapes: Shapes, *, report: bool, base: str, level: int, entry: bool = False
+    ) -> None:
+        super().__init__(level)
+        self.program = program
+        self._shapes = shapes
+        self.report = report
+        # The entry of a judge reads KeyError as False, so it may read a required key without looking for it first.
+        self.misses = entry and not report
+        self._base = base
+        self._depth = 0
+        self._variables = 0
+
+    # --- text -------------------------------------------------------------------------------------------------------
+    def indent_lines(self, *texts: str) -> list[str]:
+        """The lines that `line` would add."""
+        return ["    " * self._level + text for text in texts]
 
     def name(self, prefix: str) -> str:
         """A variable that no other code in this function uses, and that differs from the names of functions (`k1`)."""

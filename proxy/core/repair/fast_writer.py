@@ -20,12 +20,12 @@ and a further call of a function. Where none is left the function gives up, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from proxy.core.check.graph import Discriminator, find_discriminator, list_types
 from proxy.core.check.shapes import WIDE
+from proxy.core.check.writer import FunctionText
 from proxy.core.repair.fast_readers import LONGEST_PATH, cases
 from proxy.core.rules.branches import list_discriminators
 from proxy.core.rules.facts import Facts, applies_always, read_facts
@@ -130,30 +130,14 @@ def write_function(menders: Linker, name: str, node: Node, rules: frozenset[str]
     return f"def {name}(v, p, out, m):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
 
 
-class _Writer:
+class _Writer(FunctionText):
     """The text of one function."""
 
     def __init__(self, menders: Linker, *, base: str) -> None:
+        super().__init__(level=1)
         self.menders = menders
-        self.lines: list[str] = []
         self._base = base
-        self._level = 1
         self._count = 0
-
-    def line(self, text: str) -> None:
-        """Adds one line at the present indentation."""
-        self.lines.append("    " * self._level + text)
-
-    @contextmanager
-    def block(self, header: str) -> Iterator[None]:
-        """An indented block. A block without content is removed again."""
-        start = len(self.lines)
-        self.line(header)
-        self._level += 1
-        yield
-        self._level -= 1
-        if self._silent(start + 1):
-            del self.lines[start:]
 
     def spend(self, start: int, times: str) -> None:
         """Inserts code before the lines since `start` that counts the work of running them, `times` times ('' for
@@ -162,9 +146,6 @@ class _Writer:
         counted = f"m.left -= len({times}) * {cost}" if times else f"m.left -= {cost}"
         indent = "    " * self._level
         self.lines[start:start] = [indent + counted, f"{indent}if m.left < 0:", f"{indent}    raise GiveUp"]
-
-    def _silent(self, start: int) -> bool:
-        return all(line.lstrip().startswith("#") for line in self.lines[start:])
 
     def _name(self, prefix: str) -> str:
         self._count += 1
@@ -184,7 +165,7 @@ class _Writer:
         self._number_as_text(site, place, word)
         if site.types & _CONTAINERS:
             self.parts(node, place)
-        if self._silent(start):
+        if self.is_silent(start):
             del self.lines[start:]
 
     def all(self, lines: list[str]) -> None:
@@ -287,7 +268,7 @@ class _Writer:
                 self._any_key(rest, w, node, place)
             elif rest is not None and rest.keywords and "integral_float" in self.menders.rules:
                 self.line(f"loose({x}, m)")
-            if self._silent(head):
+            if self.is_silent(head):
                 del self.lines[first:]
             elif places > 1:
                 keys = self.menders.constant("keys", list(node.properties))
@@ -306,7 +287,7 @@ class _Writer:
             f"del {w}[{key!r}]" if removable else "", f"{key!r} in {place.x}",
         )  # fmt: skip
         self.value(inner, member)
-        if self._silent(start + 1):
+        if self.is_silent(start + 1):
             del self.lines[start:]
         return len(self.lines) > start
 
@@ -327,7 +308,7 @@ class _Writer:
             self.all([f"{w} = {place.x}.copy()", place.store.format(w)])
             with self.block(f"for {index}, {x} in enumerate({place.x}):"):
                 self.value(node.items, _Place(x, f"{w}[{index}] = {{}}", (*place.steps, (index, None)), place.rules))
-            if self._silent(first + 2):
+            if self.is_silent(first + 2):
                 del self.lines[first:]
             else:
                 self.spend(first, place.x)
@@ -346,10 +327,10 @@ class _Writer:
             start = len(self.lines)
             self.line(f"{tag} = {x}.get({found.key!r})")
             for pin in found.pins:
-                word = "if" if self._silent(start + 1) else "elif"
+                word = "if" if self.is_silent(start + 1) else "elif"
                 with self.block(f"{word} {' or '.join(f'{tag} == {text!r}' for text in pin.texts)}:"):
                     self.parts(pin.branch, replace(_under(place, pin.branch), settled=found.key))
-            if self._silent(start + 1):
+            if self.is_silent(start + 1):
                 del self.lines[start:]
 
 

@@ -114,147 +114,138 @@ class Rule:
 # --- the table ------------------------------------------------------------------------------------------------------
 _TABLE: Final = (
     Rule("string_to_integer", "basic", "value", '`"42"`, `" 42 "`, `"+42"`, `"05"`, `"42.0"`, `"1e3"` -> `42` ...',
-         "JSON-number grammar after trimming ASCII space, optional `+`; a leading zero of two digits alone (`0755` is "
-         "octal, `007` a code); no dot before exactly three digits (`1.000` is one or a thousand); exponents up to 20; "
-         "the value is integral; exact at any size", string_to_integer, (str,), _INTEGER),
+         "JSON-number grammar, ASCII space trimmed, optional `+`; leading zero only of two digits (not `0755`, "
+         "`007`); no dot before exactly three digits (`1.000`); exponents up to 20; integral; exact at any size",
+         string_to_integer, (str,), _INTEGER),
     Rule("string_to_number", "basic", "value", '`"35.6"` -> `35.6`',
-         "same grammar and leading zeros; finite; keeps its digits", string_to_number, (str,), frozenset({"number"})),
-    Rule("leading_point", "standard", "value", '`".5"` -> `0.5`', "a fraction without digits before its point, else as "
-         "`string_to_number`", leading_point, (str,), frozenset({"number"})),
-    Rule("string_to_boolean", "basic", "value", '`"true"`, `"False"`, `"1"`, `"0"`, `"t"`, `"F"` ... -> boolean',
-         "exactly the twelve spellings `1 t T TRUE true True 0 f F FALSE false False`", string_to_boolean, (str,),
+         "same grammar; finite; keeps its digits", string_to_number, (str,), frozenset({"number"})),
+    Rule("leading_point", "standard", "value", '`".5"` -> `0.5`',
+         "else as `string_to_number`", leading_point, (str,), frozenset({"number"})),
+    Rule("string_to_boolean", "basic", "value", '`"true"`, `"0"` ... -> boolean',
+         "exactly `1 t T TRUE true True 0 f F FALSE false False`", string_to_boolean, (str,),
          _BOOLEAN),
     Rule("integral_float", "standard", "value", "`3.0` -> `3` for an integer",
-         "exact; written without an exponent; also where the draft calls 3.0 a valid integer, since Go and Rust "
-         "services refuse it: then those bytes alone change, and never inside a union", integral_float, FRACTIONS,
+         "exact, no exponent; also where the draft calls 3.0 a valid integer, which Go and Rust services refuse: then "
+         "those bytes alone change, never inside a union", integral_float, FRACTIONS,
          _INTEGER),
     Rule("number_to_string", "standard", "value", '`123` -> `"123"`',
-         "the number's own text; booleans, objects and arrays never become strings", number_to_string,
+         "the number's own text; never booleans, objects, arrays", number_to_string,
          (int, *FRACTIONS), _STRING),
     Rule("boolean_word", "standard", "value", '`true` -> `"True"`',
-         "an enum holds exactly one spelling of that word, and no boolean is legal", boolean_word, (bool,), LISTED),
+         "an enum holds exactly one such spelling; no boolean is legal", boolean_word, (bool,), LISTED),
     Rule("parse_json_string", "standard", "value", '`"[1,2]"`, `"{...}"` -> array, object',
-         "strict parse; its type is asked for and free text is not legal; repairs inside; at most 3 levels of one "
-         "value; also the whole arguments as a JSON string", parse_json_string, (str,), _CONTAINERS, nests=True,
-         reads=True, json=_CONTAINERS),
+         "strict parse; its type is asked, free text not legal; repairs inside; at most 3 levels of one value; also "
+         "the whole arguments", parse_json_string, (str,), _CONTAINERS, nests=True, reads=True, json=_CONTAINERS),
     Rule("json_item", "standard", "value", '`"{...}"` -> `[{...}]`',
-         "JSON text of one object where a list of objects is asked; it has a key that the items declare; repairs "
-         "inside", json_item, (str,), _ARRAY, nests=True, member=True, json=_OBJECT),
+         "a list of objects is asked; a key that the items declare; repairs inside", json_item, (str,), _ARRAY,
+         nests=True, member=True, json=_OBJECT),
     Rule("python_list", "standard", "value", "`\"['a', 'b']\"` -> array",
-         "the whole text is one Python list of JSON values; repairs inside", python_list, (str,), _ARRAY, nests=True,
+         "one Python list of JSON values; repairs inside", python_list, (str,), _ARRAY, nests=True,
          reads=True),
     Rule("null_text", "standard", "value", '`"null"`, `"None"`, `""` -> null',
-         "only where null is legal and that string is not", null_text, (str,), frozenset({"null"})),
+         "null is legal, that string not", null_text, (str,), frozenset({"null"})),
     Rule("enum_case", "standard", "value", '`"Celsius"` -> `"celsius"`',
-         "exactly one enum member is equal after trimming and case-folding; never a quantity or a unit, whose case is "
-         "its meaning (`1M` and `1m`, `MW` and `mW`, `MB` and `Mb`)", enum_case, (str,), LISTED),
+         "exactly one member is equal after trimming and case-folding; never a quantity or unit (`1M`, `1m`; `MB`, "
+         "`Mb`)", enum_case, (str,), LISTED),
     Rule("wrap_single", "standard", "value", '`"a"` -> `["a"]`',
-         "a member of an object, never an element of an array; the value validates as an item; an object has a key "
-         "that the items declare; text with a bracket, a separator (comma, semicolon, `|`, tab, line break, their "
-         "kin in other scripts, ` and `), quotes of its own or two addresses never", wrap_single, (object,), _ARRAY,
+         "a member of an object, never an array's element; a valid item; an object has a key that the items declare; "
+         "never text with a bracket, a separator (comma, semicolon, `|`, tab, line break, their kin in other scripts, "
+         "` and `), quotes or two addresses", wrap_single, (object,), _ARRAY,
          member=True),
     Rule("split_members", "standard", "value", '`"red, green"` -> `["red", "green"]`',
-         "every part is an enum member of the items, the whole is none", split_members, (str,), _ARRAY, member=True),
+         "every part is an enum member of the items, not the whole", split_members, (str,), _ARRAY, member=True),
     Rule("split_integers", "standard", "value", '`"5, 2, 9"` -> `[5, 2, 9]`',
-         "three integers or more, none of which looks like thousands", split_integers, (str,), _ARRAY, member=True),
-    Rule("drop_null_optional", "standard", "key", "null at an optional key that refuses it -> key removed",
-         "never for a required key; not on tools that change or remove something, where null means \"clear this\""),
-    Rule("empty_optional", "standard", "key", '`""` at an optional key that refuses it -> key removed',
-         "never for a required key or a filter (`where`, `query` ...); after null_text; not on tools as above"),
+         "three or more, none like thousands", split_integers, (str,), _ARRAY, member=True),
+    Rule("drop_null_optional", "standard", "key", "null -> key removed",
+         "an optional key that refuses it; not on tools that change something"),
+    Rule("empty_optional", "standard", "key", '`""` -> key removed',
+         "as drop_null_optional; never a filter; after null_text"),
     Rule("null_word_optional", "standard", "key",
-         '`"null"`, `"None"`, `"undefined"` at an optional key that refuses it -> key removed',
-         "never for a required key or a filter; after null_text; not on tools as above"),
-    Rule("default_optional", "standard", "key", "the `default` that its own type refuses -> key removed",
-         "the value equals the property's `default`; never for a required key, null or nothing; not on tools as above"),
+         '`"null"`, `"None"`, `"undefined"` -> key removed',
+         "as empty_optional"),
+    Rule("default_optional", "standard", "key", "a `default` that its own type refuses -> key removed",
+         "as drop_null_optional; the value equals the `default`; never null or nothing"),
     Rule("key_case", "standard", "key", "`startDate` -> `start_date`",
-         "the key is unknown and refused, or its target is required; its fold (case, `-`, `_`, space) equals exactly "
-         "one declared key, and that key is absent; never a unit (`MA` and `mA`); at every depth; every other unknown "
-         "key that folds to a declared one is renamed with it, or the call is refused"),
+         "unknown and refused, or the target is required; without case, `-`, `_`, space it equals exactly one "
+         "declared, absent key; never a unit (`MA`, `mA`); at every depth; all other such keys are renamed with it, "
+         "or the call is refused"),
     Rule("key_quotes", "standard", "key", '`"\\"command\\""` -> `"command"`',
-         "as key_case, for quotes and white space around a declared key"),
+         "as key_case, for quotes and white space"),
     Rule("key_prefix", "standard", "key", "`params_city`, `params_days` -> `city`, `days`",
-         "all keys are unknown and begin with one prefix, without which all are declared; a prefix that tells more "
-         "than where the arguments stand (`min_`, `start_`, `old_`) never, and a lone key only behind a known wrapper "
-         "name"),
+         "all keys are unknown, and declared without one common prefix; never a prefix with a meaning (`min_`, "
+         "`start_`, `old_`); a lone key only behind a wrapper's name"),
     Rule("empty_arguments", "standard", "key", "no body or `null` -> `{}`", "nothing is required"),
     Rule("unwrap_arguments", "standard", "key", '`{"arguments": {...}}` -> the inner object',
-         "one lone undeclared key of the names `arguments`, `args`, `params`, `parameters`, `input`, `kwargs`; up to "
-         "three of them; the inner object, or the JSON text of one, holds a declared key and validates"),
+         "a lone undeclared `arguments`, `args`, `params`, `parameters`, `input` or `kwargs`; up to three nested; "
+         "the inner object, or JSON text of one, holds a declared key and is valid"),
     Rule("tool_name_trim", "standard", "name", '`"functions.get_weather:0"`, `"get_weather<|x|>"` -> `get_weather`',
-         "template tokens, quotes, a counter behind the name, or one of the prefixes `functions.`, `tools.`, "
-         "`default_api.`, `mcp__<server>__`, around exactly one known name; a container's name is no prefix"),
-    Rule("code_fence", "standard", "text", "a Markdown fence around the whole JSON text is taken off",
-         "strict parsing failed; what is inside parses strictly"),
+         "template tokens, quotes, a counter, or the prefix `functions.`, `tools.`, `default_api.`, `mcp__<server>__` "
+         "around exactly one known name; a container's name is no prefix"),
+    Rule("code_fence", "standard", "text", "a Markdown fence around the whole is taken off",
+         "the inside parses strictly"),
     Rule("control_characters", "standard", "text", "raw control characters inside strings are escaped",
-         "strict parsing failed; nothing else is wrong"),
+         "nothing else is wrong"),
     Rule("repeated_body", "standard", "text", "the same JSON text twice in a row -> once",
-         "strict parsing failed; both halves are equal"),
+         "both halves are equal"),
     Rule("embedded_json", "standard", "output", "`Here is the result: {...}` -> the JSON alone",
-         "final outputs (`upstream: none`) alone; exactly one object or array in the text is valid as it stands, and "
-         "no bracket is left open"),
+         "`upstream: none`; exactly one object or array in the text is valid as it stands; no bracket left open"),
     Rule("yes_no", "lenient", "value", '`"yes"`, `"no"`, `"on"`, `"off"` -> boolean', "any case", yes_no, (str,),
          _BOOLEAN, tier=2),
-    Rule("zero_one", "lenient", "value", "`1`, `0` -> boolean", "the numbers, where no number is legal", zero_one,
+    Rule("zero_one", "lenient", "value", "`1`, `0` -> boolean", "no number is legal", zero_one,
          (int,), _BOOLEAN, tier=2),
     Rule("enum_fold", "lenient", "value", '`"streamableHttp"` -> `"STREAMABLE_HTTP"`',
-         "exactly one enum member is equal without case, `-`, `_` and spaces; never a quantity or a unit", enum_fold,
+         "as enum_case, also without `-`, `_`, spaces", enum_fold,
          (str,), LISTED, tier=2),
     Rule("python_literal", "lenient", "value", "`\"{'a': 'b'}\"` -> object",
-         "the whole text is one Python dict of JSON values", python_literal, (str,), frozenset({"object"}), tier=2,
+         "one Python dict of JSON values", python_literal, (str,), frozenset({"object"}), tier=2,
          nests=True, reads=True),
     Rule("split_commas", "lenient", "value", '`"a,b"` -> `["a","b"]`',
-         "string items; words without white space around them, or every part in quotes, which are stripped; no "
-         "brackets; nothing that looks like thousands", split_commas, (str,), _ARRAY, tier=2, member=True),
+         "string items; words without white space around, or all in quotes, which are stripped; no brackets; nothing "
+         "like thousands", split_commas, (str,), _ARRAY, tier=2, member=True),
     Rule("join_chunks", "lenient", "value", '`["a\\n","b"]` -> `"a\\nb"`',
-         "all items are strings, and all but the last end in a line break", join_chunks, (list,), _STRING, tier=2),
-    Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal there", first_of_one, (list,),
+         "strings; all but the last end in a line break", join_chunks, (list,), _STRING, tier=2),
+    Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal", first_of_one, (list,),
          tier=2, nests=True),
-    Rule("list_level", "lenient", "value", '`[["a","b"]]` -> `["a","b"]`', "a list of one list, one level too many",
+    Rule("list_level", "lenient", "value", '`[["a","b"]]` -> `["a","b"]`', "one list alone, a level too many",
          list_level, (list,), _ARRAY, tier=2, nests=True),
     Rule("item_wrapped", "lenient", "value", '`{"item": {...}}` -> `[{...}]`',
-         "the lone key `item`, which the items do not declare, where a list is asked", item_wrapped, (dict,), _ARRAY,
+         "the lone key `item`, undeclared by the items, where a list is asked", item_wrapped, (dict,), _ARRAY,
          tier=2, nests=True),
     Rule("self_wrapped", "lenient", "value", '`{"city": {"city": "x"}}` -> `{"city": "x"}`',
-         "the lone key of the object, or of the JSON text of one, is the property's own name", self_wrapped,
+         "the object, or JSON text of one, has the property's name as its lone key", self_wrapped,
          (dict, str), tier=2, nests=True, json=_OBJECT),
     Rule("typed_value", "lenient", "value", '`{"type": "string", "value": "x"}` -> `"x"`',
-         "exactly these two keys, the type as JSON Schema names it, where no object is legal", typed_value, (dict,),
+         "exactly these keys, a JSON Schema type; no object is legal", typed_value, (dict,),
          tier=2, nests=True),
     Rule("key_word", "lenient", "key", "`company_name` -> `name`",
-         "the one unknown key and the one missing required key: the words of one hold those of the other, and of no "
-         "other declared key, or they differ by one letter in a word of six or more; never by `min`, `max`, `start`, "
-         "`end` and their kin"),
+         "the one unknown and the one missing required key: one's words hold the other's, and no other declared key's, "
+         "or one letter differs in a word of six or more; never by `min`, `max`, `start`, `end` and their kin"),
     Rule("key_markup", "lenient", "key", '`parameter name=\\"ops\\"` -> `ops`',
-         "as key_case, for a key that holds the markup of the call itself around a declared key"),
+         "as key_case, for markup of the call around it"),
     Rule("unwrap_any", "lenient", "key", '`{"_": {...}}` -> the inner object',
-         "as unwrap_arguments, for a lone undeclared key of any name, and for any key whose siblings are all in the "
-         "drop list"),
+         "as unwrap_arguments, for any lone undeclared key, or one beside keys of `drop_keys` alone"),
     Rule("unwrap_scalar", "lenient", "key", '`{"arguments": "x"}` -> `{"query": "x"}`',
-         "as unwrap_arguments, for one value that is no object, where the tool declares one key alone"),
+         "as unwrap_arguments, for a value that is no object; the tool declares one key alone"),
     Rule("schema_shaped", "lenient", "value", '`{"description": "x", "type": "str"}` -> `"x"`',
-         "exactly these two keys, where no object is legal; not the schema itself: its own description, or a type as "
-         "JSON Schema names it", schema_shaped, (dict,), tier=3, nests=True, last=True),
+         "exactly these keys; no object is legal; not the schema itself: its own description, or a JSON Schema type",
+         schema_shaped, (dict,), tier=3, nests=True, last=True),
     Rule("object_to_json_string", "lenient", "value", "`{...}` -> its JSON text",
-         "a string is asked, no object, and the schema says that it is JSON (`contentMediaType`, `format`, "
-         "description, or a name such as `arguments`)", object_to_json_string, (dict,), _STRING, tier=4, last=True),
+         "a string is asked, no object; the schema says JSON (`contentMediaType`, `format`, description, a name such "
+         "as `arguments`)", object_to_json_string, (dict,), _STRING, tier=4, last=True),
     Rule("drop_unknown", "lenient", "key", "client plumbing keys are removed",
-         "the key is refused and its name is in the list (`drop_keys`; at lenient: toolCallId, tool, sessionId, "
-         "chatInput, action)"),
+         "refused, and in `drop_keys` (at `lenient`: `toolCallId`, `tool`, `sessionId`, `chatInput`, `action`)"),
     Rule("fill_default", "lenient", "key", "a missing optional key -> its `default`",
-         "only where the object is refused without it; never a required key"),
+         "only where the object is refused without it"),
     Rule("fill_required", "listed", "key", "missing required keys -> their `default`",
-         "on MCP routes from standard, elsewhere where it is switched on by name; the object is accepted with them; it "
-         "holds no undeclared key, and none of them stands elsewhere in it; never inside a union's branch; not on "
-         "tools that change or remove something, by name or by `destructiveHint`"),
-    Rule("windows_paths", "lenient", "text", r"`\` of a Windows path is doubled", "the string starts like a path "
-         r"(`C:\`, `\\server`) and holds an escape JSON does not know"),
-    Rule("trailing_text", "lenient", "text", "text after the complete object is cut", "the object is whole; no "
-         "second JSON value follows"),
+         "the object is accepted with them, holds no undeclared key, and none of them elsewhere; never inside a "
+         "union's branch; not on tools that change or remove something, by name or by `destructiveHint`"),
+    Rule("windows_paths", "lenient", "text", r"`\` of a Windows path is doubled", "starts like a path "
+         r"(`C:\`, `\\server`), holds an escape that JSON does not know"),
+    Rule("trailing_text", "lenient", "text", "text after the complete object is cut", "no second JSON value follows"),
     Rule("trailing_commas", "lenient", "text", "`[1,2,]` -> `[1,2]`", "braces balance"),
     Rule("curly_quotes", "lenient", "text", "`“a”` -> `\"a\"`", "typographic quotes around a whole string"),
     Rule("tool_name_fold", "lenient", "name", '`"getWeather"`, `"get-weather"` -> `get_weather`',
-         "the name is unknown, and equals exactly one known name after case-folding and without `-`, `_`, `.` and "
-         "spaces"),
+         "unknown, and equal to exactly one known name without case, `-`, `_`, `.`, spaces"),
     Rule("comments", "lenient", "text", "`//` and `/* */` comments are left out", "braces balance"),
     Rule("single_quotes", "lenient", "text", "`{'a': 'b'}` -> `{\"a\": \"b\"}`", "braces balance"),
     Rule("python_literals", "lenient", "text", "`True`, `False`, `None` -> true, false, null", "braces balance"),

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from proxy.config.model import AdminConfig
 from proxy.interfaces import Observer
-from proxy.telemetry.recent.change_log import ChangeLog
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
-from proxy.telemetry.recent.request_bars import Counts, RequestBars
 from proxy.telemetry.recent.ring import KEPT_WRONG, KeptValues, RecentCalls
+from proxy.telemetry.recent.timeline import ChangeLog, Counts, RequestBars
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.recent.change_log import make_stamp
 from proxy.telemetry.recent.ring import CallFilter, make_entry
+from proxy.telemetry.recent.timeline import make_stamp
 
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95

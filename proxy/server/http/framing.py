@@ -45,17 +45,12 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
-class Response(web.StreamResponse):
-    """A whole response. `closes`: the connection ends with it. `fields` may be added to until it is encoded."""
+class _OwnHead(web.StreamResponse):
+    """What both responses tell aiohttp. `lasts`: the connection goes on; `sent_to`: the request whose client has the
+    head."""
 
-    def __init__(self, status: int, fields: list[tuple[str, str]], payload: bytes, *, closes: bool = False) -> None:
-        super().__init__(status=status)
-        self.fields = fields
-        self.payload = payload
-        self.closes = closes
-        self.encoded = b""
-        self.lasts = False
-        self.sent_to: web.BaseRequest | None = None
+    lasts = False
+    sent_to: web.BaseRequest | None = None
 
     @property
     def keep_alive(self) -> bool:
@@ -64,8 +59,19 @@ class Response(web.StreamResponse):
 
     @property
     def prepared(self) -> bool:
-        """Whether it has gone out."""
+        """Whether the head has gone out."""
         return self.sent_to is not None
+
+
+class Response(_OwnHead):
+    """A whole response. `closes`: the connection ends with it. `fields` may be added to until it is encoded."""
+
+    def __init__(self, status: int, fields: list[tuple[str, str]], payload: bytes, *, closes: bool = False) -> None:
+        super().__init__(status=status)
+        self.fields = fields
+        self.payload = payload
+        self.closes = closes
+        self.encoded = b""
 
     def encode(self, request: web.BaseRequest) -> bytes:
         """The bytes of the response to a request. Raises ValueError where a field holds a control character."""
@@ -103,7 +109,7 @@ class Response(web.StreamResponse):
             await self.sent_to.writer.drain()
 
 
-class ResponseStream(web.StreamResponse):
+class ResponseStream(_OwnHead):
     """A response whose body comes piece by piece: `length` bytes, or in chunks; in HTTP/1.0, which knows no chunks, to
     the end of the connection. More than `length` bytes never go out: the client would read them as another response.
     `closes`: the connection ends with it."""
@@ -115,21 +121,9 @@ class ResponseStream(web.StreamResponse):
         self.fields = fields
         self.left = length
         self.closes = closes
-        self.lasts = False
         self.ended = False
         self.in_chunks = False
         self.bodiless = False
-        self.sent_to: web.BaseRequest | None = None
-
-    @property
-    def keep_alive(self) -> bool:
-        """Whether the connection goes on."""
-        return self.lasts
-
-    @property
-    def prepared(self) -> bool:
-        """Whether its head has gone out."""
-        return self.sent_to is not None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Sends the head. Raises ConnectionError when the client has gone, ValueError where a field holds a control

@@ -15,6 +15,7 @@ from typing import Final
 
 from proxy.core.model.values import Delivered, Outcome, UpstreamReply
 from proxy.upstream import ReplyBroken
+from proxy.upstream.faults import close_stream
 
 # The most calls that run without a client; the oldest ends first.
 _MOST: Final = 1_000
@@ -82,9 +83,7 @@ async def read_out(body: AsyncIterator[bytes]) -> None:
             async for _ in body:
                 pass
     finally:
-        close = getattr(body, "aclose", None)
-        if close is not None:
-            await close()
+        await close_stream(body)
 
 
 class _Outliving:
@@ -129,9 +128,7 @@ class _Outliving:
             if self._piece is not None:
                 self._piece.cancel()
                 await asyncio.gather(self._piece, return_exceptions=True)
-            close = getattr(self._body, "aclose", None)
-            if close is not None:
-                await close()
+            await close_stream(self._body)
             return
         self._detached.keep(self._rest())
 

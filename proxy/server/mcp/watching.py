@@ -28,6 +28,7 @@ from proxy.interfaces import CallRecord, Ending, Episode, FailedAttempt, Failure
 from proxy.server.mcp.lists.asking import Asking
 from proxy.server.mcp.lists.catalogue import Catalogue
 from proxy.server.mcp.lists.learner import decode_body
+from proxy.upstream.faults import close_stream
 
 # "notifications/tools/list_changed" as JSON may spell it: some writers escape every slash.
 LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")
@@ -126,9 +127,7 @@ class _Watched:
         """Closes the stream early. Clients leave with the last event, so what came may well be all there was to
         come."""
         self._end()
-        close = getattr(self._body, "aclose", None)
-        if close is not None:
-            await close()
+        await close_stream(self._body)
 
     def _end(self) -> None:
         watches, self._watches = self._watches, ()

@@ -24,7 +24,7 @@ from proxy.config.sections.top_level import has_otel
 from proxy.core.model.values import Document
 from proxy.interfaces import CallRecord, Clock, Observer
 from proxy.recording.line import write_line
-from proxy.recording.writer_thread import RecordFile
+from proxy.recording.record_file import RecordFile
 from proxy.routing import RouteTable
 from proxy.server.handler import BeginTrace
 from proxy.server.identity import random_bits

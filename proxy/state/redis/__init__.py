@@ -1,4 +1,4 @@
-"""Redis or Valkey as a `Remote`. The only room of the library `redis`.
+"""Redis or Valkey as a `Remote`. Only this package uses the library `redis`.
 
 `scripts.py` runs in the server, `operations.py` writes requests, reads replies and makes batches in order, `client.py`
 holds the connections.

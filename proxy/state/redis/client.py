@@ -2,8 +2,8 @@
 
 `Connections.run` sends a batch of script calls as one pipeline: one round trip, and a second one for scripts that the
 server does not know yet. Every failure becomes `Unreachable`; the client is then discarded with all it knew about
-addresses, roles and slots, so that the next try starts from nothing. The library's own retries are off: a call is
-waiting here, and `FallbackStore` has something better to do than retry.
+addresses, roles and slots, so that the next try starts from nothing. The library's own retries are off, because a call
+is waiting and `FallbackStore` can answer it from memory at once.
 """
 
 from __future__ import annotations
@@ -42,23 +42,25 @@ class Connections:
 
     async def run(self, batch: Sequence[Operation[Any]]) -> list[Any]:
         """The server's reply to each operation, in order; Unreachable in place of a refused one. Raises Unreachable."""
-        async with self._connected() as client:
+        async with self._use_client() as client:
             limit = self._settings.connect_timeout + self._settings.operation_timeout
             async with asyncio.timeout(limit):
-                replies = await _pipeline(client, "EVALSHA", batch)
+                replies = await _send_pipeline(client, "EVALSHA", batch)
                 unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
                 if unknown:
-                    again = await _pipeline(client, "EVAL", [batch[index] for index in unknown])
+                    again = await _send_pipeline(client, "EVAL", [batch[index] for index in unknown])
                     for index, reply in zip(unknown, again, strict=True):
                         replies[index] = reply
         if any(isinstance(one, Exception) for one in replies):
-            await self.close()  # such as READONLY: this server is not, or no longer, the primary
-        return [Unreachable(_reason(one), sent=False) if isinstance(one, Exception) else one for one in replies]
+            await self.close()  # for example READONLY: this server is not the primary (any more)
+        return [
+            Unreachable(_describe_reason(one), sent=False) if isinstance(one, Exception) else one for one in replies
+        ]
 
     async def scan(self, pattern: bytes, most: int) -> list[bytes]:
         """The names of matching keys, each once, at most so many. Raises Unreachable."""
         found: dict[bytes, None] = {}
-        async with self._connected() as client, asyncio.timeout(_SCANNING):
+        async with self._use_client() as client, asyncio.timeout(_SCANNING):
             async for name in client.scan_iter(match=pattern, count=_PAGE):
                 found[name] = None
                 if len(found) >= most:
@@ -75,7 +77,7 @@ class Connections:
                         await client.aclose()
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:
+    async def _use_client(self) -> AsyncIterator[Any]:
         """The client for one use. Exceptions of the library become Unreachable here."""
         sent = False
         try:
@@ -89,18 +91,18 @@ class Connections:
             yield self._client
         except Exception as error:  # noqa: BLE001 - whatever the library raises, no call may fail for it
             await self.close()
-            raise Unreachable(_reason(error), sent) from None  # the library's message may quote a credential
+            raise Unreachable(_describe_reason(error), sent) from None  # the library's message may quote a credential
         except BaseException:
             await self.close()  # cancelled halfway: bytes of this exchange may still arrive
             raise
 
     def _open(self) -> Any:
-        settings, options = self._settings, _options(self._settings)
+        settings, options = self._settings, _make_options(self._settings)
         if settings.topology == "cluster":
             nodes = [ClusterNode(host, port) for host, port in settings.hosts]
             return RedisCluster(startup_nodes=nodes, **options)
         if settings.topology == "sentinel":
-            own = options | _credentials(settings.sentinel_username, settings.sentinel_password)
+            own = options | _make_credentials(settings.sentinel_username, settings.sentinel_password)
             known = Sentinel(settings.hosts, sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
             self._sentinels = tuple(known.sentinels)
             return known.master_for(settings.service, db=settings.database)
@@ -110,10 +112,10 @@ class Connections:
         return Redis(host=host, port=port, db=settings.database, **options)
 
 
-def _options(settings: RedisSettings) -> dict[str, Any]:
+def _make_options(settings: RedisSettings) -> dict[str, Any]:
     """The options that every connection shares."""
     options: dict[str, Any] = {
-        **_credentials(settings.username, settings.password),
+        **_make_credentials(settings.username, settings.password),
         "socket_connect_timeout": settings.connect_timeout,
         "socket_timeout": settings.operation_timeout,
         "retry": Retry(NoBackoff(), 0),
@@ -127,11 +129,11 @@ def _options(settings: RedisSettings) -> dict[str, Any]:
     return options
 
 
-def _credentials(username: str, password: str) -> dict[str, str | None]:
+def _make_credentials(username: str, password: str) -> dict[str, str | None]:
     return {"username": username or None, "password": password or None}
 
 
-async def _pipeline(client: Any, command: str, batch: Sequence[Operation[Any]]) -> list[Any]:
+async def _send_pipeline(client: Any, command: str, batch: Sequence[Operation[Any]]) -> list[Any]:
     """One round trip with EVALSHA or EVAL for each operation. Refusals are exceptions within the list."""
     # A cluster's pipeline has no `transaction` argument, and is no transaction by default.
     made = client.pipeline() if isinstance(client, RedisCluster) else client.pipeline(transaction=False)
@@ -146,7 +148,7 @@ async def _pipeline(client: Any, command: str, batch: Sequence[Operation[Any]]) 
 _CODE: Final = re.compile(r"[A-Z]{3,20}\b")
 
 
-def _reason(error: BaseException) -> str:
+def _describe_reason(error: BaseException) -> str:
     """The reason of a failure without credentials: the exception's name, or the code of the system or the server."""
     name = type(error).__name__
     cause = error.__cause__ or error.__context__

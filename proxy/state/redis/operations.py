@@ -98,7 +98,7 @@ def fail(key: bytes, attempt: FailedAttempt, ttl: float) -> Operation[FailureRec
             raise ValueError("the store counted no failure")
         return FailureRecorded(episode, repeated=reply[1] == 1, number=reply[0])
 
-    return Operation(scripts.FAIL, key, (_milliseconds(ttl), *_KEPT, *_flat(attempt)), read)
+    return Operation(scripts.FAIL, key, (_to_milliseconds(ttl), *_KEPT, *_flatten(attempt)), read)
 
 
 def clear(key: bytes, forget: bool = False) -> Operation[Episode | None]:
@@ -109,11 +109,13 @@ def clear(key: bytes, forget: bool = False) -> Operation[Episode | None]:
 
 def merge(key: bytes, missed: MissedChanges) -> Operation[None]:
     """Adds what was counted in memory while the store was away."""
-    flat = [item for attempt in missed.attempts for item in _flat(attempt)]
-    return Operation(scripts.MERGE, key, (int(missed.cleared), _milliseconds(missed.ttl), *_KEPT, *flat), _nothing)
+    flat = [item for attempt in missed.attempts for item in _flatten(attempt)]
+    return Operation(
+        scripts.MERGE, key, (int(missed.cleared), _to_milliseconds(missed.ttl), *_KEPT, *flat), _ignore_reply
+    )
 
 
-def _flat(attempt: FailedAttempt) -> tuple[str | int, ...]:
+def _flatten(attempt: FailedAttempt) -> tuple[str | int, ...]:
     """A failed call as the scripts take it: digest, call, how many attempts its model had seen (-1: all), lines."""
     lines = json.dumps(attempt.lines, separators=(",", ":"))
     return attempt.digest, attempt.call or _NO_CALL, -1 if attempt.seen is None else attempt.seen, lines
@@ -121,7 +123,7 @@ def _flat(attempt: FailedAttempt) -> tuple[str | int, ...]:
 
 def reserve(key: bytes, limit: int, ttl: float) -> Operation[int | None]:
     """Takes a slot of a call cap."""
-    return Operation(scripts.RESERVE, key, (limit, _milliseconds(ttl)), _number_or_none)
+    return Operation(scripts.RESERVE, key, (limit, _to_milliseconds(ttl)), _number_or_none)
 
 
 def release(key: bytes) -> Operation[int]:
@@ -131,7 +133,7 @@ def release(key: bytes) -> Operation[int]:
 
 def merge_used(key: bytes, change: int, ttl: float) -> Operation[None]:
     """Adds a difference to a call count."""
-    return Operation(scripts.MERGE_USED, key, (change, _milliseconds(ttl) if ttl else 0), _nothing)
+    return Operation(scripts.MERGE_USED, key, (change, _to_milliseconds(ttl) if ttl else 0), _ignore_reply)
 
 
 def count_taken(key: bytes) -> Operation[SlotCount]:
@@ -141,7 +143,7 @@ def count_taken(key: bytes) -> Operation[SlotCount]:
 
 def probe(key: bytes) -> Operation[None]:
     """Writes a key that nothing else uses."""
-    return Operation(scripts.PROBE, key, (_PROBE_TTL,), _nothing)
+    return Operation(scripts.PROBE, key, (_PROBE_TTL,), _ignore_reply)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -153,18 +155,18 @@ def read_episode(flat: Sequence[bytes]) -> Episode:
     digests = (one.rpartition(":") for one in fields.get(b"d", b"").decode().split())
     return Episode(
         count,
-        tuple(_unpacked(fields[name]) for name in names if name in fields),
+        tuple(_unpack_attempt(fields[name]) for name in names if name in fields),
         tuple((digest, int(times)) for digest, _, times in digests),
         failed,
     )
 
 
-def _unpacked(value: bytes) -> FailedAttempt:
+def _unpack_attempt(value: bytes) -> FailedAttempt:
     number, digest, call, lines = value.decode().split(" ", 3)
     return FailedAttempt(digest, tuple(json.loads(lines)), "" if call == _NO_CALL else call, None, int(number))
 
 
-def _milliseconds(seconds: float) -> int:
+def _to_milliseconds(seconds: float) -> int:
     """Converts seconds; at least 1, because a key without a time to live would stay for ever, and 0 is an error."""
     return max(1, math.ceil(seconds * 1000))
 
@@ -173,7 +175,7 @@ def _number_or_none(reply: Any) -> int | None:
     return None if reply is None else int(reply)
 
 
-def _nothing(_reply: Any) -> None:
+def _ignore_reply(_reply: Any) -> None:
     return None
 
 

@@ -2,8 +2,8 @@
 
 An episode is a hash: `n` attempts, `f` failed calls, for the last of them `a<number of the call>` (attempt, digest,
 call and lines, with spaces between) and `d`, the latest refused arguments (`<digest>:<times>`, with spaces between, the
-latest last). What a failure does to it is `core.contract.add`, written once more below because it must happen where the
-data is; `tests/state/test_scripts.py` holds the two against each other.
+latest last). A failure changes it as `core.contract.attempts.add` does. The rule is written again below in Lua, because
+it must run where the data is; `tests/state/test_scripts.py` compares the two.
 
 Numbers arrive as text; times are milliseconds. A script without a result gives false, which a client sees as nil.
 """
@@ -25,8 +25,8 @@ class Script:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
-# Adds one failed call; gives the attempt that it is, and whether its arguments had been refused before. `clear` ends an
-# episode, of which the counts of refused arguments stay. Shared by FAIL, CLEAR and MERGE.
+# `add` adds one failed call; it gives the call's attempt, and whether its arguments were refused before. `clear` ends
+# an episode and keeps the counts of refused arguments. FAIL, CLEAR and MERGE share both.
 _RULES = """
 local function add(key, kept_attempts, kept_digests, digest, call, seen, lines)
   local n = tonumber(redis.call('HGET', key, 'n') or 0)
@@ -93,7 +93,7 @@ return was
 """
 )
 
-# 1 where it was ended first, ttl, kept attempts, kept digests, then digest, call, seen and lines of each failed call
+# 1 if it was ended first, ttl, kept attempts, kept digests, then digest, call, seen and lines of each failed call
 MERGE = Script(
     _RULES
     + """

@@ -1,6 +1,9 @@
-"""What the operator can look back at, in bounded memory: `ring.py` keeps the last calls, `mistake_counts.py` counts
-what models get wrong by parameter, and `request_bars.py` how many calls ended how, every 15 seconds.
+"""What the operator can look back at, in bounded memory, through the operator's port (docs/console.md).
 
-All of it is read through the operator's port (docs/console.md). Nothing here holds a value of a call, unless
-`admin.values` asks for it (`KeptValues`).
+    ring.py            the last calls
+    failures.py        what is kept of a call that was refused, repaired or failed
+    mistake_counts.py  what models get wrong, by parameter
+    timeline.py        how many calls ended how, every 15 seconds; reloads, breakers, faults and drains
+
+Nothing here holds an argument value, unless `admin.values` asks for it (`KeptValues`).
 """

@@ -1,8 +1,8 @@
-"""What is kept of a call that was refused, repaired or failed, so that it can be opened later; never a value.
+"""What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
 
-Values leave before anything is kept: each violation is worded with its value treated as a secret, so `Actual: "***"`
-stands where the model read the value, and texts that quote what was sent have it replaced. What the model read is
-composed only when somebody opens the call.
+Values are removed before anything is kept: each violation is worded as if its value were a secret, so `Actual: "***"`
+replaces the value that the model read, and texts that quote what was sent have the quotes masked. The text that the
+model read is composed only when somebody opens the call.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from proxy.interfaces import CallRecord
 # The most errors and repairs kept of one call, as many as the log's line lists.
 MOST_LISTED: Final = 20
 _LONGEST: Final = 200
-# How many texts and numbers of the sent arguments are looked for in what is kept.
+# The most texts and numbers of the sent arguments that are masked in kept texts.
 _MOST_LEAVES: Final = 256
 _SHORTEST_LEAF: Final = 3
-# Details of a failure that quote an upstream's words, which may quote the call.
+# Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
 _NOBODY: Final = Conversation("", Rung.HEADER)
 _NO_ARGUMENTS: Final = Document(b"", None)
@@ -50,7 +50,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KeptFailure:
-    """Errors and repairs of one call without a value, and the answer that its model read, if one of ours went out."""
+    """The errors and repairs of one call without values, and the proxy's own answer to it, if it gave one."""
 
     errors: tuple[Row, ...]
     repairs: tuple[Row, ...]
@@ -58,7 +58,7 @@ class KeptFailure:
     policy: ToolPolicy | None
 
     def fields(self) -> Row:
-        """Those parts of it that an entry shows."""
+        """The fields that an entry shows."""
         found: Row = {}
         if self.errors:
             found["errors"] = [dict(each) for each in self.errors]
@@ -67,8 +67,8 @@ class KeptFailure:
         return found
 
     def compose_answer(self) -> str:
-        """What the model read, with every value masked; '' where no answer of ours went out. An example is made from
-        the schema alone."""
+        """The text that the model read, with every value masked; '' where the proxy gave no answer of its own. An
+        example is made from the schema alone."""
         return write_feedback(add_advice(self.answer, self.policy)) if self.answer is not None else ""
 
 
@@ -76,23 +76,23 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     """What is kept of a finished call."""
     limits = FeedbackLimits() if record.policy is None else record.policy.feedback
     sent = _find_sent(record)
-    leaves = _leaves(sent)
+    leaves = _list_leaves(sent)
     came = list_errors(record)[:MOST_LISTED]
-    violations = tuple(_without_value(each, limits, leaves) for each in came)
-    errors = tuple(_error(*pair) for pair in zip(violations, came, strict=True))
+    violations = tuple(_mask_violation(each, limits, leaves) for each in came)
+    errors = tuple(_describe_error(*pair) for pair in zip(violations, came, strict=True))
     went = record.checked.value if record.checked is not None else ABSENT
-    repairs = tuple(_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
-    answer = None if record.result is None else _without_values(record.result, violations, leaves)
+    repairs = tuple(_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
+    answer = None if record.result is None else _mask_result(record.result, violations, leaves)
     return KeptFailure(errors, repairs, answer, record.policy)
 
 
 def list_errors(record: CallRecord) -> list[Violation]:
-    """What was wrong with a call, without what was only worth a warning."""
+    """The violations of a call that are errors, and not warnings."""
     return [each for each in record.violations if each.severity is Severity.ERROR]
 
 
 def describe_errors(record: CallRecord) -> Row:
-    """Of each error what was wanted and the type of what came, as an entry shows them; {} where there is none."""
+    """What each error expected and the type of the value sent, as an entry shows them; {} without errors."""
     errors = [
         {"path": show_path(each.path), "code": each.code.name, "expected": each.expected[:_LONGEST],
          "got": describe_value(each.value)}
@@ -106,7 +106,7 @@ def _find_sent(record: CallRecord) -> JsonValue:
     return call.arguments.value if call is not None and isinstance(call.arguments, Document) else ABSENT
 
 
-def _error(kept: Violation, came: Violation) -> Row:
+def _describe_error(kept: Violation, came: Violation) -> Row:
     found = {
         "path": show_path(came.path), "code": came.code.name, "expected": kept.expected[:_LONGEST],
         "got": describe_value(came.value), "message": kept.message[:_LONGEST],
@@ -116,7 +116,7 @@ def _error(kept: Violation, came: Violation) -> Row:
     return found
 
 
-def _repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
+def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
     found = {"rule": rule, "path": show_path(path)}
     before, after = find_value(sent, path), find_value(went, path)
     if not (isinstance(before, Absent) and isinstance(after, Absent)):
@@ -125,7 +125,7 @@ def _repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
 
 
 # --- without values ---------------------------------------------------------------------------------------------------
-def _leaves(value: JsonValue) -> tuple[str, ...]:
+def _list_leaves(value: JsonValue) -> tuple[str, ...]:
     """Texts and numbers inside the arguments that a sentence may quote, longest first."""
     found: set[str] = set()
     stack = [value]
@@ -149,7 +149,7 @@ def _hide(text: str, leaves: Sequence[str]) -> str:
     return text
 
 
-def _without_value(violation: Violation, limits: FeedbackLimits, leaves: Sequence[str]) -> Violation:
+def _mask_violation(violation: Violation, limits: FeedbackLimits, leaves: Sequence[str]) -> Violation:
     value = violation.value
     hiding = make_hider(value, limits, path=violation.path, sensitive=True)
     message, hint = (_hide(hiding.hide(text[:4096]), leaves) for text in (violation.message, violation.hint))
@@ -160,7 +160,7 @@ def _without_value(violation: Violation, limits: FeedbackLimits, leaves: Sequenc
     )  # fmt: skip
 
 
-def _without_values(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:
+def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:
     """The answer with nothing in it that was sent."""
     failure = result.failure
     kept = replace(
@@ -168,7 +168,7 @@ def _without_values(result: ToolResult, violations: tuple[Violation, ...], leave
         message=_hide(failure.message[:4096], leaves),
         hint=_hide(failure.hint[:4096], leaves),
         violations=violations,
-        details=dict(_safe_details(failure.details.items(), leaves)),
+        details=dict(_mask_details(failure.details.items(), leaves)),
         sent=ABSENT,
         headers=(),
         advice=None,
@@ -180,6 +180,6 @@ def _without_values(result: ToolResult, violations: tuple[Violation, ...], leave
     return replace(result, call=call, failure=kept, example="", example_complete=False, extra=(), repairs=())
 
 
-def _safe_details(details: Any, leaves: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _mask_details(details: Any, leaves: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name, text in details:
         yield name, MASK if name in _QUOTING else _hide(str(text)[:1024], leaves)

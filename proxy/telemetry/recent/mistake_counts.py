@@ -1,8 +1,9 @@
 """Counts what models get wrong, by route, tool, place in the schema, and code or rule: `MistakeCounts`.
 
-Bounded, whatever clients send: places are those of the schema (`core/improvement/tool_mistakes.py`), names of invented
-keys are cut and the rarest leave, shapes of texts hold no letter or digit that was sent. Values that an enum refused
-are kept only where the operator wants values seen, and only once three conversations have tried them.
+The counts are bounded, whatever clients send. Places are those of the schema (`core/improvement/tool_mistakes.py`).
+Names of invented keys are cut, and the rarest are dropped. Shapes of texts hold no letter or digit that was sent. A
+value that an enum refused is kept only where the operator allows values, and only after three conversations have tried
+it.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.recent.failures import list_errors
 
-# The most mistakes counted apart; further ones are counted together under `_other`.
+# The most mistakes with counts of their own; further ones are counted together under `_other`.
 MOST_MISTAKES: Final = 4000
 MOST_INVENTED: Final = 32
 MOST_SHAPES: Final = 8
 MOST_TRIED: Final = 20
-# A value is shown once so many conversations have tried it.
+# A value is shown once this many conversations have tried it.
 TRIED_BY: Final = 3
-# Refused calls whose next try is waited for.
+# The most refused calls whose next try is awaited.
 MOST_PENDING: Final = 2000
 _LONGEST_KEY: Final = 64
 _LONGEST_TRIED: Final = 32
@@ -56,7 +57,7 @@ class MistakeCounts:
         self._would: dict[tuple[str, str], tuple[int, float]] = {}
 
     def finished(self, record: CallRecord) -> None:
-        """Counts what was wrong with one call; a clean call costs two looks."""
+        """Counts the mistakes of one call; for a clean call this only looks at two fields."""
         if record.violations or record.repairs:
             if record.call is not None:
                 self._count(record, record.call)
@@ -64,7 +65,7 @@ class MistakeCounts:
             self._settle(record, record.call, ())
 
     def mistakes_of(self, route: str, tool: str, calls: int, mode: str) -> ToolMistakes:
-        """What was counted of one tool; `calls` is how many calls it had in all."""
+        """The counts of one tool; `calls` is the number of all its calls."""
         refused, last = self._would.get((route, tool), (0, self._since))
         return ToolMistakes(
             calls,
@@ -83,7 +84,7 @@ class MistakeCounts:
         return iter(sorted(found, key=lambda each: -each.calls))
 
     def worst(self) -> Mapping[tuple[str, str], CountedMistake]:
-        """Of each route and tool, the most frequent mistake."""
+        """The most frequent mistake of each route and tool."""
         found: dict[tuple[str, str], CountedMistake] = {}
         for (route, tool, _, _), each in self._mistakes.items():
             known = found.get((route, tool))
@@ -92,7 +93,7 @@ class MistakeCounts:
         return found
 
     def retries(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """Of each route and tool: calls that were tried again, and those that were right then."""
+        """For each route and tool: the number of calls that were tried again, and of those that were right then."""
         found: dict[tuple[str, str], tuple[int, int]] = {}
         for (route, tool, _, _), each in self._mistakes.items():
             retried, right = found.get((route, tool), (0, 0))
@@ -107,11 +108,11 @@ class MistakeCounts:
         if record.would_refuse:
             self._would[route, tool] = (self._would.get((route, tool), (0, 0.0))[0] + 1, now)
         seen: set[Key] = set()
-        places = [(each, _place(policy, each)) for each in list_errors(record)]
+        places = [(each, _find_counted_place(policy, each)) for each in list_errors(record)]
         kinds = {(place, each.code.name) for each, place in places}
         for violation, place in places:
             key = (route, tool, place, violation.code.name)
-            mistake = self._mistake(key, repaired=False)
+            mistake = self._find_mistake(key, repaired=False)
             if key not in seen:
                 mistake.calls, mistake.last = mistake.calls + 1, now
                 mistake.alone += len(kinds) == 1
@@ -124,7 +125,7 @@ class MistakeCounts:
         if refused or record.corrected_after:
             self._settle(record, call, tuple(seen) if refused else ())
 
-    def _mistake(self, key: Key, *, repaired: bool) -> CountedMistake:
+    def _find_mistake(self, key: Key, *, repaired: bool) -> CountedMistake:
         found = self._mistakes.get(key)
         if found is None:
             if len(self._mistakes) >= self._most:
@@ -133,8 +134,8 @@ class MistakeCounts:
         return found
 
     def _count_repairs(self, record: CallRecord, route: str, tool: str, now: float) -> None:
-        for rule, place in {(each.rule, _normal(record.policy, each.path)) for each in record.repairs}:
-            mistake = self._mistake((route, tool, place, rule), repaired=True)
+        for rule, place in {(each.rule, _normalise_place(record.policy, each.path)) for each in record.repairs}:
+            mistake = self._find_mistake((route, tool, place, rule), repaired=True)
             mistake.calls, mistake.last = mistake.calls + 1, now
 
     def _describe(
@@ -185,7 +186,7 @@ class MistakeCounts:
                        if each.code is codes.REQUIRED_MISSING and each.path[:-1] == parent]  # fmt: skip
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
-                    key = _count_key(table, _normal(policy, parent), name)
+                    key = _count_key(table, _normalise_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     key.refused += all(each.path == (*parent, name) for each in list_errors(record))
                     for lacking in missing:
@@ -193,7 +194,7 @@ class MistakeCounts:
                         key.instead[lacking] += _fits(policy, call.arguments.value, parent, name, lacking)
 
     def _settle(self, record: CallRecord, call: ToolCall, keys: tuple[Key, ...]) -> None:
-        """Counts whether the try after a refusal was right, and waits for the next one after this."""
+        """Counts whether the try after a refusal was right, and remembers this refusal for the next try."""
         who = (hash_conversation(call.conversation), record.tool)
         for key in self._pending.pop(who, ()):
             mistake = self._mistakes.get(key)
@@ -209,13 +210,13 @@ class MistakeCounts:
 _ABOUT_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
-def _place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
-    """Where a mistake is counted: an unknown key at its object."""
+def _find_counted_place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
+    """The place where a mistake is counted; an unknown key is counted at its object."""
     path = violation.path[:-1] if violation.code is codes.UNKNOWN_FIELD else violation.path
-    return _normal(policy, path)
+    return _normalise_place(policy, path)
 
 
-def _normal(policy: ToolPolicy | None, path: Pointer) -> Pointer:
+def _normalise_place(policy: ToolPolicy | None, path: Pointer) -> Pointer:
     return () if policy is None or policy.check is None else find_place(policy.check, path)
 
 
@@ -229,7 +230,7 @@ def _count_key(table: dict[tuple[Pointer, str], InventedKey], parent: Pointer, n
 
 
 def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, name: str, lacking: str) -> bool:
-    """Whether a call would be right if the required key had the name that was sent."""
+    """Whether a call would be right with the invented key renamed to the missing one."""
     renamed = _rename(value, parent, name, lacking)
     return policy.check is not None and policy.check.accepts(renamed)
 
@@ -253,7 +254,7 @@ def _may_show(violation: Violation, record: CallRecord) -> bool:
 
 
 def _add(counts: Counter[str], name: str, most: int) -> None:
-    """Counts a name; beyond `most` names the rarest leaves."""
+    """Counts a name; beyond `most` names the rarest is dropped."""
     if name not in counts and len(counts) >= most:
         del counts[min(counts, key=lambda known: counts[known])]
     counts[name] += 1

@@ -2,10 +2,11 @@
 
     RecentCalls.finished   keeps one finished request, numbered; a usual call as a tuple of what its record holds
     RecentCalls.entries    the kept requests that a `CallFilter` lets through, newest first, as JSON objects
-    RecentCalls.find       one of them, with all that may be opened (`open_call`)
+    RecentCalls.find       one of them by its number, for `open_call`
 
-An entry has the names of the log's line, and `seq`, `conversation` and of each error `expected` and `got`; objects are
-made when somebody reads. A reader remembers the number of the last entry that it has seen, so readers cost no memory.
+An entry has the fields of the log's line, `seq`, `conversation`, and for each error `expected` and `got`. Entries are
+built only when somebody reads them. A reader remembers the number of the last entry that it has seen, so readers cost
+no memory here.
 
 If `admin.values` says so, `KeptValues` holds the arguments of the last calls, bounded in bytes.
 """
@@ -28,11 +29,12 @@ from proxy.telemetry.logs import build_fields
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 
-# Requests kept where the config says nothing: at most 3.5 MB.
+# The default number of kept requests: at most 3.5 MB.
 KEPT: Final = 2000
 # Refused, failed and would-be-refused requests kept with `console: off`.
 KEPT_WRONG: Final = 500
-# What is kept of a usual call: all that its line depends on. Violations, repairs and questions make a call unusual.
+# The fields kept of a usual call: all that its line depends on. Calls with violations, repairs or questions are
+# unusual.
 _NAMES: Final = (
     "request_id", "route", "method", "tool", "call_id", "started", "ended", "stages", "mode", "schema_id", "outcome",
     "code", "status", "attempt", "max_attempts", "corrected_after", "conversation_rung", "container",
@@ -46,8 +48,8 @@ STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "upstream", 
 
 
 class KeptCall(NamedTuple):
-    """One kept request: its number, when it ended (seconds since the epoch), whose it was, what its line says (the
-    values of `_NAMES` for a usual call, else the line's fields), its stages, and what failed, if anything did."""
+    """One kept request: its number, its end (seconds since the epoch), its conversation, the content of its line (the
+    values of `_NAMES` for a usual call, otherwise the line's fields), its stages, and its failure, if any."""
 
     seq: int
     at: float
@@ -78,7 +80,7 @@ class CallFilter:
 
     @property
     def is_open(self) -> bool:
-        """Whether it lets every entry through that is new enough."""
+        """Whether the filter compares nothing but numbers and times."""
         return all(not getattr(self, each.name) for each in fields(self) if each.name not in _BOUNDS)
 
 
@@ -103,7 +105,7 @@ class RecentCalls:
         self.last = 0
         self._wall = wall
         self._only_wrong = only_wrong
-        # Plain tuples: a `KeptCall` is made of one when it is read.
+        # Plain tuples; reading one makes a `KeptCall` of it.
         self._kept: deque[tuple[Any, ...]] = deque(maxlen=kept)
 
     def finished(self, record: CallRecord) -> None:
@@ -118,7 +120,7 @@ class RecentCalls:
         if usual:
             self._kept.append((seq, self._wall(), who, _read_usual(record), record.stages, None))
         else:
-            told = _unusual_fields(record)
+            told = _list_unusual_fields(record)
             self._kept.append((seq, self._wall(), who, told, record.stages, keep_failure(record)))
         if self.values is not None:
             self.values.keep(seq, record)
@@ -144,7 +146,7 @@ class RecentCalls:
             yield make_entry(kept)
 
     def select(self, wanted: CallFilter, limit: int | None = None) -> Iterator[KeptCall]:
-        """The same as they are kept."""
+        """The wanted requests, newest first, as they are kept."""
         is_open, found = wanted.is_open, 0
         for kept in map(KeptCall._make, reversed(self._kept)):
             if kept.seq <= wanted.after or kept.at < wanted.since or found == limit:
@@ -160,7 +162,7 @@ class RecentCalls:
         return next((KeptCall._make(kept) for kept in reversed(self._kept) if kept[0] == seq), None)
 
 
-def _unusual_fields(record: CallRecord) -> dict[str, Any]:
+def _list_unusual_fields(record: CallRecord) -> dict[str, Any]:
     return {**build_fields(record), **({"would_refuse": True} if record.would_refuse else {})}
 
 
@@ -177,7 +179,7 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
 
 
 def _restore(told: tuple[Any, ...]) -> CallRecord:
-    """A usual call's record, as far as its line depends on it."""
+    """A usual call's record, with the fields that its line depends on."""
     return CallRecord(**dict(zip(_NAMES, told, strict=True)))
 
 
@@ -228,7 +230,7 @@ def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
 
 
 def is_below(path: str, wanted: str) -> bool:
-    """Whether a JSON Pointer is the wanted one or leads into it; `*` in what is wanted stands for any step."""
+    """Whether a JSON Pointer is at or below the wanted one, in which `*` stands for any step."""
     steps, parts = path.split("/"), wanted.rstrip("/").split("/")
     return len(steps) >= len(parts) and all(
         part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)
@@ -243,8 +245,8 @@ ShownValues = Literal["off", "preview", "full"]
 
 
 class KeptValues:
-    """The arguments of the last calls by the number of their call: as they came and, if they were repaired, as they
-    went. The oldest leave first.
+    """The arguments of the last calls by the call's number: as received and, if repaired, as sent. The oldest are
+    dropped first.
 
     `preview` keeps what a model would be shown: secret names and credentials masked, paths shortened, long texts cut.
     `full` keeps the arguments whole. What the schema marks secret is `***` in both.
@@ -274,7 +276,7 @@ class KeptValues:
             self._left += sum(map(len, gone)) + _OVERHEAD
 
     def read(self, seq: int) -> tuple[bytes, bytes] | None:
-        """Arguments as they came and as they went, as JSON texts; b'' for what is not there."""
+        """Arguments as received and as sent, as JSON texts; b'' where there are none."""
         return self._kept.get(seq)
 
     def _text(self, arguments: object, raw: bytes, limits: FeedbackLimits) -> bytes:

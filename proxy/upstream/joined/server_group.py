@@ -8,7 +8,7 @@ carry    sends a request to the one server that it is for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -17,6 +17,7 @@ from proxy.adapters.mcpmessage import Message, find_mirrors
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import CheckedCall, JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import UpstreamRequest
+from proxy.upstream.faults import EndingStream
 from proxy.upstream.joined.change_feed import ChangeFeed
 from proxy.upstream.joined.event_rewriting import LIMITS
 from proxy.upstream.joined.introduction import OutOfReach, Refusal
@@ -132,7 +133,7 @@ class ServerGroup:
         if isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes):
             self._open.pop(own, None)
             return reply
-        return replace(reply, body=_Tracked(reply.body, lambda: self._open.pop(own, None)))
+        return replace(reply, body=EndingStream(reply.body, lambda: self._open.pop(own, None)))
 
     async def carry_to_any(
         self, links: Iterable[ServerLink], message: Message, body: bytes, request: UpstreamRequest
@@ -173,31 +174,6 @@ class ServerGroup:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class _Tracked:
-    """A stream that says when it is over."""
-
-    def __init__(self, body: object, over: Callable[[], object]) -> None:
-        self._body = body
-        self._over = over
-
-    def __aiter__(self) -> _Tracked:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await anext(self._body)  # type: ignore[no-any-return, call-overload]
-        except BaseException:
-            self._over()
-            raise
-
-    async def aclose(self) -> None:
-        """Gives it up."""
-        self._over()
-        close = getattr(self._body, "aclose", None)
-        if close is not None:
-            await close()
 
 
 async def _finished(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:

@@ -26,8 +26,8 @@ from proxy.core.model.values import (
 from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
 from proxy.core.schema.nodes import SchemaError
 from proxy.recording.comparing import ComparisonCounts, LineComparison, compare_line, compare_sent
-from proxy.recording.judging import decide_sent, explain_refusal
-from proxy.recording.last_lines import read_last_lines
+from proxy.recording.line import decide_sent, explain_refusal
+from proxy.recording.record_file import read_last_lines
 from proxy.routing import Route
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
