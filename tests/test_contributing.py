@@ -14,6 +14,8 @@ from typing import Final
 
 import pytest
 
+from tests import test_architecture
+
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -198,7 +200,7 @@ class SmallStore(MemoryStore):
     copy.insert("proxy/state/__init__.py", "\nif TYPE_CHECKING:", "from proxy.state.small import SmallStore\n")
     copy.insert(
         "proxy/state/__init__.py",
-        '    "redis": _redis,',
+        '    "redis": _make_redis,',
         '    "small": lambda clock, _max_keys, _settings, _changed: SmallStore(clock),\n',
     )
     program = """
@@ -348,3 +350,11 @@ def test_a_row_works_by_touching_the_files_it_names(row: Row, tmp_path: Path) ->
         if not path.startswith(folders) and not any(re.fullmatch(pattern, path) for pattern in patterns)
     ]
     assert [] == unnamed
+
+
+def test_the_map_names_the_rows_of_the_core_and_folders_that_exist() -> None:
+    told = re.search(r"Inside `core/` a row imports rows above it: ([\w\s,]+)\.", PAGE)
+    assert told is not None
+    assert list(test_architecture.ROWS) == re.split(r",\s+", told[1])
+    drawn = re.findall(r'\["(\w+/)', PAGE)
+    assert drawn == [name for name in drawn if (ROOT / "proxy" / name).is_dir()]

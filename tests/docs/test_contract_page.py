@@ -104,6 +104,7 @@ SENTENCES = {
 
 
 COLUMNS = 120
+MACHINES = "toolcall-proxy/feedback"
 DETAILS: tuple[Detail, Detail] = ("compact", "full")
 SHORT = replace(REFUSED, accepts="", example="")
 
@@ -124,6 +125,9 @@ def shown(name: str) -> str:
     """A format as the page shows it: the sentence and all errors but the first stand there once."""
     result = SENTENCES["container"] if name == "hpd" else SHORT
     body = json.loads(render_failure(result, name, "category", detail="compact").body)
+    if name == "mcp":  # the part for machines stands on the page once, at `tool_result`
+        assert body["_meta"] == {MACHINES: json.loads(render_failure(SHORT, "tool_result", "category").body)["error"]}
+        body["_meta"] = {MACHINES: "<the error of tool_result>"}
     return lay_out(shorten(body))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.model.codes import ERROR_CODES, STATUS_OF_CATEGORY, VIOLATION_CODES, ErrorCode, Severity
 
@@ -18,13 +20,26 @@ def rows(title: str) -> list[tuple[str, ...]]:
     return [tuple(cell.strip().strip("`") for cell in line.strip("|").split(" | ")) for line in lines]
 
 
+TITLES = {True: "Another call by the model can succeed (`retryable`)", False: "No other call can"}
+
+
 def row(code: ErrorCode) -> tuple[str, ...]:
-    retryable = "yes" if code.retryable else "no"
-    return (code.name, str(code.status), code.category, code.error_type, retryable, code.meaning, code.remedy)
+    return (code.name, str(code.status), code.category, code.meaning, code.remedy)
 
 
-def test_the_page_lists_every_code_with_status_category_meaning_and_remedy() -> None:
-    assert [row(code) for code in ERROR_CODES.values()] == rows("What happened to the call")
+@pytest.mark.parametrize("retryable", TITLES)
+def test_the_page_lists_every_code_with_status_category_meaning_and_remedy(retryable: bool) -> None:
+    assert [row(code) for code in ERROR_CODES.values() if code.retryable is retryable] == rows(TITLES[retryable])
+
+
+def test_the_page_lists_every_error_type_with_its_codes() -> None:
+    names: dict[str, list[str]] = {}
+    for code in ERROR_CODES.values():
+        names.setdefault(code.error_type, []).append(code.name)
+    found = {cells[0]: cells[1] for cells in rows("Types and attempts")}
+    assert "all others" == found.pop("tool_error")
+    del names["tool_error"]
+    assert names == {error_type: re.findall(r"[A-Z_]+", codes) for error_type, codes in found.items()}
 
 
 def test_the_page_lists_every_violation_with_hpds_name_and_its_meaning() -> None:
