@@ -114,6 +114,10 @@ class Tool:
                 await self.script(reader, writer, seen)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.gone.set()
+        except RuntimeError:  # uvloop raises it where a script writes to a connection that `end` has dropped
+            if not writer.transport.is_closing():
+                raise
+            self.gone.set()
         finally:
             writer.close()
 
