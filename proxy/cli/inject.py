@@ -115,7 +115,7 @@ def read_sidecar(loaded: Loaded, image: str, config_map: str, upstream: str | No
     from proxy.kubernetes.injection import InjectionError, Sidecar
 
     config = loaded.config
-    wrong = [*_find_unreachable(config)]
+    wrong = [*_find_unreachable(config), *_find_exposed(loaded)]
     tools = _find_tools(config)
     if upstream is not None and upstream not in tools:
         wrong.append(
@@ -152,6 +152,17 @@ def _find_unreachable(config: Config) -> list[str]:
             "an ending pod gives up its last calls  (write `drain: {serve: 15s, finish: 30s, stay_ready: on}`)"
         )
     return wrong
+
+
+def _find_exposed(loaded: Loaded) -> list[str]:
+    """Secret files in the config's folder, which a ConfigMap would show."""
+    folder = loaded.files[0].parent
+    return [
+        f"{path.relative_to(folder)} holds a secret, which a ConfigMap would show  (mount it from a Secret, and write "
+        "its absolute path there, such as /run/secrets/toolcall-proxy/NAME)"
+        for path in sorted(loaded.secret_files)
+        if path.is_relative_to(folder)
+    ]
 
 
 def _find_tools(config: Config) -> dict[str, int]:

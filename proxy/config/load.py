@@ -53,7 +53,8 @@ class Loaded:
     """A valid config, every file it was made of (the config file first), and a hash over their contents.
 
     `seen` has the hash of each file ('' where it could not be read), to find out later whether it has changed.
-    `files_digest` is a hash over the files in the config's folder, without secret files.
+    `files_digest` is a hash over the files in the config's folder, without `secret_files`: those of `${file:...}` and
+    private keys.
     """
 
     config: Config
@@ -61,6 +62,7 @@ class Loaded:
     digest: str = field(repr=False)
     files_digest: str = field(default="", repr=False)
     seen: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    secret_files: frozenset[Path] = frozenset()
 
 
 def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = False) -> Loaded:
@@ -91,7 +93,7 @@ def _load(path: Path, environ: Mapping[str, str], files: Files, config_only: boo
     config = _read_config(context, files)
     if context.mistakes:
         raise ConfigError(context.mistakes)
-    return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen)
+    return Loaded(config, files.read, files.digest, files.digest_within(path.parent), files.seen, files.secrets)
 
 
 def _read(path: Path, files: Files) -> ConfigSource:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.kubernetes.rendering import ROOT, Manifest, must_be_valid, pod_of, program, proxy_of, refusal, render
+from tests.serving.keys import authority, certificate
 
 pytestmark = pytest.mark.large
 
@@ -220,6 +221,26 @@ def test_a_config_that_no_pod_could_serve_is_refused_with_all_that_is_wrong(fold
     ] == [line.strip() for line in lines[1:]]
     (folder / "config.yaml").write_text(CONFIG.replace("upstream: weather", "upstream: wether"))
     assert "unknown upstream 'wether'  (did you mean 'weather'?)" in inject(folder, DEPLOYMENT, code=2).stderr
+
+
+def test_a_secret_beside_the_config_reaches_no_config_map(folder: Path) -> None:
+    authority(folder)
+    certificate(folder, "proxy", "DNS:localhost")
+    (folder / "both.pem").write_text((folder / "proxy.key").read_text() + (folder / "proxy.pem").read_text())
+    (folder / "token.txt").write_text("t0p-s3cret-of-this-machine")
+    (folder / "config.yaml").write_text(
+        CONFIG.replace("admin: {", "admin: { token: '${file:token.txt}',").replace(
+            "listen: 0.0.0.0:8080", "listen: { host: 0.0.0.0, port: 8080, tls: { cert: proxy.pem, key: proxy.key } }"
+        )
+        + "state: { backend: redis, url: 'rediss://r.example.com', tls: { ca: ca.pem, cert: both.pem } }\n"
+    )
+    done = inject(folder, DEPLOYMENT, code=2)
+    remedy = "(mount it from a Secret, and write its absolute path there, such as /run/secrets/toolcall-proxy/NAME)"
+    assert [
+        f"{name} holds a secret, and would be in a ConfigMap  {remedy}"
+        for name in ("both.pem", "proxy.key", "token.txt")
+    ] == [line.strip() for line in done.stderr.splitlines()[1:]]
+    assert "" == done.stdout
 
 
 def test_one_workload_of_many_and_one_that_wants_none(folder: Path) -> None:

@@ -134,6 +134,11 @@ class Files:
         return dict(self._seen)
 
     @property
+    def secrets(self) -> frozenset[Path]:
+        """The files that hold a secret."""
+        return frozenset(self._secret)
+
+    @property
     def digest(self) -> str:
         """SHA-256 over the contents of every file read, in hexadecimal."""
         return _hash_all(self._bytes.values())

@@ -118,7 +118,8 @@ def _find_paths(
         if context.may_lack(path):
             continue
         try:
-            files.text(path)
+            if name == "key" or b"PRIVATE KEY" in files.text(path):
+                files.secret(path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             hint = "paths start at the config file's folder"
