@@ -237,7 +237,7 @@ def test_a_secret_beside_the_config_reaches_no_config_map(folder: Path) -> None:
     done = inject(folder, DEPLOYMENT, code=2)
     remedy = "(mount it from a Secret, and write its absolute path there, such as /run/secrets/toolcall-proxy/NAME)"
     assert [
-        f"{name} holds a secret, and would be in a ConfigMap  {remedy}"
+        f"{name} holds a secret, which a ConfigMap would show  {remedy}"
         for name in ("both.pem", "proxy.key", "token.txt")
     ] == [line.strip() for line in done.stderr.splitlines()[1:]]
     assert "" == done.stdout
