@@ -35,7 +35,7 @@ class Formatters:
         self._report = report
 
     @classmethod
-    def installed(cls, report: Callable[[str, Exception], None]) -> Formatters:
+    def load_installed(cls, report: Callable[[str, Exception], None]) -> Formatters:
         """Loads every installed entry point of `GROUP`; reports and skips those that cannot be loaded."""
         if not _any_installed():
             return cls({}, report)

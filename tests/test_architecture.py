@@ -74,8 +74,6 @@ PRETTY: Final = frozenset(
      "menders", "mending", "patience", "terms", "setback", "turnstile", "fleet", "trial"]
 )  # fmt: skip
 STILL_PRETTY: Final[frozenset[str]] = frozenset()
-# Rooms in which functions may still be named by participles. This list only shrinks.
-NOT_YET_VERBS: Final = frozenset(["upstream", "formatters"])
 
 # `cli` has a file per verb.
 MAX_FILES_OF_FOLDER: Final = 13
@@ -337,8 +335,6 @@ def names_are_plain(file: Source) -> Iterator[str]:
 
 def functions_are_verbs(file: Source) -> Iterator[str]:
     """A function does something: `show_path`, not `shown`. Observers are told `finished`."""
-    if file.room in NOT_YET_VERBS:
-        return
     for node in ast.walk(file.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
             name = node.name.strip("_")

@@ -70,12 +70,12 @@ def test_a_formatter_is_found_in_the_entry_points_of_an_installed_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []
-    assert () == Formatters.installed(lambda name, _error: reported.append(name)).lines("weather", FAILURE)
+    assert () == Formatters.load_installed(lambda name, _error: reported.append(name)).lines("weather", FAILURE)
     package = tmp_path / "kind_words-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: kind-words\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text(f"[{GROUP}]\nweather = kind_words:advise\nother = kind_words:missing\n")
     (tmp_path / "kind_words.py").write_text("def advise(failure):\n    return ['be kind']\n")
     monkeypatch.syspath_prepend(tmp_path)
-    formatters = Formatters.installed(lambda name, _error: reported.append(name))
+    formatters = Formatters.load_installed(lambda name, _error: reported.append(name))
     assert (("be kind",), ["other"]) == (formatters.lines("weather", FAILURE), reported)

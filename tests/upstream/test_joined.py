@@ -231,10 +231,10 @@ async def test_only_names_that_two_servers_have_get_a_prefix(joined: Joined) -> 
 def test_a_bare_name_never_changes_its_server() -> None:
     names = ListedNames({"a": "a_", "b": "b_"}, always=False)
     names.note("a", ["read"])
-    assert ("read", ("a", "read")) == (names.shown("a", "read"), names.find("read"))
+    assert ("read", ("a", "read")) == (names.show("a", "read"), names.find("read"))
     names.note("b", ["read", "write"])
     assert ("a_read", "b_read", "write") == (
-        names.shown("a", "read"), names.shown("b", "read"), names.shown("b", "write"),
+        names.show("a", "read"), names.show("b", "read"), names.show("b", "write"),
     )  # fmt: skip
     assert (None, ("b", "read")) == (names.find("read"), names.find("b_read"))
 
@@ -243,7 +243,7 @@ def test_a_bare_name_that_looks_like_one_with_a_prefix_gets_its_own() -> None:
     names = ListedNames({"a": "a_", "b": "b_"}, always=False)
     names.note("a", ["b_read"])
     names.note("b", ["read"])
-    assert ("a_b_read", ("b", "read")) == (names.shown("a", "b_read"), names.find("b_read"))
+    assert ("a_b_read", ("b", "read")) == (names.show("a", "b_read"), names.find("b_read"))
 
 
 def test_of_two_resources_with_one_uri_the_first_counts_and_templates_find_their_server() -> None:

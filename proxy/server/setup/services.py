@@ -54,7 +54,7 @@ _POST: Final = 10.0
 
 def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -> Services:
     """Makes the services that calls use, except for the upstreams."""
-    store, formatters = shared.make(loaded.config.state, clock), Formatters.installed(log.formatter_failed)
+    store, formatters = shared.make(loaded.config.state, clock), Formatters.load_installed(log.formatter_failed)
     hooks = make_hook_chain(loaded, log, clock)
     elsewhere = Elsewhere.with_pools()
     return Services(store, clock, {}, SystemPacing(), formatters.lines, hooks=hooks, elsewhere=elsewhere)

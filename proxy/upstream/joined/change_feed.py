@@ -132,13 +132,13 @@ class ChangeFeed:
     async def _follow(self, link: ServerLink, request: UpstreamRequest) -> None:
         while True:
             if not link.is_open:
-                if not await self._opened(link, request):
+                if not await self._open_link(link, request):
                     continue
                 self.tell_of_changes(link)
             reply = await link.listen(request)
             if isinstance(reply, UpstreamFault):
                 if reply.executed is Executed.NO:
-                    link.lost(reply.message)
+                    link.give_up(reply.message)
                 await asyncio.sleep(self._again)
                 continue
             if reply.status != 200 or not is_stream(reply):
@@ -156,7 +156,7 @@ class ChangeFeed:
                     await close_body(reply)
             await asyncio.sleep(_SOON)
 
-    async def _opened(self, link: ServerLink, request: UpstreamRequest) -> bool:
+    async def _open_link(self, link: ServerLink, request: UpstreamRequest) -> bool:
         try:
             await link.open(request)
         except OutOfReach:

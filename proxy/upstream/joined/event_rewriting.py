@@ -32,7 +32,7 @@ class ServerEvent:
     others: tuple[bytes, ...]
     data: bytes
 
-    def written(self, event_id: bytes | None, data: bytes) -> bytes:
+    def write(self, event_id: bytes | None, data: bytes) -> bytes:
         """The event with another id and other data."""
         lines = [*self.others]
         if event_id is not None:
@@ -220,10 +220,10 @@ class AnswerRewriting:
 def name_event(event: ServerEvent, server: str, data: bytes) -> bytes:
     """An event whose ids lead back to its server."""
     event_id = None if event.id is None else f"{server}/".encode() + event.id
-    return event.written(event_id, _named(data, server))
+    return event.write(event_id, _name_request(data, server))
 
 
-def _named(data: bytes, server: str) -> bytes:
+def _name_request(data: bytes, server: str) -> bytes:
     """A message; a request of the server gets an id that names it."""
     if b'"method"' not in data or b'"id"' not in data:
         return data

@@ -164,7 +164,7 @@ class JoinedUpstream:
         if len(self._sessions) > self._settings.most_sessions:
             self._end(self._sessions.popitem(last=False)[1], request)
         self._sweep_later()
-        result = {"protocolVersion": revision, **self._described(group), "serverInfo": self._self()}
+        result = {"protocolVersion": revision, **self._describe(group), "serverInfo": self._self()}
         reply = write_result(message, result)
         return replace(reply, headers=(*reply.headers, (SESSION_HEADER, session_id)))
 
@@ -334,9 +334,9 @@ class JoinedUpstream:
     # --- what is said of all ------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
-        return write_discovery(message, self._described(group), self._settings.version)
+        return write_discovery(message, self._describe(group), self._settings.version)
 
-    def _described(self, group: ServerGroup) -> dict[str, JsonValue]:
+    def _describe(self, group: ServerGroup) -> dict[str, JsonValue]:
         """What all servers together can do, and what they say of themselves."""
         links = [link for link in group.links.values() if link.info]
         told = [
@@ -363,7 +363,7 @@ class JoinedUpstream:
         server, _, last_id = header_of(request, "last-event-id").partition("/")
         link = group.links.get(server) if last_id else None
         if link is not None:
-            return await _resumed(link, last_id, plain_request(request))
+            return await _resume(link, last_id, plain_request(request))
         return UpstreamReply(200, _EVENTS, group.feed.read(plain_request(request), write_named, alone=True))
 
     def _subscribe(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
@@ -377,16 +377,16 @@ class JoinedUpstream:
             value = parse(event.data, LIMITS) if event.data else None
             if not isinstance(value, dict) or value.get("method") not in methods:
                 return b""
-            return event.written(None, dumps({**value, "params": {"_meta": meta}}))
+            return event.write(None, dumps({**value, "params": {"_meta": meta}}))
 
         params: JsonValue = {"notifications": dict(agreed), "_meta": meta}
         text = dumps({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
-        first = ServerEvent(None, (b"event: message",), text).written(None, text)
+        first = ServerEvent(None, (b"event: message",), text).write(None, text)
         reader: FeedReader = group.feed.read(plain_request(request), write, (first,), alone=False)
         return UpstreamReply(200, _EVENTS, reader)
 
 
-async def _resumed(link: ServerLink, last_id: str, request: UpstreamRequest) -> Answer:
+async def _resume(link: ServerLink, last_id: str, request: UpstreamRequest) -> Answer:
     """The rest of a stream of one server, behind the last event that its client has seen."""
     reply = await link.listen(request, last_id)
     if isinstance(reply, UpstreamFault) or not is_stream(reply):

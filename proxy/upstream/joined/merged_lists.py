@@ -48,20 +48,20 @@ class ListedNames:
                 self._owners[name] = None
                 self.clashes += 1
 
-    def shown(self, server: str, name: str) -> str:
+    def show(self, server: str, name: str) -> str:
         """The name under which a server's tool is listed. A bare name never looks like one with a prefix."""
-        is_bare = not self._always and self._owners.get(name) == server and self._prefixed(name) is None
+        is_bare = not self._always and self._owners.get(name) == server and self._split_prefix(name) is None
         return name if is_bare else self._prefixes[server] + name
 
     def find(self, shown: str) -> tuple[str, str] | None:
         """Returns the server and the tool's name there; None for an unknown name."""
-        prefixed = self._prefixed(shown)
+        prefixed = self._split_prefix(shown)
         if prefixed is not None:
             return prefixed
         owner = self._owners.get(shown)
         return None if owner is None else (owner, shown)
 
-    def _prefixed(self, shown: str) -> tuple[str, str] | None:
+    def _split_prefix(self, shown: str) -> tuple[str, str] | None:
         for server, prefix in self._prefixes.items():
             if shown.startswith(prefix) and len(shown) > len(prefix):
                 return server, shown[len(prefix) :]
@@ -170,7 +170,7 @@ class MergedLists:
                         seen.add(uri)
                         yield entry
                 elif isinstance(name := entry.get("name"), str):
-                    yield {**entry, "name": names.shown(server, name)}
+                    yield {**entry, "name": names.show(server, name)}
 
 
 def _names_of(pages: Iterable[ListedPage]) -> list[str]:
@@ -193,11 +193,11 @@ def _add(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
         if isinstance(known, dict) and isinstance(value, dict):
             _add(known, value)
         elif key not in into or value is True:
-            into[key] = _copied(value)
+            into[key] = _copy(value)
 
 
-def _copied(value: JsonValue) -> JsonValue:
-    return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+def _copy(value: JsonValue) -> JsonValue:
+    return {key: _copy(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
 class ResourceOwners:

@@ -50,11 +50,11 @@ class ServerGroup:
     # --- beginning and ending -----------------------------------------------------------------------------------------
     async def open(self, request: UpstreamRequest, wait: float) -> None:
         """Introduces the client to every server. Who takes longer than `wait` joins later."""
-        tasks = [self._begin(self._opened(link, request)) for link in self.links.values() if not link.is_open]
+        tasks = [self._begin(self._open_link(link, request)) for link in self.links.values() if not link.is_open]
         if tasks:
             await asyncio.wait(tasks, timeout=wait)
 
-    async def _opened(self, link: ServerLink, request: UpstreamRequest) -> None:
+    async def _open_link(self, link: ServerLink, request: UpstreamRequest) -> None:
         with suppress(OutOfReach):
             await link.open(request)
 
@@ -87,7 +87,7 @@ class ServerGroup:
         try:
             return task.result()
         except OutOfReach as why:
-            link.lost(str(why))
+            link.give_up(str(why))
             return None
         except Refusal:
             return ()

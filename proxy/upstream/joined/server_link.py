@@ -121,7 +121,7 @@ class ServerLink:
             try:
                 await self._introduce(request)
             except OutOfReach as failed:
-                self.lost(str(failed))
+                self.give_up(str(failed))
                 raise
             self.is_open, self._why = True, ""
             self._report(self.server.name, "")
@@ -178,7 +178,7 @@ class ServerLink:
             if isinstance(reply, UpstreamReply):
                 await close_body(reply)
 
-    def lost(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
         """The server cannot be reached; for a moment it is not tried again."""
         self.is_open = False
         self._failed_at, self._why = self._now(), why
@@ -197,16 +197,16 @@ class ServerLink:
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
     ) -> tuple[str, bytes, dict[str, JsonValue]]:
         """The same with the id that the question had, and the answer's bytes."""
-        request_id, _, text, result = await self._asked(method, params, request)
+        request_id, _, text, result = await self._ask(method, params, request)
         return request_id, text, result
 
     async def _question(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
     ) -> tuple[UpstreamReply, dict[str, JsonValue]]:
-        _, reply, _, result = await self._asked(method, params, request)
+        _, reply, _, result = await self._ask(method, params, request)
         return reply, result
 
-    async def _asked(
+    async def _ask(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
     ) -> tuple[str, UpstreamReply, bytes, dict[str, JsonValue]]:
         request_id = f"toolcall-proxy-{next(self._numbers)}"
@@ -232,15 +232,15 @@ class ServerLink:
 
     async def _notify(self, method: str, request: UpstreamRequest) -> None:
         text = dumps({"jsonrpc": "2.0", "method": method})
-        await self._told(text, request, Message(ABSENT, method, ABSENT, MODERN if self.modern else ""))
+        await self._tell(text, request, Message(ABSENT, method, ABSENT, MODERN if self.modern else ""))
 
     async def tell(self, text: bytes, request: UpstreamRequest, message: Message) -> None:
         """Sends a notification, or an answer of the client's; there is nothing to be learned from what comes back."""
         if self.modern or not self.is_open:
             return
-        await self._told(text, request, message)
+        await self._tell(text, request, message)
 
-    async def _told(self, text: bytes, request: UpstreamRequest, message: Message) -> None:
+    async def _tell(self, text: bytes, request: UpstreamRequest, message: Message) -> None:
         headers = self.headers(request.headers, make_headers(message, ()))
         reply = await self._upstream.relay(self._request(request, "POST", headers, text, request.timeout), None)
         if isinstance(reply, UpstreamReply):
@@ -256,7 +256,7 @@ class ServerLink:
             await self.open(request)
         except OutOfReach as why:
             return self._fault(str(why))
-        reply = await self._sent(message, body, request, checked, shared=shared)
+        reply = await self._send(message, body, request, checked, shared=shared)
         if isinstance(reply, UpstreamReply) and reply.status == 404 and self._session and not self.modern:
             await close_body(reply)
             self.is_open = False
@@ -264,12 +264,12 @@ class ServerLink:
                 await self.open(request)
             except OutOfReach as why:
                 return self._fault(str(why))
-            reply = await self._sent(message, body, request, checked, shared=shared)
+            reply = await self._send(message, body, request, checked, shared=shared)
         if isinstance(reply, UpstreamFault) and reply.executed is Executed.NO:
-            self.lost(reply.message)
+            self.give_up(reply.message)
         return reply
 
-    async def _sent(
+    async def _send(
         self, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None, *, shared: bool
     ) -> Answer:
         if message.modern and self.modern:
@@ -366,7 +366,7 @@ class ServerLink:
         """Tells a server of an old revision that a client of the new ones has gone, which cancels its request."""
         params: JsonValue = {"requestId": own, "reason": "the client has gone"}
         text = dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-        await self._told(text, request, Message(ABSENT, "notifications/cancelled", params))
+        await self._tell(text, request, Message(ABSENT, "notifications/cancelled", params))
 
     def _later(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(work)

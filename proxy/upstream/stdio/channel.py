@@ -171,7 +171,7 @@ class Channel:
         for number in list(client.open):
             self.abandon(number)
         for question in client.asked:
-            self._send_soon(_refused(parse(question.encode()), "the client has gone"))
+            self._send_soon(_make_error(parse(question.encode()), "the client has gone"))
 
     async def ask(
         self, client: ChildClient, value: dict[str, JsonValue], body: bytes, *, streams: bool
@@ -290,7 +290,7 @@ class Channel:
             busy[0].asked.add(_key(value["id"]))
             busy[0].tell(line, question=True)
         else:
-            self._send_soon(_refused(value["id"], "no single client to ask"))
+            self._send_soon(_make_error(value["id"], "no single client to ask"))
 
     def _send_soon(self, message: JsonValue) -> None:
         """Writes a message of our own without waiting for the child to read it."""
@@ -309,7 +309,7 @@ def _is_for_all(method: JsonValue) -> bool:
     return isinstance(method, str) and (method.endswith("/list_changed") or method == "notifications/resources/updated")
 
 
-def _refused(request_id: JsonValue, reason: str) -> JsonValue:
+def _make_error(request_id: JsonValue, reason: str) -> JsonValue:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": -32000, "message": reason}}
 
 

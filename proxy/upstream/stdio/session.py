@@ -141,7 +141,7 @@ class Sessions:
             raise NoChild(self._fault(UPSTREAM_UNAVAILABLE, "destination_unavailable", message)) from None
         finally:
             self._starting -= 1
-        channel = Channel(child, self._ended, shared=shared)
+        channel = Channel(child, self._drop_channel, shared=shared)
         self._channels.add(channel)
         return channel
 
@@ -158,7 +158,7 @@ class Sessions:
     def _fault(self, code: ErrorCode, token: str, message: str, wait: int | None = None) -> UpstreamFault:
         return UpstreamFault(code, token, Executed.NO, f"upstream '{self._settings.name}': {message}", wait)
 
-    def _ended(self, channel: Channel) -> None:
+    def _drop_channel(self, channel: Channel) -> None:
         """Removes the sessions of a child that has ended."""
         self._channels.discard(channel)
         for session in [one for one in self._sessions.values() if one.channel is channel]:
