@@ -565,20 +565,24 @@ async def test_what_a_tool_promises_is_counted_and_its_results_stay_as_they_are(
 # --- many -------------------------------------------------------------------------------------------------------------
 async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_credential_and_keep_one() -> None:
     tools = [{**ADD, "name": f"tool_{number}"} for number in range(1_000)]
-    async with talk(McpServer(tools)) as client:
+    refused = []
+    async with talk(McpServer(tools), mcp="wait: 5m") as client:
 
         async def one(number: int) -> None:
             for step in range(3):
-                await client.ask(
+                answer = await client.ask(
                     call(f"tool_{number % 20 * 50 + step}", {"a": "1", "b": 2}),
                     f"Authorization: Bearer {number % 5}",
                     f"Mcp-Session-Id: s{number}",
                 )
+                if answer["result"].get("isError"):
+                    refused.append(refusal(answer))
 
         await asyncio.gather(*map(one, range(100)))
         learner = learner_of(client)
         listings = {id(known.listing) for known in learner._known.values()}
 
+    assert [] == refused
     assert (5, 300) == (len(client.server.listed), len(client.server.calls))
     assert (5, 1) == (len(learner._known), len(listings))
 
