@@ -12,6 +12,7 @@ from typing import Final
 from proxy.core.model.work import REPAIRING
 from proxy.core.rules.rules import RULES, Rule
 from tests.core.test_never import REFUSED, UNTOUCHED
+from tests.core.test_rules import APPLIES, LEAVES
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "repair.md"
 
@@ -36,6 +37,7 @@ text, keys their order, integers are exact at any size. The `Tool-Repairs` heade
 each repair as rule and path, never its value.
 
 One thing alone changes in a valid call: where an integer is asked, `4.0` is spelt `4` (`integral_float`).
+Numbers with an exponent stay as they came.
 
 `make docs` makes this page from the rule table (`proxy/core/rules/rules.py`).
 
@@ -98,7 +100,7 @@ parameters apart.
 
 ## The rules
 
-Each rule's cases, repaired and refused, with their schemas: `tests/core/test_rules.py`.
+Each row ends with a call that the rule leaves to the refusal; more cases: `tests/core/test_rules.py`.
 """
 
 _UNIONS: Final = """
@@ -143,14 +145,15 @@ _KINDS: Final = {
 
 def _rules() -> Iterator[str]:
     for kind, title in _KINDS.items():
-        yield f"\n### {title}\n\n| rule | level | change | exact condition |"
-        yield "|---|---|---|---|"
+        yield f"\n### {title}\n\n| rule | level | change | exact condition | refused |"
+        yield "|---|---|---|---|---|"
         yield from (_row(rule) for rule in RULES.values() if rule.kind == kind)
 
 
 def _row(rule: Rule) -> str:
     level = "MCP routes" if rule.level == "listed" else f"`{rule.level}`"
-    return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} |"
+    left = _code(_find_refused(rule.name))
+    return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} | {left} |"
 
 
 # Tool names have no arguments: the name sent, the tool it stands for, and a name that stands for none.
@@ -158,6 +161,27 @@ NAMES: Final = {
     "tool_name_trim": ("functions.get_weather:0", "get_weather", "function.get_weather"),
     "tool_name_fold": ("getWeather", "get_weather", "getTheWeather"),
 }
+
+
+# Final outputs come as a text, which these rules read: what is sent, what becomes of it, and what is left.
+OUTPUTS: Final = {
+    "embedded_json": ('Here is the result: {"a":1}', '{"a":1}', 'Either {"a":1} or {"a":2}'),
+}
+
+
+def _find_refused(rule: str) -> str:
+    """A call that a rule leaves to the refusal, out of the tests."""
+    if rule in NAMES or rule in OUTPUTS:
+        return (NAMES | OUTPUTS)[rule][2]
+    if rule not in APPLIES or rule not in LEAVES:
+        raise SystemExit(f"The rule {rule!r} has no case in APPLIES and LEAVES of tests/core/test_rules.py yet.")
+    return LEAVES[rule][0][1]
+
+
+def _code(text: str) -> str:
+    """A text in code; one with backquotes stands between two."""
+    shown = _cell(text.replace("\n", "\\n")) or "(no body)"
+    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
 
 def _cell(text: str) -> str:
