@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -12,6 +14,7 @@ import pytest
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import prepare
+from proxy.core.json.embedded import read_python_value
 from proxy.core.model.values import JsonValue
 from proxy.core.repair.fast_repair import compile_quick_repair
 from proxy.core.rules.rules import select_rules
@@ -63,3 +66,49 @@ def test_code_is_written_once_however_many_threads_ask_for_it() -> None:
             menders = [future.result() for future in [pool.submit(write) for _ in range(THREADS)]]
             assert 1 == len(set(map(id, menders)))
             assert (True, False) == (check.accepts({"rows": [{"id": 1}]}), check.accepts({"rows": [{"id": "1"}]}))
+
+
+class _Restless:
+    """Garbage that gives other threads a turn when it is collected."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        time.sleep(0)
+
+
+def test_python_texts_are_read_while_other_threads_read_some() -> None:
+    names = [f"k{number}" for number in range(50)]
+
+    def read(_: int) -> list[JsonValue]:
+        found = []
+        for _ in range(300):
+            _Restless()
+            found.append(read_python_value(repr(names)))
+        return found
+
+    before = gc.get_threshold()
+    gc.set_threshold(10, 2, 2)
+    try:
+        with ThreadPoolExecutor(THREADS) as pool:
+            results = [found for each in pool.map(read, range(THREADS)) for found in each]
+    finally:
+        gc.set_threshold(*before)
+    assert [names] * 300 * THREADS == results
+
+
+def test_a_check_whose_writing_failed_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = compile_check(SCHEMA)
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object) -> None:
+            raise SystemError("out of luck")
+
+        broken.setattr("proxy.core.check.writer.Writer.fail", fail)
+        with pytest.raises(SystemError):
+            check.prepare(everywhere=True)
+    check.prepare(everywhere=True)
+
+    assert (True, False) == (check.accepts({"rows": [{"id": 1}]}), check.accepts({"rows": [{"id": "1"}]}))
+    assert ["type"] == [one.keyword for one in check.list_broken({"rows": [{"id": "1"}]})]

@@ -59,9 +59,14 @@ class Program:
     def entry(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
         """The function `A` or `R` of a node, linked with all it calls."""
         with self._lock:
+            written = set(self._written)
             name = self.call(kind, node)
             if self._pending:
-                self._link()
+                try:
+                    self._link()
+                except BaseException:  # what is half written is written anew when it is asked for again
+                    self._written, self._pending, self._tables = written, [], []
+                    raise
             function: Callable[[JsonValue], Any] = self._space[name]
             return function
 

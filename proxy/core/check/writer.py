@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from proxy.core.check.graph import follow_reference
 from proxy.core.check.program import BrokenKeyword, Program
 from proxy.core.check.scalars import CONDITIONS, GUARDS, condition, sole_group
+from proxy.core.json.embedded import parse_expression
 from proxy.core.schema.nodes import Node
 
 # Beyond this indentation, or this many nested nodes, a node becomes a function: CPython allows 20 nested loops.
@@ -147,7 +148,9 @@ class Writer(FunctionText):
             self.line("return False")
         elif not self._base and branches == "()" and _literal(detail, *spot.steps):
             # The result is the same each time, so it is made once.
-            steps, told = ([ast.literal_eval(text) for text in texts] for texts in (spot.steps, [detail]))
+            steps, told = (
+                [ast.literal_eval(parse_expression(text)) for text in texts] for texts in (spot.steps, [detail])
+            )
             made = BrokenKeyword(keyword, tuple(steps), node, *told)
             self.line(f"add({self.program.constant('broken', made, (node, keyword, spot.steps, detail))})")
         else:

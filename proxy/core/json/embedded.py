@@ -16,6 +16,7 @@ import ast
 import json
 import re
 import warnings
+from threading import RLock
 from typing import Final
 
 from proxy.core.json.jsontext import TextLimits, parse
@@ -83,6 +84,7 @@ _TOKEN: Final = re.compile(
     rf"|{_NUMBER}|(?:True|False|None)(?![0-9A-Za-z_]))[ \t\n\r]*",
     re.ASCII | re.DOTALL,
 )
+_PARSING: Final = RLock()
 _JSON_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
 
 
@@ -92,15 +94,25 @@ def read_python_value(text: str) -> JsonValue | None:
     if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not _is_literal(text):
         return None
     try:
-        with warnings.catch_warnings():
+        with _PARSING, warnings.catch_warnings():  # the filters are those of the whole process
             warnings.simplefilter("error")  # an escape that Python does not know has no defined meaning: refuse it
-            tree = ast.parse(text, mode="eval").body
+            tree = parse_expression(text)
         lines = [line.encode("utf-8", "surrogatepass") for line in re.split("\r\n|\r|\n", text)]
         written = _write_tree(tree, lines)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     value = parse(written.encode("utf-8", "surrogatepass"))
     return None if isinstance(value, JsonProblem) else value
+
+
+def parse_expression(text: str) -> ast.expr:
+    """The syntax tree of a Python expression. Raises SyntaxError, ValueError, RecursionError or MemoryError.
+
+    One thread at a time: CPython 3.11 counts the depth of all trees under way together, and raises SystemError where
+    two threads build one (python/cpython issue 106905).
+    """
+    with _PARSING:
+        return ast.parse(text, mode="eval").body
 
 
 def _is_literal(text: str) -> bool:
