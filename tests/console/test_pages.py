@@ -90,7 +90,7 @@ def test_acceptance_03_a_repaired_call_shows_its_change_and_a_refused_one_what_i
         shown.goto(link(started))
         shown.goto(link(started).partition("#")[0] + "#/calls?outcome=repaired")
         shown.locator(".call").first.click()
-        shown.get_by_text("string_to_number").first.wait_for()
+        shown.locator(".open").get_by_text("string_to_number").first.wait_for()
         opened = shown.locator(".open").inner_text()
         assert all(word in opened for word in ("/lat", "- text of 5", "+ number"))
         shown.goto(link(started).partition("#")[0] + "#/calls?outcome=refused")
@@ -99,6 +99,38 @@ def test_acceptance_03_a_repaired_call_shows_its_change_and_a_refused_one_what_i
         told.wait_for()
         assert 'Actual: "***"' in told.inner_text()
         assert SECRET not in shown.content()
+
+
+def test_an_address_that_changes_while_the_page_starts_is_the_page_that_is_shown(started: Demo, running: Any) -> None:
+    with page(running) as shown:
+        shown.goto(link(started))
+        shown.get_by_role("heading", name="Overview").wait_for()
+        # Modules run before this event, the first painting and the effects after it.
+        shown.add_init_script("addEventListener('DOMContentLoaded', () => { location.hash = '#/upstreams' })")
+        shown.reload()
+        shown.get_by_role("heading", name="Upstreams").wait_for()
+
+
+def test_while_a_filter_is_asked_the_calls_of_the_one_before_are_not_shown(started: Demo, running: Any) -> None:
+    call(started, "/tools/weather", {"lat": "48.85", "lon": 2.35})
+    held: list[Any] = []
+    released: list[bool] = []
+    with page(running) as shown:
+        shown.goto(link(started))
+        shown.get_by_role("link", name="Calls", exact=True).click()
+        shown.locator(".call").first.wait_for()
+        shown.route(
+            re.compile("/-/calls.*outcome=repaired"),
+            lambda asked: asked.continue_() if released else held.append(asked),
+        )
+        shown.get_by_label("outcome").select_option("repaired")
+        shown.get_by_text("Asking the proxy.").wait_for()
+        assert 0 == shown.locator(".call").count()
+        released.append(True)
+        for asked in held:
+            asked.continue_()
+        shown.locator(".call").first.wait_for()
+        assert {"repaired"} == set(shown.locator(".call span:nth-child(3)").all_inner_texts())
 
 
 def test_acceptance_05_a_wrong_token_leads_to_the_login_and_a_closed_tab_forgets(started: Demo, running: Any) -> None:

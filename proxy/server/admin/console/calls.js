@@ -1,7 +1,7 @@
 // What is happening, and what happened to this one?
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
-import { Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
+import { Asking, Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
 
 const SHOWN = 200;
 const FILTERS = [["tool", "tool"], ["code", "code"], ["rule", "repair rule"], ["path", "path"], ["conversation", "conversation hash"], ["request_id", "request id"], ["trace_id", "trace id"]];
@@ -10,7 +10,7 @@ const NAMES = ["tool", "route", "outcome", "code", "rule", "path", "conversation
 export function Calls({ params }) {
   const wanted = Object.fromEntries(NAMES.filter((name) => params[name]).map((name) => [name, params[name]]));
   const filter = query({ ...wanted, outcome: wanted.outcome?.split(",") });
-  const { calls, fresh, state, error, show } = useCalls(filter, params.pause);
+  const { calls, fresh, state, error, asking, show } = useCalls(filter, params.pause);
   return html`<h1>Calls</h1>
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
       ${FILTERS.map(([name, title]) => html`<label>${title}<input value=${params[name] || ""} onChange=${(event) => setParams({ [name]: event.target.value.trim() })} /></label>`)}
@@ -22,13 +22,16 @@ export function Calls({ params }) {
     </form><${Failed} error=${error} />
     ${fresh > 0 && html`<p><button type="button" onClick=${show}>${fresh} new</button></p>`}
     ${calls.length ? html`<ul class="calls" aria-label="calls">${calls.map((call) => html`<${Row} key=${call.id} call=${call} open=${params.open === call.id} />`)}</ul>`
-      : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within a second"}.</p>`}
+      : asking ? html`<${Asking} />` : html`<p class="dim">No call here${filter ? " with this filter" : " yet: send one, and it is shown within a second"}.</p>`}
     ${params.open && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
 }
 
-// The list stands still while it is paused, pointed at or focused; what came meanwhile is counted.
+// The list stands still while it is paused, pointed at or focused; what came meanwhile is counted. The calls of another
+// filter are not given.
+const NONE = { calls: [], waiting: [], state: {} };
 function useCalls(filter, pause) {
-  const [list, set] = useState({ calls: [], waiting: [], state: {} });
+  const [found, set] = useState(NONE);
+  const list = found.filter === filter ? found : NONE;
   const still = useRef(false);
   useEffect(() => {
     const stop = new AbortController();
@@ -37,18 +40,19 @@ function useCalls(filter, pause) {
       if (!document.hidden) {
         try {
           const answer = await ask(`calls?${filter}&limit=${SHOWN}${cursor ? `&after=${encodeURIComponent(cursor)}` : ""}`, undefined, stop.signal);
+          if (stop.signal.aborted) return;
           const first = !cursor;
           cursor = answer.cursor;
           still.current = !!pause || !!document.querySelector(".calls:hover, .calls:focus-within");
           set((before) => {
             const waiting = first ? [] : [...answer.calls, ...before.waiting].slice(0, SHOWN);
-            if (first) return { calls: answer.calls, waiting, state: answer };
-            return still.current ? { calls: before.calls, waiting, state: answer } : { calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
+            if (first) return { filter, calls: answer.calls, waiting, state: answer };
+            return still.current ? { filter, calls: before.calls, waiting, state: answer } : { filter, calls: [...waiting, ...before.calls].slice(0, SHOWN), waiting: [], state: answer };
           });
         } catch (error) {
           if (stop.signal.aborted) return;
           cursor = error.status ? "" : cursor;
-          set((before) => ({ ...before, error }));
+          set((before) => ({ ...(before.filter === filter ? before : NONE), filter, error }));
         }
       }
       if (!stop.signal.aborted) timer = setTimeout(look, 1000);
@@ -57,7 +61,7 @@ function useCalls(filter, pause) {
     return () => { stop.abort(); clearTimeout(timer); };
   }, [filter, pause]);
   const show = () => set((before) => ({ ...before, calls: [...before.waiting, ...before.calls].slice(0, SHOWN), waiting: [] }));
-  return { calls: list.calls, fresh: list.waiting.length, state: list.state, error: list.error, show };
+  return { calls: list.calls, fresh: list.waiting.length, state: list.state, error: list.error, asking: list.state === NONE.state, show };
 }
 
 const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);

@@ -1,6 +1,6 @@
 // The shell: header, navigation, login, and the page that the address names.
 import { render } from "./vendor/preact.js";
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useEffect, useLayoutEffect, useState } from "./vendor/hooks.js";
 import { ask, dropToken, hasToken, setToken, takeToken } from "./api.js";
 import { clean, html, readHash } from "./parts.js";
 import { Overview } from "./overview.js";
@@ -12,9 +12,10 @@ import { Config, Conversations, Upstreams } from "./operations.js";
 const PAGES = { overview: ["Overview", Overview], calls: ["Calls", Calls], tools: ["Tools", Tool], try: ["Try it", Try], conversations: ["Conversations", Conversations], upstreams: ["Upstreams", Upstreams], config: ["Config", Config] };
 const THEMES = ["auto", "light", "dark"];
 
+// The listener is there before the browser can change the address: an effect would come after the first painting.
 function useHash() {
   const [hash, set] = useState(readHash());
-  useEffect(() => {
+  useLayoutEffect(() => {
     const look = () => { takeToken(); set(readHash()); };
     addEventListener("hashchange", look);
     return () => removeEventListener("hashchange", look);

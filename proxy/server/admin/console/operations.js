@@ -15,7 +15,7 @@ export function Conversations({ params, role }) {
     try { await ask("attempts/reset", { key }); set({ told: "Forgotten: its next call begins at 1." }); answer.again(); } catch (error) { set({ error }); }
   };
   const hashes = params.hash?.split(",").filter(Boolean);
-  const rows = (answer.value?.attempts || []).filter((row) => !hashes || hashes.includes(row.conversation));
+  const rows = answer.value?.attempts.filter((row) => !hashes || hashes.includes(row.conversation));
   return html`<h1>Conversations</h1><${Failed} error=${answer.error || state.error} />
     <form class="filters" onSubmit=${find}><label>find my id<input name="name" required autocomplete="off" /></label><button>find</button>
       ${hashes && html`<button type="button" onClick=${() => setParams({ hash: "" })}>all</button>`}
@@ -35,7 +35,7 @@ export function Upstreams() {
   const { value, error } = useAnswer("upstreams", 2000);
   return html`<h1>Upstreams</h1><${Failed} error=${error} />
     <p class="dim">Requests, 5xx and resends since the start; faults and times of the last 15 minutes.</p>
-    <${Rows} label="upstreams" rows=${value?.upstreams || []} empty="The config has no upstream." columns=${[
+    <${Rows} label="upstreams" rows=${value?.upstreams} empty="The config has no upstream." columns=${[
       ["upstream", (row) => clean(row.upstream)],
       ["breaker", (row) => row.breaker === "none" ? html`<span class="dim">none configured</span>` : html`<b class=${{ open: "bad", "half-open": "warn" }[row.breaker] || "good"}>${row.breaker.toUpperCase()}</b>`],
       ["since", (row) => time(row.breaker_since)], ["requests", (row) => sum(row.requests), true], ["5xx", (row) => row.requests["5xx"] || 0, true],

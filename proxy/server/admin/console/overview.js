@@ -5,25 +5,28 @@ import { Bars, Failed, GOOD, Rows, UNKNOWN, clean, good, html, link, mistake, ms
 const WINDOWS = { "1m": 4, "5m": 20, "15m": 60, "1h": 240 };
 
 export function Overview({ params }) {
-  const span = params.window || "15m";
+  const span = params.window || "15m", since = { since: span };
   const { value, error } = useAnswer(`overview?window=${span}`, 1000);
-  if (!value) return html`<h1>Overview</h1><${Failed} error=${error} />`;
-  const all = sum(value.totals), since = { since: span };
-  const called = value.tools.filter((row) => row.calls || row.safe_to_enforce);
-  const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name.split(",")[0]}>${share(number, all)}</b> ${title}</a>`;
-  const rare = [["corrected", "corrected by a model"], ["upstream_error", "upstream errors"], ["client_gone", "given up by clients"]].filter(([name]) => value.totals[name]);
+  const called = value?.tools.filter((row) => row.calls || row.safe_to_enforce);
   return html`<h1>Overview</h1><${Failed} error=${error} />
-    ${value.needs.length > 0 && html`<section class="needs" aria-label="needs you"><b>Needs you</b><ul>${value.needs.map((need) => html`<li><a href=${need.page}>! ${clean(need.text)}</a></li>`)}</ul></section>`}
+    ${value?.needs.length > 0 && html`<section class="needs" aria-label="needs you"><b>Needs you</b><ul>${value.needs.map((need) => html`<li><a href=${need.page}>! ${clean(need.text)}</a></li>`)}</ul></section>`}
     <div class="totals"><label class="inline">last <select value=${span} onChange=${(event) => setParams({ window: event.target.value })}>${Object.keys(WINDOWS).map((one) => html`<option>${one}</option>`)}</select></label>
-      <a href=${link("calls", since)}><b>${all.toLocaleString()}</b> requests</a>
-      ${all > 0 && html`${figure(GOOD.join(), "right as they came", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
-      ${figure("refused", "refused", value.totals.refused || 0)} ${figure("tool_error", "tool errors", value.totals.tool_error || 0)}
-      ${rare.map(([name, title]) => figure(name, title, value.totals[name]))}
-      <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95)</span>`}</div>
-    <${Bars} bars=${value.bars} slots=${WINDOWS[span] || 60} />
+      ${value && html`<${Totals} value=${value} since=${since} />`}</div>
+    ${value && html`<${Bars} bars=${value.bars} slots=${WINDOWS[span] || 60} />`}
     <h2>Tools</h2>
     <${Rows} label="tools" rows=${called} empty=${`No tool was called in the last ${span}.`} columns=${columns(since)} />
-    ${called.length < value.tools.length && html`<p><a href="#/tools">${value.tools.length - called.length} ${called.length ? "more tools" : "tools are"} served, without a call in the last ${span}</a></p>`}`;
+    ${called?.length < value?.tools.length && html`<p><a href="#/tools">${value.tools.length - called.length} ${called.length ? "more tools" : "tools are"} served, without a call in the last ${span}</a></p>`}`;
+}
+
+function Totals({ value, since }) {
+  const all = sum(value.totals);
+  const figure = (name, title, number) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name.split(",")[0]}>${share(number, all)}</b> ${title}</a>`;
+  const rare = [["corrected", "corrected by a model"], ["upstream_error", "upstream errors"], ["client_gone", "given up by clients"]].filter(([name]) => value.totals[name]);
+  return html`<a href=${link("calls", since)}><b>${all.toLocaleString()}</b> requests</a>
+    ${all > 0 && html`${figure(GOOD.join(), "right as they came", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
+    ${figure("refused", "refused", value.totals.refused || 0)} ${figure("tool_error", "tool errors", value.totals.tool_error || 0)}
+    ${rare.map(([name, title]) => figure(name, title, value.totals[name]))}
+    <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95)</span>`}`;
 }
 
 const columns = (since) => {

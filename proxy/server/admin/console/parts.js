@@ -38,7 +38,8 @@ export function setParams(params) {
   if (next !== location.hash) location.hash = next;
 }
 
-// What a path answers: asked at once, and again every `every` ms while the page is seen; 0: once.
+// What a path answers: asked at once, and again every `every` ms while the page is seen; 0: once. An answer to the
+// path that was asked before is not given.
 export function useAnswer(path, every = 0) {
   const [state, set] = useState({});
   const [again, setAgain] = useState(0);
@@ -49,7 +50,7 @@ export function useAnswer(path, every = 0) {
       if (!document.hidden && path) {
         try {
           const value = await ask(path, undefined, stop.signal);
-          set({ value, path });
+          if (!stop.signal.aborted) set({ value, path });
         } catch (error) {
           if (stop.signal.aborted) return;
           set((before) => ({ value: before.path === path ? before.value : undefined, error, path }));
@@ -60,8 +61,11 @@ export function useAnswer(path, every = 0) {
     look();
     return () => { stop.abort(); clearTimeout(timer); };
   }, [path, every, again]);
-  return { ...state, again: () => setAgain((number) => number + 1) };
+  const { value, error } = state.path === path ? state : {};
+  return { value, error, again: () => setAgain((number) => number + 1) };
 }
+
+export const Asking = () => html`<p class="dim" aria-busy="true">Asking the proxy.</p>`;
 
 export function Failed({ error }) {
   return error ? html`<p class="bad" role="alert">${error.status ? clean(error.message) : "The proxy does not answer; asking again."}</p>` : null;
@@ -100,8 +104,10 @@ export function Bars({ bars, slots }) {
 
 const minutes = (seconds) => (seconds < 3600 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`);
 
-// Rows as a table, as cards on a narrow screen. A column: [title, cell, is it a number].
+// Rows as a table, as cards on a narrow screen; without rows, the answer has not come yet. A column: [title, cell, is
+// it a number].
 export function Rows({ label, columns, rows, empty }) {
+  if (!rows) return html`<${Asking} />`;
   if (!rows.length) return html`<p class="dim">${empty}</p>`;
   return html`<table class="cards" aria-label=${label}><thead><tr>${columns.map(([title, , number]) => html`<th scope="col" class=${number ? "num" : ""}>${title}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody></table>`;

@@ -7,7 +7,7 @@ export function Tool({ params }) {
 
 function All() {
   const { value, error } = useAnswer("overview?window=1h", 5000);
-  const tools = (value?.tools || []).filter((row) => row.served);
+  const tools = value?.tools.filter((row) => row.served);
   return html`<h1>Tools</h1><${Failed} error=${error} />
     <${Rows} label="tools" rows=${tools} empty="No tool is served, or none was called yet." columns=${[
       ["tool", (row) => html`<a href=${link("tools", { route: row.route, tool: row.tool })}>${clean(row.tool)}</a>`],
