@@ -33,7 +33,7 @@ _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
 
 
-# --- probes: from this process alone, never the store, and no upstream but one that is asked for ----------------------
+# --- probes: this process answers alone, without the store; an upstream is asked only if the probe names it -----------
 async def _alive(_serving: Serving, _asked: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
@@ -84,7 +84,7 @@ async def _routes(serving: Serving, _: PageRequest) -> Page:
 
 
 def _servers(serving: Serving, upstream: str) -> dict[str, JsonValue]:
-    """The servers of a route that has several: '' for one that is in reach, else why it is not."""
+    """The servers of a joined route: '' for one that can be reached, else the reason why not."""
     entry = serving.config.upstreams.get(upstream)
     if entry is None or entry.joined is None:
         return {}
@@ -127,7 +127,7 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
     return found
 
 
-# --- what happened ----------------------------------------------------------------------------------------------------
+# --- calls and conversations ------------------------------------------------------------------------------------------
 async def _calls(serving: Serving, asked: PageRequest) -> Page | EventPage:
     if serving.console is None:
         return _off()
@@ -163,7 +163,7 @@ async def _tool(serving: Serving, asked: PageRequest) -> Page:
 
 
 def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
-    """The tools of all routes; of those that an upstream lists, the ones that were called."""
+    """The tools of all routes. Of the tools that an upstream lists, only those that were called."""
     snapshot = serving.handler.snapshot
     found = list_served_tools(snapshot.table.routes)
     counted = serving.metrics.requests.series
@@ -199,8 +199,8 @@ async def _upstreams(serving: Serving, _: PageRequest) -> Page:
 
 
 async def _attempts(serving: Serving, asked: PageRequest) -> Page:
-    """The episodes that run: of all conversations, of the one that `conversation` names as its client does (at the rung
-    `rung`, or at any), or those that wait for a human (`waiting=true`)."""
+    """The running episodes: all of them, those that wait for a human (`waiting=true`), or those of one `conversation`,
+    which is named as its client names it (at the place `rung`, or at any)."""
     query = parse_qs(asked.query)
     episodes = await serving.handler.snapshot.services.store.list_episodes()
     if "conversation" in query:
@@ -211,7 +211,7 @@ async def _attempts(serving: Serving, asked: PageRequest) -> Page:
 
 
 async def _find_conversations(serving: Serving, asked: PageRequest) -> Page:
-    """The hashes under which a conversation may be known that a client calls `name`."""
+    """The hashes of every conversation that a client may mean by `name`."""
     name = asked.body.get("name")
     if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME:
         return refuse_question("say `name`: what the client sends as its conversation id")
@@ -219,7 +219,7 @@ async def _find_conversations(serving: Serving, asked: PageRequest) -> Page:
 
 
 def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
-    """What a conversation that is called `name` may be known by: at each place where a served route looks for one."""
+    """The hash of `name` at each place where a served route looks for a conversation's name."""
     for route in serving.handler.snapshot.table.routes:
         for source in route.shape.ladder:
             if source.kind != "address" and rung in ("", source.kind):
@@ -227,7 +227,7 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
 
 
 def _limits(serving: Serving) -> dict[str, int]:
-    """How many attempts each tool has, '' stands for unknown names; where routes differ, the fewest."""
+    """The attempts of each tool; '' stands for unknown names. Where routes differ, the fewest count."""
     found: dict[str, int] = {}
     for route in serving.handler.snapshot.table.routes:
         known = [(name, policy.attempts) for name, policy in route.tools.items()]
@@ -252,7 +252,7 @@ async def _reset_attempts(serving: Serving, asked: PageRequest) -> Page:
     return make_json_page({"reset": count})
 
 
-# --- what is done -----------------------------------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------------------------------
 async def _reload(serving: Serving, asked: PageRequest) -> Page:
     serving.log.event("reload asked for", role=asked.role, address=asked.address)
     reloaded = await serving.reloader.reload()

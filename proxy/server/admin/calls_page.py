@@ -23,7 +23,7 @@ from proxy.server.admin.event_stream import Readers, follow_calls
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
 
-# The most entries of one answer, and how many there are where the question says nothing.
+# The most entries of one answer, and the number where the query names none.
 MOST_ENTRIES: Final = 500
 _USUAL: Final = 200
 _SEVERAL: Final = ("tool", "route", "outcome")
@@ -52,7 +52,7 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
 def list_entries(
     data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]
 ) -> dict[str, JsonValue]:
-    """What `/-/calls` answers: entries, the place behind the newest, how many are kept, and what a reader missed."""
+    """The value of `/-/calls`: entries, the place after the newest, how many calls are kept, how many were missed."""
     recent = data.recent
     shown: dict[str, JsonValue] = {
         "calls": [name_entry(data, entry) for entry in recent.entries(wanted, limit)],
@@ -93,7 +93,7 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
 
 
 def name_entry(data: ConsoleData, entry: dict[str, Any]) -> dict[str, JsonValue]:
-    """An entry with the name under which it is found again."""
+    """An entry with the id by which it can be requested again."""
     return {"id": f"{data.recent.boot}.{entry['seq']}", **entry}
 
 
@@ -107,7 +107,7 @@ def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter
     """The filter that a query asks for, or what is wrong with it."""
     for name in query:
         if name not in _KNOWN:
-            return f"`{name[:40]}` is no filter; these are: {', '.join(sorted(_KNOWN))}"
+            return f"`{name[:40]}` is not a filter; these are: {', '.join(sorted(_KNOWN))}"
     found: dict[str, Any] = {name: frozenset(filter(None, query.get(name, ()))) for name in _SEVERAL}
     found |= {name: query[name][0] for name in _SINGLE if name in query}
     if text := _first(query, "since"):
@@ -137,8 +137,8 @@ def count_missed(data: ConsoleData, after: int) -> int:
 
 
 def _start(query: Mapping[str, list[str]], data: ConsoleData) -> int | None:
-    """Where a stream begins: behind the place that is named, or with what comes next (None: the place was of another
-    run)."""
+    """The place after which a stream begins: the one that the query names, or that of the last call. None: the named
+    place belongs to another run of the process."""
     text = _first(query, "after")
     if not text:
         return data.recent.last
@@ -207,7 +207,7 @@ def _attempt_of(episode: Episode) -> int:
 
 
 def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, JsonValue]]:
-    """Of each conversation and tool among the kept calls: when it failed last, and by what it is known."""
+    """For each conversation and tool among the kept calls: when it failed last, and how the conversation is known."""
     found: dict[tuple[str, str], dict[str, JsonValue]] = {}
     if data is not None:
         wrong = CallFilter(outcome=frozenset({"refused", "tool_error"}))

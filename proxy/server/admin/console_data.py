@@ -1,6 +1,6 @@
 """What the console's pages read: everything kept of the last minutes, and the names of this run of the process.
 
-A page gets a `ConsoleData` and no more of the proxy than that. `make_console_data` fills it from the config: with
+A page sees nothing else of the proxy. `make_console_data` fills it from the config: with
 `console: off` only failed calls are kept, and nothing is counted.
 """
 
@@ -31,17 +31,17 @@ class ConsoleData:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """What finished requests are told to."""
+        """The observers that are told of finished requests."""
         counting: tuple[Observer, ...] = () if self.mistakes is None else (self.mistakes, self.changes)
         return (*counting, self.recent)
 
     def begin(self) -> None:
-        """Starts what looks at the counters. Must be called inside the event loop."""
+        """Starts reading the counters at intervals. Must be called inside the event loop."""
         if self.bars is not None:
             self.bars.begin()
 
     def end(self) -> None:
-        """Stops it."""
+        """Stops reading the counters."""
         if self.bars is not None:
             self.bars.end()
 
@@ -49,7 +49,7 @@ class ConsoleData:
 def make_console_data(
     entry: AdminConfig | None, read: Callable[[], Counts], wall: Callable[[], float]
 ) -> ConsoleData | None:
-    """What is kept for an operator's port; None without one. `read` gives all requests so far."""
+    """The data of an operator's port; None without one. `read` gives all requests so far."""
     if entry is None:
         return None
     boot = secrets.token_hex(4)
@@ -67,5 +67,5 @@ def make_console_data(
 
 
 def list_observers(data: ConsoleData | None) -> tuple[Observer, ...]:
-    """What finished requests are told to; nothing without an operator's port."""
+    """The observers that are told of finished requests; none without an operator's port."""
     return () if data is None else data.observers

@@ -1,8 +1,8 @@
 """Judges a call without sending it, so that an operator sees what would happen (POST /-/validate).
 
-The call runs through the same steps as a real one, without an upstream and with an empty memory of its own that knows
-no earlier attempt. A report-only route is judged as if it enforced; the field `mode` of the answer says that it does
-not.
+The call runs through the same steps as a real one, without an upstream and with an empty store of its own, so that
+no earlier attempt is known. A report-only route is judged as if it enforced; the field `mode` of the answer says that
+it does not.
 """
 
 from __future__ import annotations

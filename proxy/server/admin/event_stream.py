@@ -6,7 +6,7 @@
     event: lost      how many calls a reader missed, because it was too slow or came back too late
 
 A reader is a number, the last call it has seen: there is no queue, so a slow reader costs no memory and delays no call.
-The ring is looked at ten times a second while somebody reads.
+While somebody reads, the ring is read ten times a second.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.telemetry.recent.ring import CallFilter, KeptCall, make_entry
 
-# The most readers at once; further ones are told to come again.
+# The most readers at once; further ones are refused and may come again later.
 READERS: Final = 8
+# The seconds between two readings of the ring.
 _EVERY: Final = 0.1
-# How long a stream is silent before it says that it is still there, in looks.
+# After so many readings without an event a stream sends a comment, so that nothing in between closes it.
 _SILENT: Final = 150
 # The most events of one write.
 _MOST: Final = 500
@@ -48,7 +49,7 @@ class _Place(NamedTuple):
 
 
 def format_event(event: str, data: JsonValue, name: str = "") -> bytes:
-    """One event on the wire; `name` is the place behind it."""
+    """One event on the wire; `name` is its id, the place after it."""
     head = f"id: {name}\n" if name else ""
     return f"{head}event: {event}\ndata: ".encode() + dumps(data) + b"\n\n"
 
@@ -56,8 +57,8 @@ def format_event(event: str, data: JsonValue, name: str = "") -> bytes:
 async def follow_calls(
     data: ConsoleData, wanted: CallFilter, start: int | None, readers: Readers
 ) -> AsyncGenerator[bytes, None]:
-    """The events from a place on, until the proxy ends. `start` None: the reader's place was of another run, and
-    nobody knows how much it missed."""
+    """The events after a place, until the proxy ends. `start` is None where the reader's place belongs to another run
+    of the process: how much it missed is unknown."""
     recent, silent = data.recent, 0
     place = _Place(recent.last if start is None else start, data.changes.last)
     readers.count += 1
@@ -78,7 +79,7 @@ async def follow_calls(
 
 
 def _read_new(data: ConsoleData, wanted: CallFilter, place: _Place) -> tuple[bytes, _Place]:
-    """What came since a place, and the place behind it."""
+    """The new events after a place, and the place after them."""
     recent, changes = data.recent, data.changes
     if place == (recent.last, changes.last):
         return b"", place
@@ -105,14 +106,14 @@ def _changes(data: ConsoleData, seen: int) -> Iterator[bytes]:
 
 
 # --- above several workers --------------------------------------------------------------------------------------------
-# Reads what came since two places, of calls and of changes: what `/-/calls` answers; None where no worker does.
+# Takes a place among the calls and one among the changes, and gives what `/-/calls` answers; None if no worker answers.
 ReadCalls = Callable[[str, str], Awaitable[dict[str, JsonValue] | None]]
 _WORKERS_EVERY: Final = 0.2
 
 
 async def follow_workers(read: ReadCalls, start: str, readers: Readers) -> AsyncGenerator[bytes, None]:
     """The events of all workers, each call once and in the order of time. The workers are asked only while somebody
-    reads. A worker that is gone is told as `lost`, since its last calls went with it."""
+    reads. A worker that has died is reported as `lost`, because its last calls are gone too."""
     readers.count += 1
     try:
         place, changes, silent = start, "", 0
@@ -156,5 +157,5 @@ def _worker_events(answer: dict[str, JsonValue], before: str) -> Iterator[bytes]
 
 
 def _runs(place: str) -> dict[str, str]:
-    """Run of a process -> number of its last call that was seen."""
+    """By the run of a process, the number of its last call that was seen."""
     return {pair.partition(".")[0]: pair.partition(".")[2] for pair in place.split(",") if "." in pair}

@@ -1,9 +1,9 @@
-"""Who may ask the operator's port, and as what: `OperatorAccess`.
+"""Who may use the operator's port, and in which role: `OperatorAccess`.
 
 A page in a browser reaches this port only from itself: `Host` has to be an address, a loopback name or a configured one
 (DNS rebinding), `Origin` is absent or exactly the request's own, and `Sec-Fetch-Site`, where a browser sends it, says
-same-origin. There are no cookies: they know no ports, so a page next door would have the session. The token goes as
-`Authorization`, which no browser adds by itself.
+same-origin. There are no cookies: a cookie goes to every port of its host, so a page on another port would have the
+session. The token goes as `Authorization`, which no browser adds by itself.
 
 With `admin.token`, everything below /-/ requires it (role `operator`), or `admin.readers` (role `reader`, who changes
 nothing and sees no value). After ten wrong tokens within a minute an address is told to wait.
@@ -67,7 +67,7 @@ class OperatorAccess:
         return True
 
     def find_role(self, fields: Fields) -> Role | None:
-        """As what a request may ask; None where it carries no token, or a wrong one. Compared in constant time."""
+        """The role of a request; None without a token or with a wrong one. Tokens are compared in constant time."""
         if not self._needs_token:
             return _OPERATOR
         given = fields.get("authorization") or ""
@@ -97,7 +97,7 @@ _READER: Final[Role] = "reader"
 
 
 def readers_token(token: str) -> str:
-    """The token by which a worker knows a reader, made of the one by which it knows the process above it."""
+    """The token by which a worker knows a reader, derived from the one by which it knows the process above it."""
     return f"{token}-reader"
 
 

@@ -96,7 +96,7 @@ class Admin:
         return await self._page(request, fields, split_target(request.raw_path), self._probes, "reader")
 
     def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
-        """As what a request may ask this path, or why it may not."""
+        """The role in which a request may ask this path, or the response that refuses it."""
         address = request.remote or ""
         if self._access.needs_token and self._access.has_to_wait(address):
             response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))

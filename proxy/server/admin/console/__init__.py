@@ -1,1 +1,1 @@
-"""The console: the files of its pages, and what only they ask for. Nothing here is loaded before somebody does."""
+"""The console: its static files, and the pages that only they request. Loaded at the first request for one of them."""

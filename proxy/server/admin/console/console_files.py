@@ -1,4 +1,4 @@
-"""The console's static files: `/ui/`, from a list of what there is, read when asked for.
+"""The console's static files below `/ui/`: a fixed list, each file read when it is requested.
 
 Nothing here needs a token: the files say nothing of this proxy. A strict policy lets the page load scripts, styles and
 data from here alone, and no text become code (CSP with Trusted Types).
@@ -39,7 +39,7 @@ _HEADERS: Final = (
 
 @cache
 def list_files() -> dict[str, Path]:
-    """Every file that may be asked for, by its path below /ui/."""
+    """Every file that can be requested, by its path below /ui/."""
     found = (path for path in FOLDER.rglob("*") if path.suffix in _KINDS and path.is_file())
     return {path.relative_to(FOLDER).as_posix(): path for path in found}
 

@@ -1,7 +1,7 @@
 """`/-/trial`: what would become of a call under an edited schema, and what of the calls that are kept or recorded.
 
 Nothing is sent to a tool. The schema is compiled in a thread; one comparison runs at a time, over 500 calls
-at most, one in each turn of the event loop, so that no call waits longer for it than for another.
+at most, one in each turn of the event loop, so that it delays other calls no more than one further call would.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_VALUES: Final = (
     "kept calls have no arguments: say `admin: {values: full}` (with a token), or compare over recorded calls"
 )
 _NO_RECORD: Final = "no call is recorded: say `record: {file: ...}` in the config (docs/console.md)"
-# The most places at which a comparison says that calls change.
+# The most places at which a comparison reports changes.
 _FEW: Final = 50
 _MARKS: Final = (MASK, "...")
 
@@ -93,14 +93,14 @@ def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue
 
 
 async def edit_policy(policy: ToolPolicy, schema: JsonValue) -> ToolPolicy | str:
-    """The policy with another schema, given as a JSON value or as its text; or what is wrong with that."""
+    """The policy with another schema, given as a JSON value or as its text; or what is wrong with the schema."""
     value = schema
     if isinstance(schema, str):
         if len(schema) > LONGEST_SCHEMA:
             return f"a schema here has at most {LONGEST_SCHEMA >> 10} KiB"
         value = parse(schema.encode("utf-8", "surrogatepass"))
         if isinstance(value, JsonProblem):
-            return f"{value.line}:{value.column} the schema is no JSON: {value.reason}"
+            return f"{value.line}:{value.column} the schema is not JSON: {value.reason}"
     try:
         return await asyncio.to_thread(_compile, policy, value)
     except SchemaError as error:
