@@ -52,7 +52,7 @@ async def test_every_outcome_is_kept_newest_first_and_filters_choose() -> None:
     assert (3, 2000, 0) == (everything["kept"], everything["bound"], everything["missed"])
     assert ["r-2"] == [entry["correlation_id"] for entry in repaired["calls"]]
     assert [] == later["calls"]
-    assert (400, True) == (unknown.status, "`outcom` is no filter" in told(unknown)["error"])
+    assert (400, True) == (unknown.status, "`outcom` is not a filter" in told(unknown)["error"])
 
 
 async def test_an_entry_of_a_usual_call_says_what_its_log_line_says() -> None:

@@ -46,20 +46,20 @@ def make_pool_pages(worker_pool: WorkerPool) -> Pages:
     }
 
 
-async def _alive(_: WorkerPool, _asked: PageRequest) -> Page:
+async def _alive(_: WorkerPool, _question: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
 
-async def _any(worker_pool: WorkerPool, asked: PageRequest) -> Page:
+async def _any(worker_pool: WorkerPool, question: PageRequest) -> Page:
     for worker in worker_pool.workers:
-        page = await worker_pool.ask(worker, asked.method, _target(asked), _body(asked), asked.role)
+        page = await worker_pool.ask(worker, question.method, _target(question), _body(question), question.role)
         if page is not None:
             return page
     return refuse_question(_NOBODY, 503)
 
 
-async def _all(worker_pool: WorkerPool, asked: PageRequest) -> Page:
-    pages = await _gather(worker_pool, asked, _target(asked))
+async def _all(worker_pool: WorkerPool, question: PageRequest) -> Page:
+    pages = await _gather(worker_pool, question, _target(question))
     if len(pages) < len(worker_pool.workers):
         return refuse_question(
             f"{len(worker_pool.workers) - len(pages)} of {len(worker_pool.workers)} workers do not answer", 503
@@ -71,30 +71,33 @@ async def _all(worker_pool: WorkerPool, asked: PageRequest) -> Page:
     return make_json_page(merge_answers(answers))
 
 
-async def _gather(worker_pool: WorkerPool, asked: PageRequest, target: str) -> list[Page]:
+async def _gather(worker_pool: WorkerPool, question: PageRequest, target: str) -> list[Page]:
     """What the workers answer; those that do not are left out."""
-    asking = (worker_pool.ask(worker, asked.method, target, _body(asked), asked.role) for worker in worker_pool.workers)
+    asking = (
+        worker_pool.ask(worker, question.method, target, _body(question), question.role)
+        for worker in worker_pool.workers
+    )
     return [page for page in await asyncio.gather(*asking) if page is not None]
 
 
-async def _first_found(worker_pool: WorkerPool, asked: PageRequest) -> Page:
+async def _first_found(worker_pool: WorkerPool, question: PageRequest) -> Page:
     """The answer of the worker that knows what is asked for."""
-    pages = await _gather(worker_pool, asked, _target(asked))
+    pages = await _gather(worker_pool, question, _target(question))
     return min(pages, key=lambda page: page.status, default=refuse_question(_NOBODY, 503))
 
 
-async def _calls(worker_pool: WorkerPool, asked: PageRequest) -> Page | EventPage:
-    if not asked.wants_events:
-        return await _all(worker_pool, asked)
+async def _calls(worker_pool: WorkerPool, question: PageRequest) -> Page | EventPage:
+    if not question.wants_events:
+        return await _all(worker_pool, question)
     if worker_pool.readers.is_full():
-        return refuse_question("as many readers as may be follow the calls already: come again later", 503)
-    query = parse_qs(asked.query)
-    after = asked.resume or query.pop("after", [""])[0]
-    plain = replace(asked, accept="", resume="")
+        return refuse_question("too many readers follow the calls at the same time: try again later", 503)
+    query = parse_qs(question.query)
+    after = question.resume or query.pop("after", [""])[0]
+    plain = replace(question, accept="", resume="")
 
     async def read(place: str, changes: str) -> dict[str, JsonValue] | None:
         more = {"limit": [str(MOST_ENTRIES)], "changes": [changes], **({"after": [place]} if place else {})}
-        target = f"{asked.path}?{urlencode({**query, **more}, doseq=True)}"
+        target = f"{question.path}?{urlencode({**query, **more}, doseq=True)}"
         answers = [value for page in await _gather(worker_pool, plain, target)
                    if page.status == 200 and isinstance(value := parse(page.body), dict)]  # fmt: skip
         return merge_answers(answers) if answers else None
@@ -127,8 +130,8 @@ def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
     return whole
 
 
-async def _metrics(worker_pool: WorkerPool, asked: PageRequest) -> Page:
-    pages = await asyncio.gather(*(worker_pool.ask(worker, "GET", asked.path) for worker in worker_pool.workers))
+async def _metrics(worker_pool: WorkerPool, question: PageRequest) -> Page:
+    pages = await asyncio.gather(*(worker_pool.ask(worker, "GET", question.path) for worker in worker_pool.workers))
     for worker, page in zip(worker_pool.workers, pages, strict=True):
         if page is not None:
             worker.page = page.body
@@ -136,12 +139,12 @@ async def _metrics(worker_pool: WorkerPool, asked: PageRequest) -> Page:
     return Page(text, content_type=kind)
 
 
-def _target(asked: PageRequest) -> str:
-    return f"{asked.path}?{asked.query}" if asked.query else asked.path
+def _target(question: PageRequest) -> str:
+    return f"{question.path}?{question.query}" if question.query else question.path
 
 
-def _body(asked: PageRequest) -> JsonValue:
-    return dict(asked.body) if asked.method == "POST" else None
+def _body(question: PageRequest) -> JsonValue:
+    return dict(question.body) if question.method == "POST" else None
 
 
 def merge_overviews(answers: Sequence[Answer]) -> JsonValue:

@@ -1,1 +1,4 @@
-"""The console: the files of its pages, and what only they ask for. Nothing here is loaded before somebody does."""
+"""The console: the files for the browser, and the Python code that only they use.
+
+The code is imported at the first request for it, so that a proxy whose console nobody opens does not load it.
+"""
