@@ -2,7 +2,7 @@
 
     python -m benchmarks.answers
 
-Prints figures beside the bounds they are held to (Acode NFR-001..NFR-004); it is no test, because a shared machine
+Prints figures beside the bounds they are held to (Acode NFR-001..NFR-004); it is not a test, because a shared machine
 cannot be timed reliably. Figures are the best of several rounds, in microseconds for one operation.
 """
 

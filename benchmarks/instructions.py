@@ -4,8 +4,8 @@
     python -m benchmarks.instructions --only ours --acts clean --profile FILE     keeps callgrind's own file
 
 Needs valgrind. Each proxy runs under callgrind before the usual tool; some calls warm it, then so many are counted, by
-32 connections at a time. The kernel's part is not counted, and an instruction is no nanosecond: memory that is not in a
-cache costs more. So ratios of CPU time (benchmarks.proxies) differ. A busy machine adds up to a tenth: timers ring by
+32 connections at a time. The kernel's part is not counted, and an instruction is not a nanosecond: memory outside the
+caches costs more. So ratios of CPU time (benchmarks.proxies) differ. A busy machine adds up to a tenth: timers ring by
 the clock, and there are fewer calls between two rings.
 """
 

@@ -77,7 +77,7 @@ def _file(verb: str) -> Any:
 
 
 def _no_verb(word: str) -> str:
-    """What to write instead of a word that is no verb."""
+    """What to write instead of a word that is not a verb."""
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"

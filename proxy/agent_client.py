@@ -24,7 +24,7 @@ _RETRYABLE: Final = frozenset(
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """The tool's own answer. `value` is its JSON, or its text where it is no JSON."""
+    """The tool's own answer. `value` is its JSON, or its text where it is not JSON."""
 
     value: Any
     status: int = 200

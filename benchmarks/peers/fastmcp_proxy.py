@@ -3,7 +3,7 @@
 python fastmcp_proxy.py PORT URL|COMMAND ARGUMENT ...
 """
 # mypy: ignore-errors
-# The peer is no dependency of the product, so its types are not there to be checked.
+# The peer is not a dependency of the product, so its types are not there to be checked.
 
 from __future__ import annotations
 

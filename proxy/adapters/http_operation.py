@@ -238,7 +238,7 @@ def _read_json(read: ReadRequest, operation: HttpOperation, body: bytes, shape: 
         return
     if not isinstance(document.value, dict):
         hint = "Send the members of the body as a JSON object."
-        read.violations.append(Violation(codes.TYPE_MISMATCH, (), "The body is no JSON object", "object", hint))
+        read.violations.append(Violation(codes.TYPE_MISMATCH, (), "The body is not a JSON object", "object", hint))
         return
     places = {each.name: each.declared.place for each in operation.arguments}
     for name, value in document.value.items():
@@ -275,7 +275,7 @@ def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest
     fields = _read_fields(request.body, parts) if parts is not None else None
     if parts is None or fields is None:
         hint = "Send each field as a part with a name of its own, its text in UTF-8, and no other headers."
-        read.violations.append(Violation(codes.CONSTRAINT, (), "The body is no plain multipart/form-data", hint=hint))
+        read.violations.append(Violation(codes.CONSTRAINT, (), "The body is not plain multipart/form-data", hint=hint))
         return
     files = {each.declared.name: each for each in operation.in_place("file")}
     for part in parts:

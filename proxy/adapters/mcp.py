@@ -153,7 +153,7 @@ def _decode_unreadable(
     a failure."""
     seen = guess_message(request)
     if seen is None or not seen.is_call or seen.id is ABSENT:
-        return Failure(codes.BAD_REQUEST, f"The body is no JSON-RPC message: {problem.reason}.")
+        return Failure(codes.BAD_REQUEST, f"The body is not a JSON-RPC message: {problem.reason}.")
     name = seen.param("name")
     call_id = find_call_id(request, ("id",), {"id": seen.id}, fresh_id)
     conversation, resend_id = _find_conversation(seen, request, shape), _find_resend_id(seen, request, call_id)

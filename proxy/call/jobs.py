@@ -72,13 +72,13 @@ def read_text(payload: bytes) -> bytes:
     """Reads the text in `payload` (see `write_text_job`); gives what was found for `read_known_text`."""
     head, text = split_frame(payload)
     known = examine_text(text, TextLimits(head["depth"], head["nodes"]), frozenset(head["repairs"]))
-    mended, names = (b"", ()) if known.mended is None else known.mended
+    repaired, names = (b"", ()) if known.repaired is None else known.repaired
     told: JsonValue = {
         "found": _describe_found(known),
-        "mended": [_describe_found(mended), list(names)] if isinstance(mended, KnownText) else None,
+        "repaired": [_describe_found(repaired), list(names)] if isinstance(repaired, KnownText) else None,
         "outline": len(known.outline),
     }
-    return join_frame(told, known.outline + mended)
+    return join_frame(told, known.outline + repaired)
 
 
 def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
@@ -91,9 +91,9 @@ def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: fro
     head, rest = split_frame(result)
     known = KnownText.of(text, limits, _read_found(head["found"]))
     known.repairs, known.outline = repairs, rest[: head["outline"]]
-    if head["mended"] is not None:
-        found, names = head["mended"]
-        known.mended = KnownText.of(rest[head["outline"] :], limits, _read_found(found)), tuple(names)
+    if head["repaired"] is not None:
+        found, names = head["repaired"]
+        known.repaired = KnownText.of(rest[head["outline"] :], limits, _read_found(found)), tuple(names)
     return known
 
 

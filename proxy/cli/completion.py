@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        print("completion: it needs a library: pip install 'toolcall-proxy[completion]'", file=sys.stderr)
+        print("completion: a library is missing: pip install 'toolcall-proxy[completion]'", file=sys.stderr)
         return EXIT_NO_LIBRARY
     from proxy.__main__ import make_parser
 

@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         asyncio.run(_measure(args, cases, left, out, done))
     except KeyboardInterrupt:
-        print(f"\nevaluate: broken off; the same command goes on where this one was ({out})", file=sys.stderr)
+        print(f"\nevaluate: stopped; the same command goes on from here ({out})", file=sys.stderr)
         return 130
     found = [done[key] for mode in modes for case in cases if (key := _make_key(args, mode, case)) in done]
     print(write_table(found, args.model))

@@ -25,7 +25,7 @@ examples:
   toolcall-proxy explain --config config.yaml --route '/tools/{tool}' --tool weather
 
 The code is what runs. A comment above each part names the place in the schema it was written from, as a JSON Pointer
-behind '#', and what the schema says there. Functions A judge a value, R report what is wrong with one, `mend` repairs
+behind '#', and what the schema says there. Functions A judge a value, R report what is wrong with one, `repair` repairs
 the obvious cases.
 
 exit codes: 0 all well, 2 the config, the route or the tool is wrong
@@ -92,7 +92,11 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
     yield f"\n# --- judge and report\n{_add_keywords(check, check.source())}"
     quick_repair = _add_keywords(check, write_quick_repair(check, rules))
-    yield f"# --- mender\n{quick_repair}" if quick_repair else "# --- no mender: the repair engine makes every repair"
+    yield (
+        f"# --- quick repair\n{quick_repair}"
+        if quick_repair
+        else "# --- no quick repair: the repair engine makes every repair"
+    )
 
 
 def _add_keywords(check: Check, code: str) -> str:

@@ -55,7 +55,7 @@ first of its conversation, without hooks and corrections, and a table on stderr 
   toolcall-proxy replay --config config.yaml calls.jsonl > judged.jsonl
 
 exit codes: 0 all lines judged, 1 a verdict differs from the recorded one (--config), or the judges differ somewhere
-(--second-opinion), 2 some line is no case (named on stderr; the others are judged)
+(--second-opinion), 2 some line is not a case (named on stderr; the others are judged)
 """
 
 
@@ -186,7 +186,7 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
     progress.erase()
     output.flush()
     if bad:
-        told = f"{bad} of {number} lines are no cases and were left out  (toolcall-proxy replay --help shows one)"
+        told = f"{bad} of {number} lines are not cases and were left out  (toolcall-proxy replay --help shows one)"
         print(f"replay: {told}", file=sys.stderr)
     return 2 if bad else 0
 

@@ -77,7 +77,7 @@ class SchemaLoader:
         self, written: JsonValue, place: SchemaPlace, *, formats: Formats, provided: frozenset[str] = frozenset()
     ) -> ToolSchema | None:
         """The compiled schema written at a place of the config. `provided`: headers that the route sets itself, which
-        are no arguments of an OpenAPI operation."""
+        are not arguments of an OpenAPI operation."""
         try:
             return self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:

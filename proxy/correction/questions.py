@@ -6,8 +6,8 @@ names). Filled-in text holds no secrets and has a bounded length.
 
 The form is the value of `response_format`, made of the layer's verdict and the tool's schema: a model that is held to a
 schema cannot answer with prose or with arguments of a wrong type. Where the schema cannot stand in a document of its
-own (arguments that are no object, a schema too long to send) the form is any JSON object. An endpoint that refuses a
-form is asked without it (`Endpoint`).
+own (arguments that are not an object, a schema too long to send) the form is any JSON object. An endpoint that refuses
+a form is asked without it (`Endpoint`).
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class GatheredStream:
 
 
 def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
-    """The tool's result without secrets; None where the body is no short text."""
+    """The tool's result without secrets; None where the body is not a short text."""
     if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
         return None
     body: bytes | Undecodable = reply.body

@@ -4,8 +4,8 @@
     find_object(text)    the one JSON object in it: bare, in a Markdown fence, or inside prose
     make_verdict(object) what it says, in either of the seeds' shapes
 
-An unclear answer is no verdict: several different objects, a cut-off answer, a shape of neither seed. The caller then
-keeps the failure it had.
+An unclear answer is not a verdict: several different objects, a cut-off answer, a shape of neither seed. The caller
+then keeps the failure it had.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proxy.correction.rules import MATRIX, Action
 
 
 class Unusable(StrEnum):
-    """Why an answer is no verdict."""
+    """Why an answer is not a verdict."""
 
     NOT_JSON = "not_json"  # no chat completion, or no JSON object in its text
     CUT_OFF = "cut_off"  # `finish_reason: length`: the answer is incomplete

@@ -53,12 +53,12 @@ def find_hook(use: str) -> Hook | type[Hook] | HookLoadError:
         return found
     cls = found if isinstance(found, type) else type(found)
     if not issubclass(cls, Hook):
-        return HookLoadError(f"{use!r} is no hook", "write a class that inherits from `proxy.hooks.Hook`")
+        return HookLoadError(f"{use!r} is not a hook", "write a class that inherits from `proxy.hooks.Hook`")
     if not any(getattr(cls, point) is not getattr(Hook, point) for point in POINTS):
-        return HookLoadError(f"{use!r} has none of the points of a hook", f"define one of: {', '.join(POINTS)}")
+        return HookLoadError(f"{use!r} has none of a hook's methods", f"define one of: {', '.join(POINTS)}")
     for point in POINTS:
         if not inspect.iscoroutinefunction(getattr(cls, point)):
-            return HookLoadError(f"`{point}` of {use!r} is no coroutine", f"write `async def {point}`")
+            return HookLoadError(f"`{point}` of {use!r} is not a coroutine", f"write `async def {point}`")
     return found  # type: ignore[no-any-return]  # a Hook or a class of hooks by now
 
 
@@ -71,13 +71,15 @@ def load_hook(
         return found
     if isinstance(found, Hook):
         if settings:
-            return HookLoadError(f"{use!r} is ready made and takes no settings", "name the class, or drop `settings`")
+            return HookLoadError(
+                f"{use!r} is an instance already and takes no settings", "name the class, or drop `settings`"
+            )
         return LoadedHook(use, found, timeout, strict)
     try:
         return LoadedHook(use, found(**settings), timeout, strict)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
         return HookLoadError(
-            f"{use!r} cannot be made ({_name_error(error)})", "its `settings` are its keyword arguments"
+            f"{use!r} cannot be instantiated ({_name_error(error)})", "its `settings` are its keyword arguments"
         )
 
 

@@ -49,7 +49,7 @@ class FetchSite:
             self._client = OutgoingClient(UpstreamSettings(_NAME, origin, idle_timeout=TIMEOUT, connections=4))
         except ValueError:
             hint = "http://host:port/path; secrets go into --header"
-            raise ImportProblem("this is no http or https URL", hint) from None
+            raise ImportProblem("this is not an http or https URL", hint) from None
         self._extra = extra
         self.shown = _hide_query(url)
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

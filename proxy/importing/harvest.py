@@ -133,7 +133,7 @@ def read_record(text: bytes) -> tuple[Recorded, ...]:
     """The sources in a record. Raises ImportProblem for any other text."""
     value = parse(text, _LIMITS)
     if isinstance(value, JsonProblem) or not isinstance(value, dict) or value.get("version") != 1:
-        raise ImportProblem(f"{FILE} is no record of an import", "import again")
+        raise ImportProblem(f"{FILE} is not a record of an import", "import again")
     try:
         return tuple(_read_source(source) for source in value["sources"])
     except (KeyError, TypeError, AttributeError):

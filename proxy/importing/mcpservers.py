@@ -131,7 +131,7 @@ class _Reading:
             if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or name in ("none", ".", ".."):
                 self._leave(name, "its name cannot stand in a path", "give it letters, digits, '.', '_' and '-'")
             elif not isinstance(entry, dict):
-                self._leave(name, "it is no object")
+                self._leave(name, "it is not an object")
             elif entry.get("disabled") is True:
                 self._leave(name, "it is switched off there")
             elif isinstance(entry.get("command"), str):
@@ -153,7 +153,7 @@ class _Reading:
     def _take_command(self, name: str, entry: Mapping[str, JsonValue]) -> None:
         args, env, cwd = entry.get("args", []), entry.get("env", {}), entry.get("cwd")
         if not isinstance(args, list) or not isinstance(env, dict) or not isinstance(cwd, str | None):
-            self._leave(name, "`args` is no list, `env` no object, or `cwd` no text")
+            self._leave(name, "`args` is not a list, `env` not an object, or `cwd` not a text")
             return
         upstream: dict[str, JsonValue] = {"command": [self._translate_text(word) for word in [entry["command"], *args]]}
         if env:
@@ -170,7 +170,7 @@ class _Reading:
             hint = "put a bridge in front: fastmcp run URL --transport http"
             self._leave(name, "it speaks HTTP+SSE of 2024-11-05", hint)
         elif parts.query or parts.fragment or parts.scheme not in ("http", "https") or not parts.netloc:
-            self._leave(name, "its url is no plain http or https url without a query")
+            self._leave(name, "its url is not a plain http or https url without a query")
         else:
             upstream: dict[str, JsonValue] = {"url": self._translate_text(f"{parts.scheme}://{parts.netloc}")}
             if isinstance(headers, dict) and headers:

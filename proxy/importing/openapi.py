@@ -110,7 +110,7 @@ def harvest_operations(
     """Reads a parsed description from `source`, a URL or the path of a file. `advance` is called with the number of
     operations read and their total.
 
-    Raises ImportProblem where it is no description, or does not name its server.
+    Raises ImportProblem where it is not a description, or does not name its server.
     """
     try:
         operations = list_operations(document)
@@ -171,7 +171,7 @@ def _find_server(document: JsonValue, source: str, upstream: str) -> tuple[str, 
             raise ImportProblem(f"the description says {said} about where its server is", "add --upstream URL")
         return _cut_origin(named), _read_base_path(named), ()
     if not _is_http(upstream):
-        raise ImportProblem("--upstream is no URL", "http://host:port, https://host:port or unix:/path")
+        raise ImportProblem("--upstream is not a URL", "http://host:port, https://host:port or unix:/path")
     notes: tuple[str, ...] = ()
     if _is_http(written[0] if written else "") and _cut_origin(written[0]) != _cut_origin(upstream):
         notes = (

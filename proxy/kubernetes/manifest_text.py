@@ -37,11 +37,11 @@ class ManifestDocument:
 
 
 def read_documents(text: str) -> list[ManifestDocument]:
-    """The documents of a stream. Raises InjectionError where it is no YAML."""
+    """The documents of a stream. Raises InjectionError where it is not YAML."""
     try:
         return [ManifestDocument(part, yaml.load(part, Loader=_Loader)) for part in _split(text)]  # noqa: S506 - a safe one
     except yaml.YAMLError as error:
-        raise InjectionError(f"the manifests are no YAML: {error}") from None
+        raise InjectionError(f"the manifests are not YAML: {error}") from None
 
 
 def _split(text: str) -> Iterator[str]:

@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             prompt = "\n".join(str(message["content"]) for message in asked["messages"])
             content = json.dumps(answer_prompt(prompt))
         except (ValueError, KeyError, TypeError):
-            self._send(400, {"error": {"message": "this is no chat completion"}})
+            self._send(400, {"error": {"message": "this is not a chat completion"}})
             return
         message = {"role": "assistant", "content": content}
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content) // 4}

@@ -171,7 +171,7 @@ class Handler:
         return response
 
     def refuse_head(self, why: BadRequest) -> Response:
-        """The response to a request whose head is no valid HTTP. Counted like any other."""
+        """The response to a request whose head is not valid HTTP. Counted like any other."""
         record = CallRecord(self._fresh_id(), "", started=self._clock.now())
         response = answer_unrouted(why.code, why.message, record, status=why.status)
         self._finish(record)

@@ -51,7 +51,7 @@ def _format_time(stamp: str) -> str:
 
 
 def _format_subject(entry: Entry) -> str:
-    """The tool, or method and route of a request that is no call."""
+    """The tool, or method and route of a request that is not a call."""
     tool = entry.get("gen_ai.tool.name")
     name = str(tool) if tool else f"{entry.get('http.request.method', '')} {entry.get('http.route') or '(no route)'}"
     return cut(escape(name), _NAME)

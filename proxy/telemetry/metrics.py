@@ -352,7 +352,7 @@ class Metrics:
             self._containers.series[route, tool, record.container_event] += 1
 
     def _count_attempts(self, record: CallRecord, route: str, tool: str) -> None:
-        if record.attempt and "decide" in record.stages:  # a call answered without a decision is no attempt
+        if record.attempt and "decide" in record.stages:  # a call answered without a decision is not an attempt
             self._attempts.series[route, tool] += 1
             if record.attempt == 1:
                 self._episodes.series[route, tool] += 1

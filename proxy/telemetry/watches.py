@@ -61,7 +61,7 @@ class AddressWatch:
         self._warned = False
 
     def finished(self, record: CallRecord) -> None:
-        """Counts a call. Requests that are no calls have no rung, and do not count."""
+        """Counts a call. Requests that are not calls have no rung, and do not count."""
         if self._warned or record.conversation_rung is None:
             return
         if self._now() >= self._until:

@@ -133,7 +133,7 @@ def test_lines_that_are_no_cases_are_named_and_the_rest_goes_on(replay: Any) -> 
         'replay: line 3: an object is wanted: {"id": ..., "schema": ..., "sent": "..."}',
         "replay: line 4: 'schema' and 'sent' missing",
         "replay: line 5: 'sent' must be the text of the arguments, as a JSON string",
-        "replay: 4 of 6 lines are no cases and were left out  (toolcall-proxy replay --help shows one)",
+        "replay: 4 of 6 lines are not cases and were left out  (toolcall-proxy replay --help shows one)",
     ] == said.splitlines()
 
 

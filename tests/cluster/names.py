@@ -37,7 +37,7 @@ def read_names(api: str, token: str) -> dict[str, list[str]]:
 
 
 def answer(question: bytes, names: dict[str, list[str]]) -> bytes:
-    """The answer to one question; NXDOMAIN for a name that is no Service's."""
+    """The answer to one question; NXDOMAIN for a name that is not a Service's."""
     at, labels = 12, []
     while question[at]:
         labels.append(question[at + 1 : at + 1 + question[at]].decode().lower())

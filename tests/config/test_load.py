@@ -131,7 +131,9 @@ def test_the_admin_port_can_be_off_and_says_when_it_is_exposed(tmp_path: Path) -
     tail = "\nroutes: {/a: {upstream: none, tool: x, schema: {}}}"
     assert loaded(tmp_path, "version: 1\nadmin: off" + tail).config.admin is None
     exposed = loaded(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090', console: off}" + tail).config
-    assert ("admin: 0.0.0.0:9090 is no loopback address; whoever reaches it can see and reset state",) == exposed.notes
+    assert (
+        "admin: 0.0.0.0:9090 is not a loopback address; whoever reaches it can see and reset state",
+    ) == exposed.notes
     assert mistakes(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090'}" + tail) == [
         "c.yaml:2:8  admin  the console at 0.0.0.0:9090 would be open to whoever reaches it  "
         "(add `token`, listen on 127.0.0.1, or say `console: off`)"

@@ -61,7 +61,7 @@ def test_a_url_says_where_the_store_is(url: str, shared: SharedState, tls: bool)
         ("http://h", "does not begin with redis://"),
         ("h:6379", "does not begin with redis://"),
         ("redis://", "host or port cannot be read"),
-        ("redis://h:99999", "99999 is no port"),
+        ("redis://h:99999", "99999 is not a port"),
         ("redis://h/x", "the database is a number"),
         ("redis://h/1/2", "ends with the number of a database"),
         ("redis://a,b", "several hosts are a cluster or sentinels"),
@@ -128,7 +128,7 @@ def test_a_missing_client_library_is_a_mistake_that_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
-    assert ["the client library `redis` is not there"] == told(tmp_path, "{backend: redis, url: 'redis://h'}")
+    assert ["the client library `redis` is not installed"] == told(tmp_path, "{backend: redis, url: 'redis://h'}")
 
 
 def test_no_dump_shows_a_password(tmp_path: Path) -> None:

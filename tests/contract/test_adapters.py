@@ -36,7 +36,7 @@ from proxy.core.schema.http.operations import RequestTemplate
 @dataclass(frozen=True)
 class Sample:
     """How a route of this adapter looks, and how arguments are put into its body. `upstream`: as the upstream gets
-    them (the same function unless the adapter says otherwise). `enveloped`: a body that is no JSON is no call at all,
+    them (the same function unless the adapter says otherwise). `enveloped`: a body that is not JSON is no call at all,
     and failures are told in the protocol's own envelope."""
 
     shape: CallShape

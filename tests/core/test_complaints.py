@@ -106,7 +106,7 @@ def test_every_sample_says_where_it_is_from() -> None:
     assert [] == unsaid
 
 
-# --- what is no complaint about arguments -----------------------------------------------------------------------------
+# --- what is not a complaint about arguments ----------------------------------------------------------------------
 @pytest.mark.parametrize("row", rows(GUARDS), ids=[row["what"] for row in rows(GUARDS)])
 def test_other_errors_are_left_alone(row: dict[str, Any]) -> None:
     sent = value({"lat": 1, "lon": 2, "city": "Paris"})

@@ -61,7 +61,7 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a=NUM), '{"a":"6*30.48"}'),
         (needs(a=INT), '{"a":"--5"}'),
     ],
-    "digits of other scripts are no JSON digits, whatever int() says": [
+    "digits of other scripts are not JSON digits, whatever int() says": [
         (needs(a=INT), '{"a":"٤٢"}'),
         (needs(a=INT), '{"a":"４２"}'),
         (needs(a=NUM), '{"a":"１.5"}'),
@@ -71,7 +71,7 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a=INT), '{"a":"\\u00a042"}'),
         (needs(a=INT), '{"a":"\\u200342"}'),
     ],
-    "what is no finite number is none": [
+    "what is not a finite number is none": [
         (needs(a=NUM), '{"a":"NaN"}'),
         (needs(a=NUM), '{"a":"Infinity"}'),
         (needs(a=NUM), '{"a":"-inf"}'),
@@ -97,7 +97,7 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a={"type": "string", "format": "date-time"}), '{"a":"2026-01-15"}'),
         (needs(a=INT), '{"a":"2026-01-15T00:00:00Z"}'),
     ],
-    "null is no value": [
+    "null is not a value": [
         (needs(a=INT), '{"a":null}'),
         (needs(a=STR), '{"a":null}'),
         (needs(a=BOOL), '{"a":null}'),
@@ -112,7 +112,7 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a=INT), ""),
         (needs(a=INT), "null"),
     ],
-    "truthiness is no boolean": [
+    "truthiness is not a boolean": [
         (needs(a=BOOL), '{"a":"y"}'),
         (needs(a=BOOL), '{"a":"enabled"}'),
         (needs(a=BOOL), '{"a":2}'),
@@ -131,7 +131,7 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a={"enum": [True]}), '{"a":1.0}'),
         (needs(a={"type": "array", "items": {"enum": [0, 1]}}), '{"a":[false]}'),
     ],
-    "a list is no text": [
+    "a list is not a text": [
         (needs(a=STR), '{"a":[]}'),
         (needs(a=STR), '{"a":[1]}'),
         (needs(tags=STR), '{"tags":["a","b"]}'),
@@ -186,7 +186,7 @@ REFUSED: Final[dict[str, list[tuple[JsonValue, str]]]] = {
         (needs(a=INT), '{"a":1,"a":2}'),
         (needs(a=INT), '{"a":1,"a":1}'),
     ],
-    "arguments that are no object become none": [
+    "arguments that are not an object become none": [
         (needs(a=INT), "[]"),
         (needs(a=INT), '"a"'),
         (needs(a=INT), "1"),

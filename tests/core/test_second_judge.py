@@ -140,5 +140,5 @@ def test_a_job_is_bytes_and_so_is_its_answer() -> None:
     assert [
         Opinion(SecondVerdict.VALID, "jsonschema"),
         Opinion(SecondVerdict.INVALID, "jsonschema", "/type"),
-        Opinion(SecondVerdict.CANNOT_TELL, reason="the value is no JSON text"),
+        Opinion(SecondVerdict.CANNOT_TELL, reason="the value is not JSON text"),
     ] == answers

@@ -63,8 +63,8 @@ def test_code_is_written_once_however_many_threads_ask_for_it() -> None:
                 prepare(ToolPolicy("t", check, "f", repair=RepairPolicy(RULES)))
                 return compile_quick_repair(check, RULES)
 
-            menders = [future.result() for future in [pool.submit(write) for _ in range(THREADS)]]
-            assert 1 == len(set(map(id, menders)))
+            found = [future.result() for future in [pool.submit(write) for _ in range(THREADS)]]
+            assert 1 == len(set(map(id, found)))
             assert (True, False) == (check.accepts({"rows": [{"id": 1}]}), check.accepts({"rows": [{"id": "1"}]}))
 
 

@@ -46,7 +46,7 @@ def test_a_known_name_inside_what_a_template_left_is_found(name: str, meant: str
         "Get_Weather",
         "functions.",
         "functions.tools.get_weather",
-        "Math.get_weather",  # a container's name is no prefix
+        "Math.get_weather",  # a container's name is not a prefix
         "tool:get_weather",
         "get_weather.create_event",
         "get_weather<|x|>create_event",  # two known names

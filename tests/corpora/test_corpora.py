@@ -12,7 +12,7 @@ import pytest
 from proxy.core.rules.rules import LEVELS
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
-from tests.corpora.run_mending import collected
+from tests.corpora.run_quick_repair import collected
 from tests.corpora.run_repair import bfcl, fresh_failures, model_calls, real_failures
 from tests.corpora.run_schemas import mcp_tools
 from tests.corpora.run_text import DIFFERING, DUPLICATE_KEYS, READ_AT_LENIENT, READ_AT_STANDARD, malformed, parsing
@@ -104,7 +104,7 @@ def test_generated_calls_of_real_tools_are_left_alone_and_recovered() -> None:
     assert {"refused", "repaired", "valid"} == runs["mcp-tools, with mistakes"].keys()
 
 
-def test_menders_make_of_collected_calls_what_the_repair_engine_makes() -> None:
+def test_quick_repairs_make_of_collected_calls_what_the_repair_engine_makes() -> None:
     ((_, found),) = collected(DATA)
     assert (0, True) == (found["wrong"], found["same"] > 50)
 

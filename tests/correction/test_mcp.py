@@ -74,7 +74,7 @@ async def test_a_result_that_complains_of_its_arguments_is_corrected(events: boo
     [
         ("nobody can correct it", refusing(), {"can_fix": False}, 2),
         ("the corrected call is refused as well", refusing(always=True), FIXED, 3),
-        ("it is no complaint about arguments", refusing("no such file"), FIXED, 0),
+        ("it is not a complaint about arguments", refusing("no such file"), FIXED, 0),
         ("it is too long to be looked into", refusing(more=300_000), FIXED, 0),
         ("it is too long to be had whole", refusing(more=2_000_000), FIXED, 0),
     ],

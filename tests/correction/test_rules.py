@@ -48,7 +48,7 @@ ACTIVATES = [
     ("504", bare("504 Gateway Timeout"), "", False),
     ("401", bare("401 Unauthorized"), "", False),
     ("403", bare("403 Forbidden"), "", False),
-    ("429 waits, and is no affair of a model's", bare("429 Too Many Requests"), "", False),
+    ("429 waits, and is not a matter for a model", bare("429 Too Many Requests"), "", False),
     ("an independent step with an error", refused("404 Not Found", "NOT_FOUND"), "", True),
     ("an independent step, switched off", refused("404 Not Found", "NOT_FOUND"), "independent_steps: off", False),
     ("switched off", refused("404 Not Found", "NOT_FOUND"), "semantic_retry: off", False),

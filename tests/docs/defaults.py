@@ -22,7 +22,7 @@ from proxy.telemetry.recent import mistake_counts, ring
 PAGE: Final = Path(__file__).parents[2] / "docs" / "defaults.md"
 
 _HEAD: Final = """\
-# Bounds that are no keys
+# Bounds that are not keys
 
 What the code bounds by a constant; a test holds the page against it. The default of every key stands beside it in
 [config.md](config.md), held against `schemas/config.schema.json`, which is what the proxy itself enforces.

@@ -112,7 +112,7 @@ changed. Otherwise exactly one branch may take the repaired value: a property th
 
 No rule changes a value's type where that type is legal: it would only get around another limit, such as a bound.
 
-## Text that is no JSON
+## Text that is not JSON
 
 The text rules run only after strict parsing failed, one class at a time, never where braces or quotes do not balance: a
 truncated call is refused as truncated. They take off what surrounds the value or respell one token; none is invented,

@@ -243,6 +243,6 @@ def test_what_takes_no_object_is_left_out_and_what_has_no_schema_takes_any() -> 
     ] == list(made.tools)
     assert ("list",) == made.left_out
     assert (
-        "list: left out, because its arguments are no JSON object",
+        "list: left out, because its arguments are not a JSON object",
         "free: its schema is not known: any object is taken",
     ) == made.losses

@@ -52,7 +52,7 @@ class Says(Hook):
 
 
 class Replaces(Hook):
-    """Puts something in the place of the tool's answer: a value, or what is no answer at all."""
+    """Puts something in the place of the tool's answer: a value, or what is not an answer at all."""
 
     def __init__(self, value: Any = None, status: int = 200, nonsense: bool = False) -> None:
         self._value, self._status, self._nonsense = value, status, nonsense
@@ -219,7 +219,7 @@ class Empty(Hook):
 
 
 class Plain(Hook):
-    """A hook that is no coroutine."""
+    """A hook that is not a coroutine."""
 
     def before_decision(self, call: Call) -> None:  # type: ignore[override]
         """Not awaited."""

@@ -292,11 +292,11 @@ async def test_a_ready_made_hook_is_taken_as_it_is() -> None:
     [
         ({"use": "no_such_module_at_all:X"}, "'no_such_module_at_all:X' cannot be loaded"),
         ({"use": f"{HERE}:Missing"}, "cannot be loaded (AttributeError"),
-        ({"use": f"{HERE}:NoHook"}, "is no hook  (write a class that inherits from `proxy.hooks.Hook`)"),
-        ({"use": f"{HERE}:Empty"}, "has none of the points of a hook"),
-        ({"use": f"{HERE}:Plain"}, "is no coroutine  (write `async def before_decision`)"),
-        ({"use": f"{HERE}:Witness", "settings": {"colour": "red"}}, "cannot be made (TypeError)"),
-        ({"use": f"{HERE}:READY", "settings": {"name": "x"}}, "is ready made and takes no settings"),
+        ({"use": f"{HERE}:NoHook"}, "is not a hook  (write a class that inherits from `proxy.hooks.Hook`)"),
+        ({"use": f"{HERE}:Empty"}, "has none of a hook's methods"),
+        ({"use": f"{HERE}:Plain"}, "is not a coroutine  (write `async def before_decision`)"),
+        ({"use": f"{HERE}:Witness", "settings": {"colour": "red"}}, "cannot be instantiated (TypeError)"),
+        ({"use": f"{HERE}:READY", "settings": {"name": "x"}}, "is an instance already and takes no settings"),
         ({"use": "surely-not-installed"}, "no hook is installed under the name 'surely-not-installed'"),
     ],
 )

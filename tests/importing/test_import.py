@@ -197,8 +197,8 @@ def test_headers_go_with_the_question_and_into_no_file(tmp_path: Path, capsys: p
             "http://127.0.0.1:9/openapi.json",
             "http://127.0.0.1:9/openapi.json: the connection was refused  (is it running",
         ),
-        ("http://user:word@127.0.0.1:9/x", "this is no http or https URL  (http://host:port/path; secrets go into"),
-        ("gopher://127.0.0.1/x", "this is no http or https URL"),
+        ("http://user:word@127.0.0.1:9/x", "this is not an http or https URL  (http://host:port/path; secrets go into"),
+        ("gopher://127.0.0.1/x", "this is not an http or https URL"),
     ],
 )
 def test_a_source_that_cannot_be_read_is_explained(

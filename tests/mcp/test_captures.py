@@ -1,4 +1,4 @@
-"""Recorded conversations of real clients and servers, played through the proxy: what is no call, and every call that
+"""Recorded conversations of real clients and servers, played through the proxy: what is not a call, and every call that
 the server took, arrives byte for byte on both sides."""
 
 from __future__ import annotations

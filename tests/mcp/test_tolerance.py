@@ -94,7 +94,7 @@ async def test_a_schema_whose_root_is_no_object_is_of_no_use(kind: object) -> No
         answer = await client.ask(call("odd", {"x": "5"}))
 
     assert ((True, "SCHEMA_UNKNOWN"), []) == (refusal(answer), client.received)
-    assert "its root is no object" in text(answer)
+    assert "its root is not an object" in text(answer)
 
 
 async def test_the_limits_of_javascripts_integers_are_told_only_to_who_broke_them() -> None:

@@ -37,5 +37,5 @@ def quote_a_value(payload: bytes) -> bytes:
 
 
 def print_and_answer(_payload: bytes) -> bytes:
-    print("this is no result")  # noqa: T201  # the point of the job
+    print("this is not a result")  # noqa: T201  # the point of the job
     return b"result"

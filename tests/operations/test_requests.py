@@ -89,7 +89,7 @@ async def test_only_what_was_damaged_is_written_anew(
         ("GET", "/trips/7", b'{"a": 1}', (), "takes no body"),
         ("PATCH", "/trips/7", b'{"title": "Rome"}', (), "/notify"),
         ("PATCH", "/trips/7?notify=true", b'{"budget": 1}', (), "/title"),
-        ("PATCH", "/trips/7?notify=true", b'["title"]', (), "no JSON object"),
+        ("PATCH", "/trips/7?notify=true", b'["title"]', (), "not a JSON object"),
         ("PUT", "/trips/7?id=x", b'{"id":"a"}', (), "/query_id"),
         ("PUT", "/trips/7", b'{"id":"a","trip-id":7}', (), "leave it out of the body"),
         ("GET", "/airports?q=a", b"", (), "/q"),
@@ -108,7 +108,7 @@ async def test_only_what_was_damaged_is_written_anew(
         ("GET", "/airports?q=ab&filter=%7Bopen", b"", (), "strict JSON text"),
         ("GET", "/files/a/1,,2", b"", (), "/kinds/1"),
         ("PATCH", "/trips/7?notify=true", b'{"input": {"title":"Rome"}}', (), "move it to '/title'"),
-        ("PATCH", "/trips/7?notify=true", b'"{\\"title\\":\\"Rome\\"}"', (), "no JSON object"),
+        ("PATCH", "/trips/7?notify=true", b'"{\\"title\\":\\"Rome\\"}"', (), "not a JSON object"),
         ("PATCH", "/trips/7?notify=true", b'{"title":"R\xf6m"}', (), "invalid unicode"),
         (
             "PATCH",
@@ -124,7 +124,7 @@ async def test_only_what_was_damaged_is_written_anew(
         ("POST", "/login", b"user=a&days=1", (f"{FORM}; charset=latin-1",), "UTF-8"),
         ("POST", "/photos", UPLOAD.replace(b"Sea", b""), (PARTS,), "/title"),
         ("POST", "/photos", UPLOAD.replace(b"photo", b"image"), (PARTS,), "/photo"),
-        ("POST", "/photos", UPLOAD[:-4], (PARTS,), "no plain multipart"),
+        ("POST", "/photos", UPLOAD[:-4], (PARTS,), "not plain multipart"),
     ],
 )
 async def test_a_wrong_request_never_arrives(

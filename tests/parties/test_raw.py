@@ -53,7 +53,7 @@ def test_a_session_the_server_does_not_know_is_refused_in_the_servers_own_words(
 
 
 def oddities(session: str | None) -> Iterator[tuple[str, str, dict[str, str], str | None]]:
-    """Requests that are no damaged call: (name, method, headers, body). Some are good, and some are not."""
+    """Requests that are not damaged calls: (name, method, headers, body). Some are good, and some are not."""
     both = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
     known = {"mcp-session-id": session} if session else {}
     old = {**both, "mcp-protocol-version": OLD, **known}

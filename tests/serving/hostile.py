@@ -114,7 +114,7 @@ class Recorder:
     refusals: int = 0  # of the proxy before it, as the metrics counted them after the last case
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection. What is no whole request when the connection ends counts as unreadable."""
+        """One connection. What is not a whole request when the connection ends counts as unreadable."""
         held = b""
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):

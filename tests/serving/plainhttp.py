@@ -11,8 +11,8 @@ from dataclasses import dataclass
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-class NoRequest(Exception):  # noqa: N818 - it is no error: half of the cases are meant to end here
-    """What follows is no request, or not a whole one."""
+class NoRequest(Exception):  # noqa: N818 - it is not an error: half of the cases are meant to end here
+    """What follows is not a request, or not a whole one."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is no request of ours, over a socket: refused in JSON, with the reason, and nothing of it sent on."""
+"""What is not a request of ours, over a socket: refused in JSON, with the reason, and nothing of it sent on."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ async def test_a_body_that_does_not_come_is_408() -> None:
     assert (408, "BAD_REQUEST") == code(seen)
 
 
-# --- what is no HTTP --------------------------------------------------------------------------------------------------
+# --- what is not HTTP -------------------------------------------------------------------------------------------------
 JSON_HEAD = b"Host: t\r\nContent-Type: application/json\r\n"
 MALFORMED = {
     "length and chunks": b"POST /weather HTTP/1.1\r\n"

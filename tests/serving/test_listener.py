@@ -27,7 +27,7 @@ TYPED = ("Content-Type", "text/plain")
 
 
 def refuse(why: BadRequest) -> Response:
-    """The answer to what is no request."""
+    """The answer to what is not a request."""
     return Response(why.status or why.code.status, [TYPED], why.message.encode())
 
 

@@ -79,10 +79,10 @@ def _of(metric: Named) -> Iterator[str]:
     described = _described(metric.metric)
     if described is None:
         if metric.metric not in (*OF_THE_PROCESS, "up"):
-            yield f"{metric.metric} is no metric"
+            yield f"{metric.metric} is not a metric"
         return
     if (described.kind == "histogram") != (_SERIES.search(metric.metric) is not None):
-        yield f"{metric.metric} is no series of a {described.kind}"
+        yield f"{metric.metric} is not a series of a {described.kind}"
     for label, sign, text in metric.matchers:
         if label not in _labels(metric):
             yield f"{metric.metric} has no label {label}"

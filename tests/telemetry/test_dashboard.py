@@ -22,8 +22,8 @@ def test_an_expression_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("expression", "found"),
     [
-        ("toolproxy_request_total", ["toolproxy_request_total is no metric"]),
-        ("toolproxy_overhead_seconds", ["toolproxy_overhead_seconds is no series of a histogram"]),
+        ("toolproxy_request_total", ["toolproxy_request_total is not a metric"]),
+        ("toolproxy_overhead_seconds", ["toolproxy_overhead_seconds is not a series of a histogram"]),
         ('toolproxy_repairs_total{rul="x"}', ["toolproxy_repairs_total has no label rul"]),
         ('toolproxy_requests_total{outcome="done"}', ["toolproxy_requests_total never has outcome='done'"]),
         ('toolproxy_requests_total{outcome=~"refused|done"}', ["toolproxy_requests_total never has outcome='done'"]),

@@ -398,4 +398,6 @@ def test_traces_that_are_asked_for_need_the_extra(tmp_path: Path, monkeypatch: p
     with pytest.raises(ConfigError) as raised:
         load(path, {})
 
-    assert ["the libraries of OpenTelemetry are not there"] == [mistake.message for mistake in raised.value.mistakes]
+    assert ["the libraries of OpenTelemetry are not installed"] == [
+        mistake.message for mistake in raised.value.mistakes
+    ]

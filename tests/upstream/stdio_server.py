@@ -2,7 +2,7 @@
 
 Its tools: `echo` gives back its arguments; `pid` its process id; `env` its environment; `progress` reports three steps;
 `ask` asks the client (sampling) and gives back what it said; `hang` never answers and notes cancellations in its
-answer to `cancelled`; `die` ends the process; `noise` writes to stdout what is no message, and to stderr.
+answer to `cancelled`; `die` ends the process; `noise` writes to stdout what is not a message, and to stderr.
 Arguments of the process: `modern` (it knows revision 2026-07-28 and no sessions), `linger` (it ignores SIGTERM and a
 closed stdin, and so does a process that it starts).
 """

@@ -1,4 +1,4 @@
-"""What is no call: bodies that stream both ways with back-pressure, early answers, tunnels, unix sockets."""
+"""What is not a call: bodies that stream both ways with back-pressure, early answers, tunnels, unix sockets."""
 
 from __future__ import annotations
 

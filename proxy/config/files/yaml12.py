@@ -199,7 +199,7 @@ def _read_plain(event: Any) -> JsonValue:
     if not event.implicit[0]:  # quoted or a block scalar: always text
         return text
     if _NO_JSON.fullmatch(text):
-        raise _make_problem(event, f"{text} is no JSON value")
+        raise _make_problem(event, f"{text} is not a JSON value")
     return read_scalar(text)
 
 

@@ -101,7 +101,7 @@ def add_joined(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEn
 
 
 # --- operations -------------------------------------------------------------------------------------------------------
-# The defaults of MCP routes that apply here too. The others do not: the service is no agent, and its statuses are
+# The defaults of MCP routes that apply here too. The others do not: the service is not an agent, and its statuses are
 # HTTP's.
 OPERATION_DEFAULTS: Final[Written] = {key: MCP_DEFAULTS[key] for key in ("limits", "conversation")}
 ALL: Final = "all"

@@ -51,7 +51,7 @@ def check_address(context: Context, path: Pointer, value: JsonValue, port: int) 
     if isinstance(value, dict) and "unix" in value and value.keys() & {"host", "port"}:
         context.mistake(path, "a unix socket has no host and no port", "keep `unix`, or `host` and `port`")
     if not 0 <= port <= 65535:
-        context.mistake(path, f"{port} is no port", "ports go from 1 to 65535; 0 takes any free one")
+        context.mistake(path, f"{port} is not a port", "ports go from 1 to 65535; 0 takes any free one")
 
 
 def read_trusted(context: Context) -> Trusted:
@@ -65,7 +65,7 @@ def read_trusted(context: Context) -> Trusted:
             networks.append(ip_network(text))
         except ValueError as error:
             hint = "write a network such as 10.0.0.0/8, an address, or unix"
-            context.mistake(("forwarded", "trusted", index), f"this is no network: {error}", hint)
+            context.mistake(("forwarded", "trusted", index), f"this is not a network: {error}", hint)
     return Trusted(tuple(networks), "unix" in written)
 
 

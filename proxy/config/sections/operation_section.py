@@ -55,7 +55,7 @@ def _read_parameter(context: Context, at: Pointer, written: Written) -> Paramete
             (*at, "style"), f"no style of a {place} parameter: {style!r}", f"known: {', '.join(STYLES[place])}"
         )
     if place == "header" and name.lower() in NO_ARGUMENTS:
-        context.mistake((*at, "name"), f"the header {name!r} is no argument", "leave it out; `headers` can set it")
+        context.mistake((*at, "name"), f"the header {name!r} is not an argument", "leave it out; `headers` can set it")
     explode = written.get("explode", style in ("form", "deepObject"))
     return Parameter(
         name,

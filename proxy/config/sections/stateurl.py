@@ -87,7 +87,7 @@ def _read_host(text: str, port: int) -> tuple[str, int]:
         raise UrlError("the url's host or port cannot be read")
     number = int(found[2]) if found[2] else port
     if not 0 < number <= 65535:
-        raise UrlError(f"{number} is no port")
+        raise UrlError(f"{number} is not a port")
     return found[1].strip("[]"), number
 
 
@@ -125,7 +125,7 @@ def read_state(context: Context, files: Files) -> StateConfig:
         return StateConfig(**made)
     if find_spec("redis") is None:
         hint = "install it: pip install 'toolcall-proxy[redis]'"
-        context.mistake(("state", "backend"), "the client library `redis` is not there", hint)
+        context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)
     if "url" not in written:
         if not context.structure.is_hurt(("state", "url")):
             context.mistake(("state", "backend"), "`backend: redis` needs a url", "add `url: ${REDIS_URL}`")

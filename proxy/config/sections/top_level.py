@@ -96,7 +96,7 @@ def _check_reach(context: Context, admin: AdminConfig) -> None:
     """Notes, or reports, an operator's port that other machines can reach without a token."""
     if admin.token:
         return
-    context.notes.append(f"admin: {admin.listen} is no loopback address; whoever reaches it can see and reset state")
+    context.notes.append(f"admin: {admin.listen} is not a loopback address; whoever reaches it can see and reset state")
     if admin.console:
         hint = "add `token`, listen on 127.0.0.1, or say `console: off`"
         context.mistake(("admin",), f"the console at {admin.listen} would be open to whoever reaches it", hint)
@@ -248,7 +248,7 @@ def read_telemetry(context: Context) -> Telemetry:
         made["traces"] = reveal(written["traces"])
     if made.get("traces") == "otlp" and not has_otel():
         hint = "install it: pip install 'toolcall-proxy[otel]'"
-        context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not there", hint)
+        context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not installed", hint)
     return Telemetry(**made)
 
 
@@ -270,7 +270,7 @@ def read_reload(context: Context) -> Reload:
     interval = read_seconds(value["interval"])
     if interval < _SHORTEST_LOOK:
         hint = "2s finds a change soon enough; `reload: off` does not look"
-        context.mistake(("reload", "interval"), "looking that often would do nothing else", hint)
+        context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
     return Reload(interval)
 
 

@@ -86,7 +86,7 @@ class Dispatch:
 
 # --- the check ------------------------------------------------------------------------------------------------------
 def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
-    """Why a container call is refused; None if the tool is no container or the call expands it."""
+    """Why a container call is refused; None if the tool is not a container or the call expands it."""
     container = policy.container
     if container is None:
         return None

@@ -354,7 +354,7 @@ def _schema_of(listed: ListedTool, rules: LearnPolicy) -> ListedSchema | None:
         schema = {"type": "object", **schema}
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if "object" not in kinds and kinds and all(kind in JSON_TYPES for kind in kinds if isinstance(kind, str)):
-            raise BadSchemaError("its root is no object, and arguments always are one")
+            raise BadSchemaError("its root is not an object, and arguments always are one")
     check_size(schema)
     return ListedSchema(schema, rules.formats)
 

@@ -55,7 +55,7 @@ _DEFAULT: Final = "tool_result"
 
 def choose_format(name: str, accept: str) -> str:
     """The format's name behind `name`, which may be `auto`: problem details where the client asks for them, else the
-    default. A name that is no format (the config refuses those) gives the default as well."""
+    default. A name that is not a format (the config refuses those) gives the default as well."""
     if name == AUTO:
         return "problem" if prefers_problem(accept) else _DEFAULT
     return name if name in FORMATS else _DEFAULT

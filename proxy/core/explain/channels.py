@@ -2,7 +2,7 @@
 
 `judge_channels` judges path and query parameters: their text is read by its style, typed by its schema, and judged.
 Text has no types, so `3` is the integer 3 where the schema takes an integer and the text "3" where it takes a text. A
-number is read only where every reader takes it for the same: `1e2`, which some parsers read as 1, is no integer here.
+number is read only where every reader takes it for the same: `1e2`, which some parsers read as 1, is not an integer.
 What two frameworks could read differently is refused: a single value sent twice, an invalid escape, a name that
 becomes a declared one where case or brackets do not count.
 
@@ -147,7 +147,7 @@ def find_unwritable(operation: HttpOperation, value: JsonValue, sent: JsonValue 
     if operation.template.is_plain:
         return ()
     if not isinstance(value, dict):
-        return (Violation(codes.TYPE_MISMATCH, (), "The arguments are no object", "object"),)
+        return (Violation(codes.TYPE_MISMATCH, (), "The arguments are not an object", "object"),)
     same = {name for name in value if name in sent and sent[name] is value[name]} if isinstance(sent, dict) else ()
     return tuple(found for found in _violations(operation, value) if not found.path or found.path[0] not in same)
 

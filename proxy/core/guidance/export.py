@@ -81,7 +81,7 @@ def export(policies: Mapping[str, ToolPolicy], vendor: str) -> Exported:
         schema = _arguments(policy)
         if schema is None:
             left_out.append(tool)
-            losses.append(f"{tool}: left out, because its arguments are no JSON object")
+            losses.append(f"{tool}: left out, because its arguments are not a JSON object")
             continue
         adapted, lost = chosen.adapt(schema)
         if policy.check is None and policy.container is None:
@@ -117,7 +117,7 @@ def export_outputs(policies: Mapping[str, ToolPolicy], vendor: str) -> Exported:
 def _output_part(tool: str, policy: ToolPolicy, vendor: _Vendor) -> tuple[_Part | None, list[str]]:
     schema = _arguments(policy)
     if vendor.make_output is None or schema is None or policy.check is None:
-        why = "this vendor has no structured outputs" if vendor.make_output is None else "it is no JSON object"
+        why = "this vendor has no structured outputs" if vendor.make_output is None else "it is not a JSON object"
         return None, [f"left out, because {why}"]
     if vendor.strictness is Strictness.NONE:
         adapted, lost = vendor.adapt(schema)

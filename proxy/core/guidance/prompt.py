@@ -290,7 +290,7 @@ def _list_slips(check: Check, right: JsonValue) -> Iterator[tuple[str, JsonValue
     for key in sorted(list_required(parts) & right.keys()):
         yield "missing", {name: value for name, value in right.items() if name != key}, f"{key} is missing"
     if _UNKNOWN not in list_declared(parts):
-        yield "unknown", {**right, _UNKNOWN: True}, f"{_UNKNOWN} is no parameter of this tool"
+        yield "unknown", {**right, _UNKNOWN: True}, f"{_UNKNOWN} is not a parameter of this tool"
 
 
 def _places(right: dict[str, JsonValue]) -> Iterator[tuple[Pointer, JsonValue]]:

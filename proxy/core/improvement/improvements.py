@@ -97,8 +97,8 @@ def _key_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impro
         if key.refused < least or _is_renamed(key, least):
             continue
         text = (
-            f"{_quote(key.name)} came {key.calls} times and is no parameter. If your service takes it, declare it; if "
-            "not, say in the tool's description what to use instead."
+            f"{_quote(key.name)} came {key.calls} times and is not a parameter. If your service takes it, declare it; "
+            "if not, say in the tool's description what to use instead."
         )
         node = next((part for part in nodes_at(check, key.parent) if part.properties), None)
         changed = None if node is None else declare_property(check.root.raw, node.path, key.name)

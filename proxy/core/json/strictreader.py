@@ -228,14 +228,14 @@ class PlainReader(StrEnum):
 class KnownText(bytes):
     """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable.
 
-    `mended` is the text that the repairs named in `repairs` make of an unreadable one, with their names; `outline` is
+    `repaired` is the text that the repairs named in `repairs` make of an unreadable one, with their names; `outline` is
     what `outline` makes of an unreadable one, b'' for nothing.
     """
 
     limits: TextLimits
     found: PlainReader | JsonProblem
     repairs: frozenset[str] = frozenset()
-    mended: tuple[KnownText, tuple[str, ...]] | None = None
+    repaired: tuple[KnownText, tuple[str, ...]] | None = None
     outline: bytes = b""
 
     @classmethod

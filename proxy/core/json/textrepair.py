@@ -52,20 +52,20 @@ def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> D
     value = parse(text, limits)
     if not isinstance(value, JsonProblem):
         return Document(text, value)
-    mended = _mended_before(text, limits, classes) if type(text) is KnownText else repair_text(text, classes)
-    if mended is None:
+    repaired = _repaired_before(text, limits, classes) if type(text) is KnownText else repair_text(text, classes)
+    if repaired is None:
         return value
-    again = parse(mended[0], limits)
+    again = parse(repaired[0], limits)
     if isinstance(again, JsonProblem):
         return value
-    return Document(mended[0], again, tuple(Repair(name, ()) for name in mended[1]))
+    return Document(repaired[0], again, tuple(Repair(name, ()) for name in repaired[1]))
 
 
-def _mended_before(
+def _repaired_before(
     text: KnownText, limits: TextLimits, classes: frozenset[str]
 ) -> tuple[bytes, tuple[str, ...]] | None:
     is_same = text.repairs == classes and text.holds_under(limits)
-    return text.mended if is_same else repair_text(text, classes)
+    return text.repaired if is_same else repair_text(text, classes)
 
 
 def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:
@@ -75,9 +75,9 @@ def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> Kn
     known.repairs = classes
     if isinstance(found, JsonProblem):
         known.outline = outline(text)
-        mended = repair_text(text, classes)
-        if mended is not None:
-            known.mended = KnownText.of(mended[0], limits, _examine_document(mended[0], limits)), mended[1]
+        repaired = repair_text(text, classes)
+        if repaired is not None:
+            known.repaired = KnownText.of(repaired[0], limits, _examine_document(repaired[0], limits)), repaired[1]
     return known
 
 
@@ -103,11 +103,11 @@ def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str,
         decoded = inside
     scanner = _Scanner(decoded, classes)
     try:
-        mended = scanner.run()
+        repaired = scanner.run()
     except _UnreadableError:
         return None
     used.extend(sorted(scanner.used))
-    return (mended.encode("utf-8", "surrogatepass"), tuple(used)) if used else None
+    return (repaired.encode("utf-8", "surrogatepass"), tuple(used)) if used else None
 
 
 def _inside_fence(text: str) -> str | None:

@@ -104,9 +104,9 @@ def cases(members: Sequence[str]) -> Mapping[str, str]:
     return index_members(fold_case, tuple(members))
 
 
-def inside(text: str, kinds: tuple[type, ...], mending: QuickRepairRun) -> JsonValue:
+def inside(text: str, kinds: tuple[type, ...], run: QuickRepairRun) -> JsonValue:
     """Rule `parse_json_string`, for strict JSON text that starts like an array or an object."""
-    mending.spend(len(text) // _CHARACTERS)
+    run.spend(len(text) // _CHARACTERS)
     if text.strip(_ASCII_SPACE)[:1] not in ("[", "{"):
         raise GiveUp
     read = parse(text.encode("utf-8", "surrogatepass"))
@@ -127,20 +127,20 @@ def reorder(made: list[Repair], start: int, value: dict[str, JsonValue], depth: 
     made[start:] = sorted(made[start:], key=lambda repair: places[str(repair.path[depth])])
 
 
-def loose(value: JsonValue, mending: QuickRepairRun) -> None:
+def loose(value: JsonValue, run: QuickRepairRun) -> None:
     """Notes whether a part that is left alone holds a number that may have to be respelt as an integer."""
     stack = [value]
-    while stack and not mending.late:
+    while stack and not run.late:
         current = stack.pop()
         kind = type(current)
         if kind is dict:
-            mending.spend(len(current))
+            run.spend(len(current))
             stack.extend(current.values())
         elif kind is list:
-            mending.spend(len(current))
+            run.spend(len(current))
             stack.extend(current)
         elif kind in FRACTIONS:
-            mending.late = True
+            run.late = True
 
 
 # The global names of generated repair functions.

@@ -2,7 +2,7 @@
 
 It repairs the most frequent mistakes, numbers and booleans sent as text, and a few more with one obvious answer. Its
 result counts only if the judge accepts it, and equals the repair engine's result, repairs and their order included
-(tests/core/test_mending.py compares the two). `None` means that the repair engine has to decide.
+(tests/core/test_quick_repair.py compares the two). `None` means that the repair engine has to decide.
 
 `QuickRepairs` links the generated functions: one namespace per schema and set of rules, each function written on first
 use. It knows no rule. Each function is compiled on its own, for the reason given in `program.py`.
@@ -30,14 +30,14 @@ from proxy.core.schema.nodes import Node, Schemas
 ON = True
 
 
-def compile_quick_repair(check: Check, rules: frozenset[str]) -> Mend | None:
+def compile_quick_repair(check: Check, rules: frozenset[str]) -> QuickRepair | None:
     """The generated function that repairs the obvious cases under these repair rules; None where there are none. It is
     written and compiled on first use."""
 
-    def write() -> Mend | None:
-        return QuickRepairs(check.schemas, rules).mend()
+    def write() -> QuickRepair | None:
+        return QuickRepairs(check.schemas, rules).compile()
 
-    return check.once(("mender", rules), write)
+    return check.once(("quick repair", rules), write)
 
 
 def write_quick_repair(check: Check, rules: frozenset[str]) -> str:
@@ -52,25 +52,25 @@ def repair_quickly(
 
     `limit` bounds the work, in the units of `work.py`, as it does in `repair`. Never changes `value`; never raises.
     """
-    mend = compile_quick_repair(check, policy.rules) if ON else None
-    if mend is None:
+    repair = compile_quick_repair(check, policy.rules) if ON else None
+    if repair is None:
         return None
     # A wrapper has one key that is not plumbing, so the number of keys rules it out for most arguments.
     if type(value) is dict and len(value) < 2 + len(policy.drop_keys) and _wraps(check, value, policy):
         return None
     made: list[Repair] = []
-    mending = QuickRepairRun()
+    run = QuickRepairRun()
     lent = lend_work(limit)
-    mending.late, mending.left = False, lent
+    run.late, run.left = False, lent
     try:
-        candidate = mend(value, made, mending)
+        candidate = repair(value, made, run)
     except (GiveUp, KeyError, ValueError, RecursionError):
         return None
     finally:
-        pay_work(lent, mending.left)
+        pay_work(lent, run.left)
     if not made or not check.accepts(candidate):
         return None
-    if mending.late:
+    if run.late:
         candidate, respelt = respell_integers(check, candidate, policy)
         made += respelt
     return candidate, tuple(made)
@@ -90,7 +90,7 @@ def _wraps(check: Check, value: dict[str, JsonValue], policy: RepairPolicy) -> b
 # --- linking ----------------------------------------------------------------------------------------------------------
 # A generated repair function: (value, the list of its repairs, the work left and its notes) -> the repaired copy.
 # Raises GiveUp, or KeyError or ValueError for a text it cannot read.
-Mend = Callable[[JsonValue, list[Repair], QuickRepairRun], JsonValue]
+QuickRepair = Callable[[JsonValue, list[Repair], QuickRepairRun], JsonValue]
 
 
 class QuickRepairs:
@@ -106,14 +106,14 @@ class QuickRepairs:
         while self._pending:
             self._parts.append(write_function(self, *self._pending.pop()))
 
-    def mend(self) -> Mend | None:
+    def compile(self) -> QuickRepair | None:
         """The compiled repair function of the root, or None where it could never repair anything."""
         if not self._acts:
             return None
         for part in self._parts:
             # Our own writer made the text from a schema: names are numbered, and every literal goes through repr().
-            exec(compile(part, "<mender>", "exec"), self._space)  # noqa: S102
-        made: Mend = self._space["mend"]
+            exec(compile(part, "<quick repair>", "exec"), self._space)  # noqa: S102
+        made: QuickRepair = self._space["repair"]
         return made
 
     def source(self) -> str:

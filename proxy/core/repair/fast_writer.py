@@ -110,17 +110,17 @@ def path_of(base: str, steps: tuple[Step, ...]) -> str:
     return " + ".join(filter(None, (base, written))) or "()"
 
 
-def write_entry(menders: Linker, root: Node) -> str:
-    """The source of `mend`, which takes the whole value."""
-    writer = _Writer(menders, base="")
+def write_entry(linker: Linker, root: Node) -> str:
+    """The source of `repair`, which takes the whole value."""
+    writer = _Writer(linker, base="")
     writer.all(["r = v", "add = out.append"])
-    writer.value(root, _Place("v", "r = {}", (), menders.rules))
-    return "def mend(v, out, m):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
+    writer.value(root, _Place("v", "r = {}", (), linker.rules))
+    return "def repair(v, out, m):\n" + "\n".join([*writer.lines, "    return r"]) + "\n"
 
 
-def write_function(menders: Linker, name: str, node: Node, rules: frozenset[str]) -> str:
+def write_function(linker: Linker, name: str, node: Node, rules: frozenset[str]) -> str:
     """The source of a function that repairs the parts of a container at a node."""
-    writer = _Writer(menders, base="p")
+    writer = _Writer(linker, base="p")
     with writer.block(f"if len(p) > {LONGEST_PATH}:"):
         writer.line("raise GiveUp")
     writer.all(["r = v", "add = out.append"])
@@ -133,9 +133,9 @@ def write_function(menders: Linker, name: str, node: Node, rules: frozenset[str]
 class _Writer(FunctionText):
     """The text of one function."""
 
-    def __init__(self, menders: Linker, *, base: str) -> None:
+    def __init__(self, linker: Linker, *, base: str) -> None:
         super().__init__(level=1)
-        self.menders = menders
+        self.linker = linker
         self._base = base
         self._count = 0
 
@@ -181,12 +181,12 @@ class _Writer(FunctionText):
             yield f"type({x}) is str", text
         elif _is_listed(site) and "enum_case" in place.rules:
             among, meant = (
-                self.menders.constant("among", frozenset(_texts(site))),
-                self.menders.constant("cases", cases(_texts(site))),
+                self.linker.constant("among", frozenset(_texts(site))),
+                self.linker.constant("cases", cases(_texts(site))),
             )
             folded = f"{meant}[{x}.strip().casefold()]"
             yield f"type({x}) is str and {x} not in {among}", self._change(folded, "enum_case", place)
-        if sole == {"integer"} and "integral_float" in self.menders.rules:
+        if sole == {"integer"} and "integral_float" in self.linker.rules:
             yield f"type({x}) in FRACTIONS", ["m.late = True"]
         if place.remove and "null" not in site.types and place.may_leave_out("drop_null_optional"):
             yield f"{x} is None and {place.present}", self._removal("drop_null_optional", place)
@@ -226,7 +226,7 @@ class _Writer(FunctionText):
         return [place.remove, self._append(rule, place)]
 
     def _append(self, rule: str, place: _Place) -> str:
-        return f"add({self.menders.repair(rule, self._base, place.steps)})"
+        return f"add({self.linker.repair(rule, self._base, place.steps)})"
 
     # --- its parts --------------------------------------------------------------------------------------------------
     def parts(self, node: Node, place: _Place) -> None:
@@ -241,12 +241,12 @@ class _Writer(FunctionText):
         elif leading <= _PARTS and not node.prefix_items:
             self._object(node, place)
             self._array(node, place)
-        elif "integral_float" in self.menders.rules:
+        elif "integral_float" in self.linker.rules:
             self.line(f"loose({x}, m)")
 
     def _call(self, node: Node, place: _Place) -> None:
         with self.block(f"if type({place.x}) is dict or type({place.x}) is list:"):
-            name = self.menders.function(node, _under(place, node).rules)
+            name = self.linker.function(node, _under(place, node).rules)
             self.line(place.store.format(f"{name}({place.x}, {path_of(self._base, place.steps)}, out, m)"))
 
     def _object(self, node: Node, place: _Place) -> None:
@@ -266,12 +266,12 @@ class _Writer(FunctionText):
                 places += self._property(inner, key, w, node, place)
             if rest is not None and of_any_key:
                 self._any_key(rest, w, node, place)
-            elif rest is not None and rest.keywords and "integral_float" in self.menders.rules:
+            elif rest is not None and rest.keywords and "integral_float" in self.linker.rules:
                 self.line(f"loose({x}, m)")
             if self.is_silent(head):
                 del self.lines[first:]
             elif places > 1:
-                keys = self.menders.constant("keys", list(node.properties))
+                keys = self.linker.constant("keys", list(node.properties))
                 depth = " + ".join(filter(None, ("len(p)" if self._base else "", str(len(place.steps)))))
                 with self.block(f"if len(out) - {start} > 1 and [*{x}] != {keys}:"):
                     self.line(f"reorder(out, {start}, {x}, {depth})")

@@ -180,7 +180,7 @@ _TABLE: Final = (
          "the inner object, or JSON text of one, holds a declared key and is valid"),
     Rule("tool_name_trim", "standard", "name", '`"functions.get_weather:0"`, `"get_weather<|x|>"` -> `get_weather`',
          "template tokens, quotes, a counter, or the prefix `functions.`, `tools.`, `default_api.`, `mcp__<server>__` "
-         "around exactly one known name; a container's name is no prefix"),
+         "around exactly one known name; a container's name is not a prefix"),
     Rule("code_fence", "standard", "text", "a Markdown fence around the whole is taken off",
          "the inside parses strictly"),
     Rule("control_characters", "standard", "text", "raw control characters inside strings are escaped",
@@ -225,7 +225,7 @@ _TABLE: Final = (
     Rule("unwrap_any", "lenient", "key", '`{"_": {...}}` -> the inner object',
          "as unwrap_arguments, for any lone undeclared key, or one beside keys of `drop_keys` alone"),
     Rule("unwrap_scalar", "lenient", "key", '`{"arguments": "x"}` -> `{"query": "x"}`',
-         "as unwrap_arguments, for a value that is no object; the tool declares one key alone"),
+         "as unwrap_arguments, for a value that is not an object; the tool declares one key alone"),
     Rule("schema_shaped", "lenient", "value", '`{"description": "x", "type": "str"}` -> `"x"`',
          "exactly these keys; no object is legal; not the schema itself: its own description, or a JSON Schema type",
          schema_shaped, (dict,), tier=3, nests=True, last=True),

@@ -149,7 +149,7 @@ def join(base: str, reference: str, at: Pointer = ()) -> str:
             return reference
         return scheme + urljoin("http:" + rest, reference).removeprefix("http")
     except ValueError:
-        raise SchemaError(f"{reference!r} is no URI reference", at) from None
+        raise SchemaError(f"{reference!r} is not a URI reference", at) from None
 
 
 # --- the published meta-schemas ---------------------------------------------------------------------------------------

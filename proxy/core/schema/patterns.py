@@ -238,11 +238,11 @@ class _Reader:
             return ord(control) % 32
         if letter in _CONTROLS and not (letter == "0" and pattern[at + 2 : at + 3].isdigit()):
             if letter == "a" and self._strict:
-                self._fail(r"\a is no escape of ECMA-262")
+                self._fail(r"\a is not an escape of ECMA-262")
             self._at += 2
             return _CONTROLS[letter]
         if letter.isascii() and letter.isalnum():
-            self._fail(f"\\{letter} is no escape of ECMA-262")
+            self._fail(f"\\{letter} is not an escape of ECMA-262")
         self._at += 2
         return ord(letter)
 
@@ -323,7 +323,7 @@ class _Reader:
             opened, text = found[0], "("
         elif (flags := _FLAGS.match(pattern, at)) is not None and (flags[1] or flags[2] == ":"):
             if flags[1] and self._strict and flags[2] == ")":
-                self._fail(f"{flags[0]} is no group of ECMA-262")
+                self._fail(f"{flags[0]} is not a group of ECMA-262")
             self._read_flags(flags)
             return
         elif (look := next((look for look in _LOOKS if pattern.startswith(look, at)), None)) is not None:

@@ -121,7 +121,7 @@ def run_job(job: bytes) -> bytes:
     length = int.from_bytes(job[:4], "big")
     value = parse(job[4 + length :])
     if isinstance(value, JsonProblem):
-        opinion = Opinion(SecondVerdict.CANNOT_TELL, reason="the value is no JSON text")
+        opinion = Opinion(SecondVerdict.CANNOT_TELL, reason="the value is not JSON text")
     else:
         opinion = judge_value(Question(job[4 : 4 + length]), value)
     return dumps(
@@ -306,7 +306,7 @@ def _whole(keyword: str, value: JsonValue) -> JsonValue:
         raise CannotTellError(f"{keyword} is a boolean")
     number = make_decimal(value)
     if number != int(number) or abs(number) >= 2**53:
-        raise CannotTellError("a limit that is no small whole number")
+        raise CannotTellError("a limit that is not a small whole number")
     return int(number)
 
 

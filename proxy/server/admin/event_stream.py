@@ -25,6 +25,7 @@ from proxy.telemetry.recent.ring import CallFilter, KeptCall, make_entry
 
 # The most open streams; further readers get a 503.
 READERS: Final = 8
+# The seconds between two readings of the ring.
 _EVERY: Final = 0.1
 # The number of reads without a new event after which a stream sends a comment, so that no intermediary closes it.
 _SILENT: Final = 150

@@ -290,7 +290,7 @@ class Callers:
     def find(self, request: web.BaseRequest) -> Caller:
         """Returns the caller at the other end of a request's connection."""
         peer, secure = request.protocol.peername, request.protocol.ssl_context is not None
-        # A unix socket's other end is no address: its client may have given it any name, with a line end in it.
+        # A unix socket's other end is not an address: its client may have given it any name, with a line end in it.
         address = str(peer[0]) if isinstance(peer, (tuple, list)) else ""
         caller = self._is_trusted.get((address, secure))
         if caller is None:

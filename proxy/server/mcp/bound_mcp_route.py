@@ -63,7 +63,7 @@ class McpRouteRequest:
 
     @property
     def unknown(self) -> UnknownTool:
-        """What holds for calls of tools outside of `tools`."""
+        """The rules for calls of tools that are not in `tools`."""
         return self.call_route.unknown
 
     def find_user_query(self) -> str:
@@ -71,8 +71,8 @@ class McpRouteRequest:
         return self.call_route.find_user_query()
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Whether a call of an unknown tool goes on: not where the tools are operations, and no server is behind
-        them."""
+        """Whether a call of an unknown tool is forwarded. Never where the tools are operations: no server behind them
+        could know the tool."""
         return not self._operations and self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
@@ -109,7 +109,7 @@ class McpRouteRequest:
 
 # --- operations of an HTTP service ------------------------------------------------------------------------------------
 
-# Headers that are about MCP's own exchange; the answer is read here, so it comes without a coding.
+# Headers that concern MCP's own exchange. The answer is read here, so it is requested without a coding.
 _OF_MCP: Final = frozenset(
     [SESSION_HEADER, VERSION_HEADER, METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "last-event-id"]
 )  # fmt: skip
@@ -153,7 +153,7 @@ def _unreadable(token: str, why: str) -> UpstreamFault:
 
 
 def make_result(tool: str, reply: UpstreamReply) -> dict[str, JsonValue]:
-    """The result that an answer, read whole, is: its text; an image, a sound, or else the bytes as a resource."""
+    """The tool result for an answer that was read whole: a text, an image, a sound, or else the bytes as a resource."""
     body = reply.body if isinstance(reply.body, bytes) else b""
     failed: dict[str, JsonValue] = {"isError": True} if reply.status >= 400 else {}
     return {"content": [_content(tool, reply, body)], **failed}
@@ -177,7 +177,7 @@ def _content(tool: str, reply: UpstreamReply, body: bytes) -> dict[str, JsonValu
 
 
 def _text(media_type: str, content_type: str, body: bytes) -> str | None:
-    """The text of a body; None where it is none."""
+    """The body as text; None where it is not text."""
     is_text = media_type.startswith("text/") or media_type.rpartition("/")[2].rpartition("+")[2] in _TEXTS
     if not is_text and media_type:
         return None

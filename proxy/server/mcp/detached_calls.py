@@ -1,4 +1,4 @@
-"""Calls whose client has gone. Since 2026-07-28 that cancels them, in older revisions it must not: they run on here.
+"""Calls whose client has left. Since revision 2026-07-28 that cancels them; in older ones they continue here.
 
 "Disconnection SHOULD NOT be interpreted as the client cancelling its request" (specification 2025-11-25, "Sending
 Messages to the Server", 6): the upstream keeps its connection until the tool is done, and the answer is dropped.
@@ -40,7 +40,7 @@ class DetachedCalls:
             raise
 
     async def run_to_end(self, rest: Coroutine[object, object, None]) -> None:
-        """Runs something to its end, even if the caller is cancelled."""
+        """Runs a coroutine to its end, even if the caller is cancelled."""
         await asyncio.shield(self._keep_task(rest))
 
     def outlives(self, reply: UpstreamReply) -> UpstreamReply:
@@ -54,7 +54,7 @@ class DetachedCalls:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def keep(self, rest: Coroutine[object, object, None]) -> None:
-        """Runs something in the background."""
+        """Runs a coroutine in the background."""
         self._keep_task(rest)
 
     def _keep_task(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:

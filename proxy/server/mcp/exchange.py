@@ -188,7 +188,7 @@ class Exchange:
     async def _deliver_result(
         self, mcp_request: McpRequest, outcome: Delivered, asking: Asking, verdict: ResultVerdict
     ) -> web.StreamResponse:
-        """The answer of an HTTP service as the result of the tool that it is."""
+        """Turns the answer of an HTTP service into the tool's result."""
         record, call_route, message = mcp_request.record, mcp_request.call_route, asking.message
         await verdict.settle()
         whole = await read_whole(outcome.reply)
@@ -220,8 +220,8 @@ class Exchange:
         return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
 
     def _shows_more(self, text: bytes, asking: Asking) -> bool:
-        """Whether an answer of ours makes functions visible that the session's list did not have, and its client can
-        hear of it with the answer."""
+        """Whether our answer shows functions that the session's list did not have, to a client that the answer itself
+        can tell of them."""
         if asking.rules.collapse is None or not self._visible.add(asking.key, asking.session, text):
             return False
         return "text/event-stream" in (asking.call_route.raw.header("accept") or "")
@@ -250,7 +250,7 @@ class Exchange:
         mcp_request.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
 
-    # --- looking at answers -------------------------------------------------------------------------------------------
+    # --- watching answers ---------------------------------------------------------------------------------------------
     def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
         """Watches an answer that passes for sessions, lists, and changes of lists."""
         learner, key, message = self._learner, asking.key, asking.message
@@ -271,7 +271,7 @@ class Exchange:
         return watch_answer(reply, *watches)
 
     def _keep_list(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
-        """A list that the client has asked for itself, where it is all of it."""
+        """Keeps a list that the client has requested itself, if it is complete."""
         if _asks_for_all(asking.message):
             self._learner.look(asking.key, find_header(reply, "content-type"), body, asking.message.id)
 

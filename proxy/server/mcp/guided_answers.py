@@ -36,7 +36,7 @@ from proxy.upstream.faults import ReplyBroken, close_body
 
 # The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.
 MAX_GUIDED: Final = 1024 * 1024
-# Lists of one route whose texts are kept, the least recently used go first.
+# The most lists of one route whose texts are kept; the least recently used go first.
 _MOST: Final = 64
 _INTRODUCTIONS: Final = frozenset({"initialize", "server/discover"})
 # These headers describe the bytes of the body.

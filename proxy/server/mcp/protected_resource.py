@@ -26,7 +26,7 @@ _STALE: Final = frozenset({"content-length", "content-encoding", "etag", "conten
 
 
 def rewrite_challenge(reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply:
-    """A refusal whose challenge names the metadata here. Every other answer as it is."""
+    """The answer; the challenge of a refusal names the metadata at this proxy."""
     path = call_route.binding.route.rewrites_resource
     if not path or reply.status not in (401, 403):
         return reply
@@ -39,7 +39,7 @@ def rewrite_challenge(reply: UpstreamReply, call_route: RouteRequest) -> Upstrea
 
 
 async def rewrite_metadata(reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply:
-    """Metadata whose `resource` is the route's URL here. What is no metadata goes on as it is."""
+    """Metadata with the route's URL here as its `resource`. A body that is not metadata is left as it is."""
     path = call_route.binding.route.rewrites_resource
     if not path or reply.status != 200:
         return reply

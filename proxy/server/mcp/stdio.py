@@ -40,9 +40,9 @@ _TRANSPORT_ERROR: Final = -32000
 _ACCEPT: Final = "application/json, text/event-stream"
 # How long to wait before a GET stream that broke off is opened again, in seconds.
 _AGAIN: Final = 1.0
-# The most lines that wait for one before them; a client that writes more waits too.
+# The most lines that wait for an earlier one; then the client has to wait before it can write more.
 _MOST_WAITING: Final = 1_000
-# How long answers may still take once the client has closed its end, in seconds: clients kill what stays for 2 s.
+# The seconds that answers may still take after the client has closed its end: clients kill a process after 2 s.
 _LAST_ANSWERS: Final = 1.5
 # The longest event: as long as the longest message of a server.
 _EVENT: Final = 64 * 1024 * 1024
@@ -138,15 +138,15 @@ class Bridge:
         elif not isinstance(message, Message):
             await self._write(_error(None, _INVALID_REQUEST, "Invalid Request: batches are not spoken over stdio"))
         elif message.method == INITIALIZE or message.id is ABSENT or not message.method:
-            await self._post(message, line)  # what follows builds on it
+            await self._post(message, line)  # later messages build on it
         else:
             task = asyncio.create_task(self._post(message, line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _post(self, message: Message, line: bytes) -> None:
-        """Sends one message and writes what answers it. A session that is over is begun anew first: over stdio a client
-        cannot be told of it, and a 404 was answered before anything ran."""
+        """Sends one message and writes its answer. If the session has ended, begins a new one and sends the message
+        again: a stdio client cannot be told of it, and a 404 means that nothing ran."""
         session_id = self._session_id
         problem = await self._exchange(message, line)
         is_over = problem is not None and problem.session_is_over and message.method != INITIALIZE
@@ -156,7 +156,7 @@ class Bridge:
             await self._write(_error(message.id, problem.code, problem.reason))
 
     async def _exchange(self, message: Message, line: bytes) -> _Problem | None:
-        """Sends one message and writes what answers it; what went wrong where no answer came."""
+        """Sends one message and writes its answer. Returns what went wrong where no answer came."""
         answered = False
         told = b""
         try:
@@ -178,10 +178,10 @@ class Bridge:
             return _Problem(_TRANSPORT_ERROR, f"the server's answer broke off: {type(error).__name__}")
 
     async def _renew(self, session_id: str) -> bool:
-        """Begins the session anew in which a message was refused; whether there is another one now."""
+        """Begins a new session in place of one that refused a message. Returns whether there is a new one now."""
         async with self._renewing:
             if self._session_id != session_id:
-                return True  # another message has found out before
+                return True  # another message has begun it already
             if not session_id or not self._initialize:
                 return False
             headers = {**self._headers, "accept": _ACCEPT, "content-type": "application/json"}
@@ -209,14 +209,14 @@ class Bridge:
         return headers
 
     def _learn(self, text: bytes) -> None:
-        """Which parameters of the listed tools headers have to repeat."""
+        """Learns which parameters of the listed tools have to be repeated in headers."""
         answer = parse(text, _LIMITS)
         page = read_page(answer) if isinstance(answer, dict) else None
         for tool in page.tools if page is not None else ():
             self._mirrors[tool.name] = find_mirrors(tool.schema)
 
     def _begin_session(self, response: aiohttp.ClientResponse, text: bytes) -> None:
-        """A session has begun: its id, its revision, and its GET stream."""
+        """Notes the id and the revision of a session that has begun, and opens its GET stream."""
         answer = parse(text, _LIMITS)
         result = answer.get("result") if isinstance(answer, dict) else None
         revision = result.get("protocolVersion") if isinstance(result, dict) else None
@@ -293,7 +293,7 @@ def _answers(text: bytes, request_id: JsonValue) -> bool:
 
 
 def _problem(status: int, text: bytes) -> _Problem:
-    """What an answer without a result says: its own error where it has one, else its status."""
+    """The error in an answer without a result, or one made from its status."""
     value = parse(text, _LIMITS) if text else None
     error = value.get("error") if isinstance(value, dict) else None
     code, reason = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)

@@ -42,14 +42,14 @@ class Watch(Protocol):
     """Looks at a body as it passes."""
 
     def feed(self, data: bytes) -> None:
-        """A piece of it."""
+        """Takes a piece of the body."""
 
     def end(self) -> None:
-        """It came to its end."""
+        """Notes that the body has ended."""
 
 
 class WatchedStream:
-    """Tells each time when a piece of a body holds what a pattern looks for. What it finds is short."""
+    """Reports each match of a pattern in a body. A match must be short: at most `_OVERLAP` bytes."""
 
     def __init__(self, pattern: re.Pattern[bytes], tell: Callable[[], None]) -> None:
         self._pattern = pattern
@@ -57,7 +57,7 @@ class WatchedStream:
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
-        """Looks for it, also across two pieces."""
+        """Searches a piece, and the place where it meets the one before."""
         seen = self._tail + data
         found = self._pattern.search(seen) is not None
         self._tail = b"" if found else seen[-_OVERLAP:]
@@ -65,7 +65,7 @@ class WatchedStream:
             self._tell()
 
     def end(self) -> None:
-        """Nothing is left to be told."""
+        """Does nothing: every match is reported already."""
 
 
 class WatchedBody:
@@ -93,7 +93,7 @@ class WatchedBody:
 
 
 def watch_answer(reply: UpstreamReply, *watches: Watch) -> UpstreamReply:
-    """The same answer, under the eyes of `watches`. A body in memory is looked at now."""
+    """The same answer, watched by `watches`. They are given a body in memory at once."""
     if not isinstance(reply.body, bytes):
         return replace(reply, body=_Watched(reply.body, watches))
     body = decode_body(reply, reply.body)
@@ -124,8 +124,8 @@ class _Watched:
         return data
 
     async def aclose(self) -> None:
-        """Closes the stream early. Clients leave with the last event, so what came may well be all there was to
-        come."""
+        """Closes the stream early. Clients leave after the last event, so the watches are told that the body has
+        ended."""
         self._end()
         await close_stream(self._body)
 
@@ -156,7 +156,7 @@ class LateStore(StateStore):
         self._slot = ""
 
     def is_idle(self) -> bool:
-        """Never: what a delivery would end has to be known."""
+        """Never: a delivery has to look at the episode that it would end."""
         return False
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
@@ -168,7 +168,7 @@ class LateStore(StateStore):
         return await self._store.fail(key, attempt, ttl)
 
     async def clear(self, key: str, forget: bool = False) -> Episode | Ending | None:  # noqa: ARG002 - a delivery forgets nothing
-        """Ends nothing yet, and gives the episode that the delivery will end."""
+        """Returns the episode that the delivery will end, and does not end it yet."""
         self._cleared = key
         return await self._store.look(key, if_known=True)
 
@@ -177,7 +177,7 @@ class LateStore(StateStore):
         return await self._store.list_episodes()
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
-        """Counts one more; of a call's cap it is remembered."""
+        """Counts one more. A slot of a call cap is remembered."""
         count = await self._store.reserve(key, limit, ttl)
         if count is not None and "/cap/" in key:  # as `caps.reservation` names it
             self._slot = key
@@ -242,11 +242,11 @@ class ResultVerdict:
                 self._body = None
 
     def end(self) -> None:
-        """Reads what came."""
+        """Reads the result."""
         self._failure = self._read()
 
     async def settle(self) -> None:
-        """Tells the store, once."""
+        """Tells the store the result, once."""
         if not self._is_settled:
             self._is_settled = True
             await self._store.settle(self._record, failed=self._failure is not None)
@@ -254,7 +254,7 @@ class ResultVerdict:
                 await self._count(self._failure)
 
     def _read(self) -> Failure | None:
-        """What the tool says of a call that failed; the record then says so too."""
+        """The failure that the tool reports, which is also written into the record; None where it reports none."""
         failure = read_result_failure(bytes(self._body or b""), self._request_id, self._check, self._sent)
         if failure is not None:
             is_refusal = failure.code is codes.UPSTREAM_REJECTED_ARGUMENTS
@@ -293,7 +293,7 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
 
 
 def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:
-    """A watch that notes in the record what becomes of a promise; None where there is none, or nobody asks."""
+    """A watch that notes in the record whether the result keeps its schema; None where nothing is to be checked."""
     if catalogue is None or not asking.rules.output_check:
         return None
     check = catalogue.tools.output_check(record.tool)

@@ -135,7 +135,7 @@ def _make_credentials(username: str, password: str) -> dict[str, str | None]:
 
 async def _send_pipeline(client: Any, command: str, batch: Sequence[Operation[Any]]) -> list[Any]:
     """One round trip with EVALSHA or EVAL for each operation. Refusals are exceptions within the list."""
-    # A cluster's pipeline has no `transaction` argument, and is no transaction by default.
+    # A cluster's pipeline has no `transaction` argument, and is not a transaction by default.
     made = client.pipeline() if isinstance(client, RedisCluster) else client.pipeline(transaction=False)
     async with made as pipeline:
         for one in batch:

@@ -5,7 +5,7 @@ for each job what the model was told after each call, and how the run ended. No 
 """
 # mypy: ignore-errors
 # ruff: noqa: ARG002 - the frameworks say what a model takes
-# The parties are no dependency of the product, so their types are not there to be checked.
+# The parties are not dependencies of the product, so their types are not there to be checked.
 
 import asyncio
 import json

@@ -3,7 +3,7 @@
 Runs in `.parties/py2`. Usage: oauth.py URL, as JSON. Prints the names of the tools as JSON.
 """
 # mypy: ignore-errors
-# The parties are no dependency of the product, so their types are not there to be checked.
+# The parties are not dependencies of the product, so their types are not there to be checked.
 
 import asyncio
 import json

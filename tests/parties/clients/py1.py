@@ -4,7 +4,7 @@ Runs in `.parties/py1`. Usage: py1.py py1 URLS CALLS, the last two as JSON; a li
 speaks stdio. Prints what was answered as JSON.
 """
 # mypy: ignore-errors
-# The parties are no dependency of the product, so their types are not there to be checked.
+# The parties are not dependencies of the product, so their types are not there to be checked.
 
 import asyncio
 import json

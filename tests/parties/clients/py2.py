@@ -4,7 +4,7 @@ Runs in `.parties/py2`. Usage: py2.py CLIENT URLS CALLS, the last two as JSON; a
 that speaks stdio. Prints what was answered as JSON.
 """
 # mypy: ignore-errors
-# The parties are no dependency of the product, so their types are not there to be checked.
+# The parties are not dependencies of the product, so their types are not there to be checked.
 
 import asyncio
 import json

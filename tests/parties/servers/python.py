@@ -8,7 +8,7 @@ Runs in `.parties/py2`. Prints the ports as one line of JSON when all of them an
 name of one of them as its argument, it is that server over stdio.
 """
 # mypy: ignore-errors
-# The parties are no dependency of the product, so their types are not there to be checked.
+# The parties are not dependencies of the product, so their types are not there to be checked.
 
 import asyncio
 import json

@@ -3,7 +3,7 @@
 Runs in `.parties/py1`. Prints its port as one line of JSON when it answers; ends when its input does.
 """
 # mypy: ignore-errors
-# The parties are no dependency of the product, so their types are not there to be checked.
+# The parties are not dependencies of the product, so their types are not there to be checked.
 
 import asyncio
 import json

@@ -80,7 +80,7 @@ def _fields(media: JsonValue, at: Pointer, kind: str, translator: Translator) ->
     encoding = media.get("encoding") if isinstance(media, dict) else None
     names, required = list_properties(whole), _list_required(whole)
     if not names and list_schema_types(whole) - {"object"}:
-        raise OpenApiError("its form is no object with properties", at, _LEAVE_IT)
+        raise OpenApiError("its form is not an object with properties", at, _LEAVE_IT)
     for name in names:
         field = _property(whole, name)
         described = encoding.get(name) if isinstance(encoding, dict) else None

@@ -2,8 +2,8 @@
 
 Parameters are read by style and schema. Text has no types, so `3` is the integer 3 where the schema takes an integer
 and the text "3" where it takes a text. A number is read only where every reader takes it for the same: `1e2`, which
-some parsers read as 1, is no integer here. A text may have several readings, the likeliest first; no reading means that
-it is not in its style.
+some parsers read as 1, is not an integer here. A text may have several readings, the likeliest first; no reading means
+that it is not in its style.
 
 `multipart/form-data` (RFC 7578) is read strictly: a body that two parsers could take apart differently is not read. A
 part is `Content-Disposition: form-data; name="..."`, with `filename="..."` for a file. Contents stay as they came.
@@ -276,7 +276,7 @@ _KNOWN: Final = frozenset({"content-disposition", "content-type"})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: its name, its file's name (None where it is no file), its type, and where its content stands."""
+    """One part: its name, its file's name (None where it is not a file), its type, and where its content stands."""
 
     name: str
     filename: str | None

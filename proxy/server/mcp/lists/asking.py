@@ -87,8 +87,8 @@ class Asking:
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
-        """Returns the tools to judge a call by; the upstream's own answer where it does not accept this client; or the
-        reason why the call cannot be judged."""
+        """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
+        why the call cannot be judged."""
         if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
             return Failure(
                 codes.UNKNOWN_TOOL, f"Tool '{clean_text(call.tool, 60)}' is not served here", retryable=False
@@ -113,8 +113,7 @@ class Asking:
         return self._catalogue(known).tools
 
     async def find_list(self) -> Known | Unlearned | UpstreamReply:
-        """Returns the list that applies to this client, or the upstream's own answer where it does not accept the
-        client."""
+        """Returns the list that applies to this client, or the upstream's own answer where it refuses the client."""
         known = self.learner.find_known(self.key, self.rules.ttl)
         if known is not None:
             return known
@@ -122,7 +121,7 @@ class Asking:
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
 
     async def check_session(self) -> UpstreamReply | None:
-        """Whether the upstream answers in this session: None, or its own answer where it does not."""
+        """None if the upstream answers in this session, else the answer in which it refuses to."""
         if self.message.modern or self.learner.accepts(self.key, self.session):
             return None
         learned = await self.learner.ask(self.key, self._ask, self.rules.wait)
@@ -159,8 +158,8 @@ class Asking:
             await asyncio.to_thread(tools.prepare, name, prepare)
 
     async def _doubts(self, call: ToolCall, known: Known) -> bool:
-        """Whether a list is too old to refuse this call or to change it. An unknown name asks again whatever the server
-        said."""
+        """Whether a list is too old to refuse this call or to change it. For an unknown name the list is requested
+        again whatever lifetime the server gave it."""
         if self.learner.is_just_asked(known):
             return False
         policy = self._catalogue(known).tools.get(call.tool)
@@ -202,7 +201,7 @@ class Asking:
 
 
 def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
-    """The listed name that a call's stands for."""
+    """The listed name that the name in a call stands for."""
     if name in tools:
         return name
     known = toolname.find_known_name(name, tools)

@@ -12,7 +12,7 @@ from proxy.core.contract.listed_schema import BadSchemaError, parse_schema
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, Listing, Policies
 from proxy.core.contract.policy import ToolPolicy
 
-# Lists of one route whose policies are kept: servers that list other tools to every user are few.
+# The most lists of one route whose policies are kept: few servers list other tools to every user.
 _MOST: Final = 64
 
 
@@ -67,5 +67,5 @@ class Catalogues:
         return found
 
     def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
-        """The tools of the list that was last used; those that the config alone knows where nothing was learned."""
+        """The tools of the list that was last used; where nothing was learned, those of the config."""
         return next(reversed(self._made.values())).tools if self._made else rules.whole()

@@ -1,8 +1,8 @@
 """The lists of tools this process knows, for each upstream and credential, and the sessions upstreams have accepted.
 
-    known      the list, while it may be used
-    learn      asks for it, or waits for the question under way
-    keep       a whole list that flowed by on its way to a client
+    known      gives the list, while it may be used
+    learn      requests it, or waits for the request under way
+    keep       remembers a whole list that passed on its way to a client
     outdated   notes that the list has changed
 
 A list is asked for when it is missing or too old, never per call. Many servers do not say how
@@ -32,12 +32,12 @@ from proxy.upstream.faults import ReplyBroken, close_body
 MAX_KEYS: Final = 2_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_SESSIONS: Final = 20_000
-# A wrong name must not make an upstream work for every call: so long a list counts as new, in seconds.
+# The seconds for which a list counts as new, so that wrong names do not make an upstream list its tools for every call.
 NEW: Final = 10.0
-# And so long where the name of a tool is not in it: it may have been added since, and the question costs little.
+# The same for a name that is not in the list: the tool may have been added since, and the request costs little.
 JUST_ASKED: Final = 1.0
 
-# What ends an event (WHATWG HTML, "Parsing an event stream"): a line without anything, however its lines end.
+# An empty line ends an event, however lines end (WHATWG HTML, "Parsing an event stream").
 _BLANK: Final = (b"\n\n", b"\r\r", b"\n\r")
 # JSON-RPC 2.0 section 5.1, and the statuses that say nothing about who asked.
 _METHOD_NOT_FOUND: Final = -32601
@@ -59,7 +59,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A list, when it was learned, and until when its server vouches for it. Seconds on the monotonic clock."""
+    """A list, when it was learned, and until when its server calls it fresh. Seconds on the monotonic clock."""
 
     listing: Listing
     at: float
@@ -85,7 +85,7 @@ Learned = Known | ListRefused | Unlearned
 
 
 class Learner:
-    """Remembers lists and sessions. `fresh_id` names a question so that no client's request has the same id."""
+    """Remembers lists and sessions. `fresh_id` makes ids for requests that no request of a client has."""
 
     def __init__(self, clock: Clock, fresh_id: Callable[[], str], reader: ListReader | None = None) -> None:
         self._clock = clock
@@ -99,7 +99,7 @@ class Learner:
         self._sessions: OrderedDict[tuple[Key, str], None] = OrderedDict()
 
     async def close(self) -> None:
-        """Ends the questions under way."""
+        """Cancels the requests under way."""
         asking = (*self._asking.values(), *self._reading)
         for task in asking:
             task.cancel()
@@ -128,12 +128,12 @@ class Learner:
         return self._clock.now() < known.at + NEW
 
     def is_just_asked(self, known: Known) -> bool:
-        """Whether even a name that is not in the list is no reason to ask again."""
+        """Whether the list is too new to be requested again even for a name that is not in it."""
         return self._clock.now() < known.at + JUST_ASKED
 
     def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
-        """The server says that its list has changed: the next call asks for it. `surely` False: it only seems so, which
-        a new list does not bear out."""
+        """Notes that the server has changed its list: the next call requests it. `surely` False: it only seems so, and
+        then a new list stays in use."""
         found = self._known.get(key)
         if found is not None and (surely or not self.is_new(found)):
             self._known[key] = replace(found, at=float("-inf"), fresh_until=float("-inf"))
@@ -143,14 +143,14 @@ class Learner:
         listing, before = self._listing(pages, size), self._known.get(key)
         if before is not None and before.listing is not listing:
             self._doubt_alike(key, before.listing)
-        now = self._clock.now()  # a server of an old revision vouches for nothing
+        now = self._clock.now()  # a server of an old revision gives no lifetime
         known = self._known[key] = Known(listing, now, now + min(page.ttl or 0.0 for page in pages))
         self._known.move_to_end(key)
         self._shrink()
         return known
 
     def _doubt_alike(self, key: Key, gone: Listing) -> None:
-        """A list has changed: others of the same address that show the old one to other credentials are asked for."""
+        """Outdates the same old list of other credentials at the same address, since it has changed for one of them."""
         for other, known in self._known.items():
             if known.listing is gone and other.upstream is key.upstream and other.target == key.target and other != key:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
@@ -168,7 +168,7 @@ class Learner:
         return listing
 
     def look(self, key: Key, content_type: str, body: bytes, request_id: JsonValue) -> None:
-        """Remembers the list in an answer that flowed by, where it is all of it."""
+        """Remembers the list in an answer that passed, if it is complete."""
         if len(body) > SMALL:
             reading = asyncio.create_task(self._look(key, content_type, body, request_id))
             self._reading.add(reading)
@@ -180,8 +180,8 @@ class Learner:
         self._take(key, await self._reader.read(content_type, body, request_id), len(body))
 
     def _take(self, key: Key, page: Read, size: int) -> None:
-        """Remembers a page that is the whole list; one that is not, and says otherwise than what is known, outdates
-        that."""
+        """Remembers a page that is the whole list. A page of several outdates the known list where it contradicts
+        it."""
         if not isinstance(page, ToolsPage):
             return
         if page.cursor is None:
@@ -203,18 +203,18 @@ class Learner:
                 size -= gone.listing.size
 
     async def learn(self, key: Key, ask: Ask, wait: float) -> Learned:
-        """Asks for the list, for at most `wait` seconds. Of several that want the same one, the first asks."""
+        """Requests the list, for at most `wait` seconds. Callers that want the same list share one request."""
         asking = self._asking.get(key)
         joined = asking is not None
         if asking is None:
             asking = self._asking[key] = asyncio.create_task(self.ask(key, ask, wait))
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         learned = await asyncio.shield(asking)
-        # What was refused may have been another client's session: that says nothing of ours.
+        # The refused session may have been another client's, which says nothing of this one.
         return await self.ask(key, ask, wait) if joined and isinstance(learned, ListRefused) else learned
 
     async def ask(self, key: Key, ask: Ask, wait: float) -> Learned:
-        """Asks for the list, even while another question is under way."""
+        """Requests the list, even while another request for it is under way."""
         try:
             async with asyncio.timeout(wait):
                 return await self._pages(key, ask)
@@ -267,7 +267,7 @@ class Learner:
 def _without_list(
     reply: UpstreamReply, body: bytes, answer: dict[str, JsonValue] | None, request_id: str
 ) -> ListRefused | Unlearned:
-    """What an answer without a list means: that the client is not welcome, or that there are no lists here."""
+    """The meaning of an answer without a list: the client is refused, or this server has no lists."""
     error = answer.get("error") if answer is not None else None
     listless = isinstance(error, dict) and error.get("code") == _METHOD_NOT_FOUND
     if 400 <= reply.status < 500 and not listless and reply.status not in _ABOUT_LISTS:
@@ -287,7 +287,7 @@ async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
             if len(body) > MAX_LIST:
                 return None
             if streamed and (end := _end_of_events(body, len(body) - len(chunk))) > looked_at:
-                new, looked_at = bytes(body[looked_at:end]), end  # each event once, however many there are
+                new, looked_at = bytes(body[looked_at:end]), end  # each event is searched once
                 if request_id.encode() in new and _may_answer(new, request_id):
                     break
     except ReplyBroken:
@@ -298,14 +298,15 @@ async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
 
 
 def _may_answer(stream: bytes, request_id: str) -> bool:
-    """Whether whole events hold the answer to `request_id`; a large one that names it, which no client could, is it."""
+    """Whether whole events hold the answer to `request_id`. A large event that names this id is taken for the answer,
+    since no client knows the id."""
     mark = request_id.encode()
     named = [data for data in read_events(stream) if mark in data]
     return any(len(data) > SMALL or find_answer("application/json", data, request_id) is not None for data in named)
 
 
 def _end_of_events(body: bytearray, new: int) -> int:
-    """Where the last whole event of a stream ends, 0 where none does in what came behind the first `new` bytes."""
+    """The end of the last whole event of a stream; 0 where no event ends after the first `new` bytes."""
     return max((found + 2 for mark in _BLANK if (found := body.rfind(mark, max(new - 1, 0))) >= 0), default=0)
 
 

@@ -1,7 +1,7 @@
 """Reads what upstreams answer about their tools: small answers here, large ones in a child process.
 
-The same bytes are read once: a server that gives each credential the same list costs a hash of it. The id under which a
-question was put stands in its answer, and is left out of that hash.
+The same bytes are read once: where a server gives each credential the same list, a further one costs a hash of it. An
+answer repeats the id of its request, which that hash leaves out.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.offload.pool import Done, OffloadPool
 
-# Bodies of so many bytes are read here.
+# Bodies of up to so many bytes are read in this process.
 SMALL: Final = 64 * 1024
-# Seconds of processor time that a child may read one for, and seconds of the clock that are waited for it.
+# The seconds of processor time that a child may spend on one body, and the seconds to wait for the child.
 _SECONDS: Final = 10.0
 _PATIENCE: Final = 60.0
-# Pages that are known by their bytes, and bytes of them in all.
+# The most pages that are remembered by a hash of their bytes, and the most bytes of them in all.
 _MOST_PAGES: Final = 256
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _READ: Final = f"proxy.adapters.mcplist:{pack_page.__name__}"
 
-# An answer that was read: a page of tools, or the answer without one (None: there is none, or it cannot be read).
+# What was read: a page of tools, or an answer without one. None: there is no answer, or it cannot be read.
 Read = ToolsPage | dict[str, JsonValue] | None
 
 
@@ -44,7 +44,7 @@ class ListReader:
         await self._pool.close()
 
     async def read(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:
-        """What an answer to the question `request_id` holds."""
+        """Reads the answer to the request `request_id`."""
         if len(body) <= SMALL:
             return self.read_small(content_type, body, request_id)
         digest = _digest(content_type, body, request_id)
@@ -55,7 +55,7 @@ class ListReader:
         return self._keep(digest, unpack_page(ended.result) if isinstance(ended, Done) else None, len(body))
 
     def read_small(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:
-        """The same, here and at once."""
+        """Reads it in this process, without waiting."""
         digest = _digest(content_type, body, request_id)
         if (known := self._find_known(digest)) is not None:
             return known
@@ -71,7 +71,7 @@ class ListReader:
         return known[0]
 
     def _keep(self, digest: bytes, read: Read, size: int) -> Read:
-        """What was read; a page is remembered by the digest of its bytes."""
+        """Remembers a page by the digest of its bytes. Returns what was read."""
         if not isinstance(read, ToolsPage):
             return read
         page = replace(read, digest=digest)
@@ -83,8 +83,8 @@ class ListReader:
 
 
 def _digest(content_type: str, body: bytes, request_id: JsonValue) -> bytes:
-    """A hash of an answer but for the id of its question. That is marked in one place alone, and no JSON holds the
-    mark: so two answers with one hash differ in their ids and in nothing else."""
+    """A hash of an answer without the id of its request. One occurrence of the id is replaced by a mark that no JSON
+    holds, so two answers with one hash differ in nothing but their ids."""
     plain = body
     if isinstance(request_id, str | int) and not isinstance(request_id, bool):
         plain = re.sub(rb'"id"(\s*):(\s*)' + re.escape(dumps(request_id)) + rb"(?=\s*[,}])", b"\0", body, count=1)

@@ -5,8 +5,8 @@ message goes on as its server wrote it, and a list that keeps all its tools does
 
 `collapse` shows one container in place of a server's tools (contract section 6). That list has one page and is the same
 for everybody who sees the same tools: MCP 2026-07-28 forbids that it varies by connection. A session of the old
-revisions also sees the functions that it was shown (HPD): it hears of them with the answer that showed them, which is
-then a stream, `list_changed` first. Beside a container with many functions stand `search_tools` and `describe_tool`.
+revisions also sees the functions that it was shown (HPD). The answer that shows them is then a stream which begins with
+`list_changed`. Beside a container with many functions stand `search_tools` and `describe_tool`.
 What the container holds comes from the tools, when it is called.
 """
 
@@ -37,7 +37,7 @@ _UNREADABLE: Final = (
     "The server's list of tools cannot be read as strict JSON, so what is not served here cannot be left out."
 )
 _DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "content-md5", "digest", "repr-digest"})
-# The longest list of function names in the container's description.
+# The most function names in the container's description.
 _SHOWN: Final = 40
 _DISPATCHED: Final[dict[str, JsonValue]] = {
     "function": {"type": "string", "description": "The tool to call; leave it out to see them all."},
@@ -46,14 +46,14 @@ _DISPATCHED: Final[dict[str, JsonValue]] = {
 _PAGED: Final[dict[str, JsonValue]] = {
     "page": {"type": "integer", "minimum": 1, "description": "The page to see, where there are several; alone."}
 }
-# Sessions whose functions are remembered; the least recently used go first.
+# The most sessions whose functions are remembered; the least recently used go first.
 MOST_SESSIONS: Final = 20_000
 _CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
 def filter_list(reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> UpstreamReply:
-    """Reduces an answer to `tools/list` to the tools that the route serves. In place of an answer that cannot be read
-    as a list, or is too long for that, stands an error that says so."""
+    """Reduces an answer to `tools/list` to the tools that the route serves. An answer that cannot be read as a list, or
+    is too long for that, is replaced by an error that says so."""
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
     if isinstance(reply.body, bytes):
         return replace(reply, headers=headers, body=_Reading(reply, rules, request_id).write(reply.body))
@@ -61,7 +61,7 @@ def filter_list(reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue)
 
 
 class _Gathered:
-    """A stream that is read to its end before its one piece goes on."""
+    """A stream that is read to its end and then passed on in one piece."""
 
     def __init__(self, reply: UpstreamReply, reading: _Reading) -> None:
         self._reply = reply
@@ -89,7 +89,7 @@ class _Gathered:
 
 
 class _Reading:
-    """What an answer becomes. `request_id` is that of the question, under which an error is told."""
+    """Makes the client's answer from the server's. `request_id` is the request's, which an error repeats."""
 
     def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> None:
         self._reply = reply
@@ -118,7 +118,7 @@ class _Reading:
         return b"\n".join([*others, b"data: " + self._message(b"\n".join(data))])
 
     def _message(self, text: bytes) -> bytes:
-        """A message; of a list of tools only what the route serves."""
+        """A message; a list of tools holds only what the route serves."""
         value = parse(text)
         result = value.get("result") if isinstance(value, dict) else None
         tools = result.get("tools") if isinstance(result, dict) else None
@@ -138,7 +138,7 @@ class _Reading:
 def make_collapsed_list(
     message: Message, tools: LearnedTools, rules: LearnPolicy, visible: Iterable[str] = ()
 ) -> dict[str, JsonValue]:
-    """The result of `tools/list`: the container, the search, and the `visible` functions. A page behind it is empty."""
+    """The result of `tools/list`: the container, the search, the `visible` functions. Every further page is empty."""
     container = rules.collapse
     if container is None:
         raise AssertionError("a route without `collapse` shows its tools")
@@ -222,7 +222,7 @@ class VisibleTools:
 
 
 def find_names(text: bytes) -> list[str]:
-    """The names of the functions that an answer of ours describes."""
+    """The names of the functions that one of our answers describes."""
     value = parse(text)
     functions = value.get("functions") if isinstance(value, dict) else None
     found: list[JsonValue] = functions if isinstance(functions, list) else []
@@ -230,7 +230,7 @@ def find_names(text: bytes) -> list[str]:
 
 
 def announce_change(reply: HttpReply) -> HttpReply:
-    """An answer as a stream that says before it that the list has changed."""
+    """The answer as an event stream that first announces that the list has changed."""
     headers = tuple(field for field in reply.headers if field[0].lower() != "content-type")
     if not reply.body.startswith(b"{"):  # a stream already
         return replace(reply, body=b"event: message\ndata: " + _CHANGED + b"\n\n" + reply.body)

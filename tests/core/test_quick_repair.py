@@ -1,4 +1,4 @@
-"""Generated menders beside the repair engine: the same value, number for number, and the same repairs, or no word."""
+"""Generated quick repairs beside the repair engine: the same value and numbers, and the same repairs, or none."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def typed(value: JsonValue) -> Any:
 
 
 def same_as_the_engine(check: Check, value: JsonValue, level: str) -> bool:
-    """Whether the mender had a word on a refused value; then it must be the engine's."""
+    """Whether the quick repair had a word on a refused value; then it must be the engine's."""
     before = copy.deepcopy(typed(value))
     short = repair_quickly(check, value, policy(level))
     assert before == typed(value)
@@ -65,7 +65,7 @@ def same_as_the_engine(check: Check, value: JsonValue, level: str) -> bool:
 
 @THOROUGH
 @given(sendings(), st.sampled_from(LEVELS))
-def test_whatever_a_mender_makes_the_engine_makes_too(drawn: tuple[JsonValue, JsonValue], level: str) -> None:
+def test_whatever_a_quick_repair_makes_the_engine_makes_too(drawn: tuple[JsonValue, JsonValue], level: str) -> None:
     schema, sent = drawn
     check = compiled(schema)
     value = parse(dumps(sent))
@@ -73,7 +73,7 @@ def test_whatever_a_mender_makes_the_engine_makes_too(drawn: tuple[JsonValue, Js
         same_as_the_engine(check, value, level)
 
 
-# --- schemas of the kind menders know, with now and then a keyword that they must not enter ---------------------------
+# --- schemas of the kind quick repairs know, with now and then a keyword that they must not enter -------------------
 KEYS = ("a", "b", "startDate", "kind", "n", "arguments", "where")
 NOISE: tuple[dict[str, Any], ...] = (
     {"x-null": "drop"}, {"x-null": "refuse"}, {"x-repair": "off"},
@@ -128,7 +128,7 @@ DRAFTS = ("http://json-schema.org/draft-04/schema#", "https://json-schema.org/dr
 
 @st.composite
 def slips(draw: st.DrawFn) -> tuple[JsonValue, JsonValue]:
-    """A schema that menders mostly know, and a valid value with some of what models do to one."""
+    """A schema that quick repairs mostly know, and a valid value with some of what models do to one."""
     schema = {"$schema": draw(st.sampled_from(DRAFTS)), **draw(PLAIN)}
     check, chance = compiled(schema), Random(draw(st.integers(0, 10**6)))
     right = random_value(check, chance)
@@ -159,7 +159,7 @@ def slipped(value: JsonValue, chance: Random, share: float) -> JsonValue:
 
 @THOROUGH
 @given(slips(), st.sampled_from(LEVELS[1:]))
-def test_what_a_mender_makes_of_common_slips_the_engine_makes_too(
+def test_what_a_quick_repair_makes_of_common_slips_the_engine_makes_too(
     drawn: tuple[JsonValue, JsonValue], level: str
 ) -> None:
     schema, sent = drawn
@@ -230,7 +230,7 @@ SENT = [
 
 
 @pytest.mark.parametrize(("sent", "right", "rules"), SENT)
-def test_a_mender_knows_the_obvious(sent: str, right: str, rules: list[str]) -> None:
+def test_a_quick_repair_knows_the_obvious(sent: str, right: str, rules: list[str]) -> None:
     check, value = compile_check(CATALOGUE), parse(sent.encode())
     made = repair_quickly(check, value, policy("standard"))
     assert made is not None
@@ -257,11 +257,11 @@ def test_a_mender_knows_the_obvious(sent: str, right: str, rules: list[str]) -> 
         '{"at":"{\\"x\\":1,}"}',  # not strict JSON
     ],
 )
-def test_a_mender_gives_up_on_anything_else(sent: str) -> None:
+def test_a_quick_repair_gives_up_on_anything_else(sent: str) -> None:
     assert repair_quickly(compile_check(CATALOGUE), parse(sent.encode()), policy("standard")) is None
 
 
-def test_a_mender_uses_only_the_rules_that_are_on() -> None:
+def test_a_quick_repair_uses_only_the_rules_that_are_on() -> None:
     check, value = compile_check(CATALOGUE), parse(b'{"name":5,"count":"1"}')
     assert repair_quickly(check, value, policy("basic")) is None
     assert repair_quickly(check, value, policy("off")) is None
@@ -296,7 +296,7 @@ TOO_MUCH: list[tuple[dict[str, Any], JsonValue]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), TOO_MUCH)
-def test_the_work_of_a_mender_is_bounded(schema: JsonValue, value: JsonValue) -> None:
+def test_the_work_of_a_quick_repair_is_bounded(schema: JsonValue, value: JsonValue) -> None:
     check = compile_check(schema)
     assert repair_quickly(check, value, policy("standard"), limit=20) is None
     assert repair_quickly(check, value, policy("standard")) is not None
@@ -336,7 +336,7 @@ def test_objects_of_very_many_properties_are_left_to_the_engine() -> None:
 
 
 def test_most_calls_with_typical_damage_never_reach_the_engine() -> None:
-    left = {"plain", "both"}  # what no mender enters
+    left = {"plain", "both"}  # what no quick repair enters
     properties = {key: schema for key, schema in CATALOGUE["properties"].items() if key not in left}
     check, chance = compile_check({**CATALOGUE, "properties": properties}), Random(5)
     known = refused = 0

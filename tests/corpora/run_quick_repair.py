@@ -1,4 +1,4 @@
-"""Holds the generated menders against the repair engine on every collected schema: the same result, or no word.
+"""Holds the generated quick repairs against the repair engine on every collected schema: the same result, or no word.
 
 The calls are the collected ones, valid ones with numbers, booleans and containers spelt as text, and valid ones with a
 model's mistakes. `run_all` exits 1 at any difference.
@@ -37,7 +37,7 @@ def collected(data: Path) -> Iterator[tuple[str, Found]]:
     for row in rows(data / "model_calls/invalid_calls.jsonl.gz"):
         raw = row["raw_arguments"]
         _hold(row["json_schema"], parse(raw.encode()) if isinstance(raw, str) else parse(dumps(raw)), found)
-    yield "menders, collected calls", found
+    yield "quick repairs, collected calls", found
 
 
 def generated(data: Path) -> Iterator[tuple[str, Found]]:
@@ -60,8 +60,8 @@ def generated(data: Path) -> Iterator[tuple[str, Found]]:
                 if value is not ABSENT:
                     _hold(schema, parse(dumps(as_text(check, value, chance))), spelt)
                     _hold(schema, parse(dumps(damaged(value, chance))), wrong)
-        yield f"menders, {name} spelt as text", spelt
-        yield f"menders, {name} with mistakes", wrong
+        yield f"quick repairs, {name} spelt as text", spelt
+        yield f"quick repairs, {name} with mistakes", wrong
 
 
 def _hold(schema: JsonValue, value: JsonValue, found: Found) -> None:
