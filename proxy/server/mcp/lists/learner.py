@@ -28,7 +28,7 @@ from proxy.offload.pool import OffloadPool
 from proxy.server.mcp.lists.reading import SMALL, ListReader, Read
 from proxy.upstream.faults import ReplyBroken, close_body
 
-# Credentials whose lists are remembered, and bytes of lists in all; the least recently used go first.
+# The most credentials whose lists are remembered, and the most bytes of all lists. The least recently used go first.
 MAX_KEYS: Final = 2_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_SESSIONS: Final = 20_000
@@ -39,18 +39,19 @@ JUST_ASKED: Final = 1.0
 
 # An empty line ends an event, however lines end (WHATWG HTML, "Parsing an event stream").
 _BLANK: Final = (b"\n\n", b"\r\r", b"\n\r")
-# JSON-RPC 2.0 section 5.1, and the statuses that say nothing about who asked.
+# The error code of a server without lists (JSON-RPC 2.0 section 5.1), and client-error statuses that do not refuse the
+# client itself.
 _METHOD_NOT_FOUND: Final = -32601
 _ABOUT_LISTS: Final = frozenset({405, 429})
 
 Asked = UpstreamReply | UpstreamFault
-# Requests a page: its cursor (None: the first page) and the id of the request.
+# Requests a page of the list. Takes its cursor (None: the first page) and the id of the request.
 Ask = Callable[[str | None, str], Awaitable[Asked]]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whose list it is: the upstream, the path asked there, and a hash of the credentials shown."""
+    """Identifies a list: the upstream, the path and query requested there, and a hash of the credentials sent."""
 
     upstream: GuardedUpstream = field(repr=False)
     target: str
@@ -68,7 +69,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class ListRefused:
-    """The upstream refuses this client: its own answer (401, 403, an unknown session), read whole."""
+    """The upstream refuses this client. `reply` is its own answer (401, 403, an unknown session) with its whole
+    body."""
 
     reply: UpstreamReply
     request_id: str
@@ -76,7 +78,7 @@ class ListRefused:
 
 @dataclass(frozen=True, slots=True)
 class Unlearned:
-    """There is no list; `reason` says why."""
+    """No list could be learned; `reason` says why."""
 
     reason: str
 
@@ -108,7 +110,7 @@ class Learner:
 
     # --- lists --------------------------------------------------------------------------------------------------------
     def find_known(self, key: Key, ttl: float) -> Known | None:
-        """The list, unless it is older than `ttl` seconds and than its server says; None where there is none."""
+        """Returns the list while it is younger than `ttl` seconds or its server declares it valid; otherwise None."""
         found = self._known.get(key)
         if found is None:
             return None
@@ -116,15 +118,15 @@ class Learner:
         return found if self._clock.now() < max(found.fresh_until, found.at + ttl) else None
 
     def last(self, key: Key) -> Known | None:
-        """Returns the list however old it is, for when the upstream does not answer."""
+        """Returns the list however old it is. It is used where the upstream does not answer."""
         return self._known.get(key)
 
     def is_fresh(self, known: Known) -> bool:
-        """Whether a list is good enough to refuse a call by: its server calls it fresh, or it was learned just now."""
+        """Whether a call may be refused because of this list: its server declares it valid, or it is new."""
         return self._clock.now() < max(known.fresh_until, known.at + NEW)
 
     def is_new(self, known: Known) -> bool:
-        """Whether the list is too new to be requested again."""
+        """Whether the list was learned within the last `NEW` seconds, too recently to be requested again."""
         return self._clock.now() < known.at + NEW
 
     def is_just_asked(self, known: Known) -> bool:
@@ -139,7 +141,7 @@ class Learner:
             self._known[key] = replace(found, at=float("-inf"), fresh_until=float("-inf"))
 
     def keep(self, key: Key, pages: list[ToolsPage], size: int) -> Known:
-        """Remembers a whole list of `size` bytes."""
+        """Remembers a whole list. `size` is the length of its answers in bytes."""
         listing, before = self._listing(pages, size), self._known.get(key)
         if before is not None and before.listing is not listing:
             self._doubt_alike(key, before.listing)
@@ -156,7 +158,7 @@ class Learner:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
 
     def _listing(self, pages: list[ToolsPage], size: int) -> Listing:
-        """All pages together; the same object for the same list."""
+        """Joins all pages into a list. Returns the same object for equal lists."""
         digests = tuple(page.digest for page in pages)
         known = self._by_pages.get(digests) if all(digests) else None
         if known is not None:
@@ -244,7 +246,7 @@ class Learner:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
     def accept(self, key: Key, session: str) -> None:
-        """Notes that the upstream answers requests in this session ('': without one)."""
+        """Notes that the upstream answers requests in this session ('': without a session)."""
         self._sessions[key, session] = None
         self._sessions.move_to_end((key, session))
         if len(self._sessions) > MAX_SESSIONS:
@@ -255,7 +257,8 @@ class Learner:
         return (key, session) in self._sessions
 
     def note_lost(self, key: Key, session: str) -> None:
-        """Notes that the upstream has lost the session: it was restarted, perhaps as another version."""
+        """Notes that the upstream has lost the session. The list becomes too old, because the upstream was probably
+        restarted and may list other tools."""
         self.forget(key, session)
         self.mark_outdated(key)
 
@@ -276,8 +279,8 @@ def _without_list(
 
 
 async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
-    """The body of an answer, decoded; of a stream as much as holds the answer to `request_id`. None where it is too
-    large, broken off or in an unknown coding."""
+    """Returns the decoded body of an answer. A stream of events is read until it holds the answer to `request_id`.
+    Returns None where the body is too large, breaks off or has an unknown content coding."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
     streamed, body, looked_at = find_header(reply, "content-type").startswith("text/event-stream"), bytearray(), 0
@@ -311,7 +314,7 @@ def _end_of_events(body: bytearray, new: int) -> int:
 
 
 def decode_body(reply: UpstreamReply, body: bytes) -> bytes | None:
-    """A body without its content coding."""
+    """Returns a body without its content coding, or None where it cannot be decoded."""
     coding = find_header(reply, "content-encoding")
     if not is_coded(coding):
         return body
@@ -320,5 +323,5 @@ def decode_body(reply: UpstreamReply, body: bytes) -> bytes | None:
 
 
 def find_header(reply: UpstreamReply, name: str) -> str:
-    """The first value of a header (lower case), or ''."""
+    """Returns the first value of a header, or ''. `name` is lower case."""
     return next((value for key, value in reply.headers if key.lower() == name), "")

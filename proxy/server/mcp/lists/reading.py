@@ -32,7 +32,7 @@ Read = ToolsPage | dict[str, JsonValue] | None
 
 
 class ListReader:
-    """Reads answers, with a pool for large ones."""
+    """Reads answers. `pool` provides the child processes for large ones."""
 
     def __init__(self, pool: OffloadPool) -> None:
         self._pool = pool
