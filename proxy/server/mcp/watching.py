@@ -156,7 +156,7 @@ class LateStore(StateStore):
         self._slot = ""
 
     def is_idle(self) -> bool:
-        """Never: a delivery has to look at the episode that it would end."""
+        """Always False, so that the call asks for its episode and `settle` knows which one to end."""
         return False
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
@@ -296,7 +296,8 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
 
 
 def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:
-    """A watch that notes in the record whether the result keeps its schema; None where nothing is to be checked."""
+    """Returns a watch that notes in the record whether the result matches the tool's `outputSchema`. Returns None where
+    the tool has no such schema or the config does not ask for the check."""
     if catalogue is None or not asking.rules.output_check:
         return None
     check = catalogue.tools.output_check(record.tool)

@@ -121,7 +121,7 @@ class Asking:
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
 
     async def check_session(self) -> UpstreamReply | None:
-        """None if the upstream answers in this session, else the answer in which it refuses to."""
+        """Returns the upstream's own answer where it refuses the client's session, and None otherwise."""
         if self.message.modern or self.learner.accepts(self.key, self.session):
             return None
         learned = await self.learner.ask(self.key, self._ask, self.rules.wait)
@@ -201,7 +201,7 @@ class Asking:
 
 
 def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
-    """The listed name that the name in a call stands for."""
+    """Returns the listed tool that a call means, such as one whose name is spelled a little differently."""
     if name in tools:
         return name
     known = toolname.find_known_name(name, tools)

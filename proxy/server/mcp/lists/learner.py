@@ -1,13 +1,14 @@
-"""The lists of tools this process knows, for each upstream and credential, and the sessions upstreams have accepted.
+"""Remembers the lists of tools for each upstream and credential, and the sessions that upstreams have accepted.
 
-    known      gives the list, while it may be used
-    learn      requests it, or waits for the request under way
-    keep       remembers a whole list that passed on its way to a client
-    outdated   notes that the list has changed
+    find_known      returns the list while it may be used
+    learn           requests the list, or waits for a request already under way
+    keep            remembers a whole list
+    look            remembers a list that passes on its way to a client
+    mark_outdated   notes that the list has changed
 
-A list is asked for when it is missing or too old, never per call. Many servers do not say how
-long their lists hold (`ttlMs: 0`, or nothing in old revisions). A list is then used for clean calls until `ttl`, but no
-call is refused because of it unless it is new (`is_fresh`). Equal lists are kept once, for all credentials.
+A list is requested when it is missing or too old, not for every call. Many servers do not say how long their lists are
+valid (`ttlMs: 0`, or nothing in old revisions). Such a list is used for valid calls until `ttl`, but a call is refused
+because of it only while the list is new (`is_fresh`). Equal lists are kept once for all credentials.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ class Learner:
         return self._clock.now() < known.at + JUST_ASKED
 
     def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
-        """Notes that the server has changed its list: the next call requests it. `surely` False: it only seems so, and
-        then a new list stays in use."""
+        """Marks the list as too old, so that the next call requests it again. With `surely` False the change is only a
+        guess, and a list that is still new stays in use."""
         found = self._known.get(key)
         if found is not None and (surely or not self.is_new(found)):
             self._known[key] = replace(found, at=float("-inf"), fresh_until=float("-inf"))
@@ -152,7 +153,8 @@ class Learner:
         return known
 
     def _doubt_alike(self, key: Key, gone: Listing) -> None:
-        """Outdates the same old list of other credentials at the same address, since it has changed for one of them."""
+        """Outdates the same old list of other credentials at the same address, because it has changed for one of
+        them."""
         for other, known in self._known.items():
             if known.listing is gone and other.upstream is key.upstream and other.target == key.target and other != key:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
@@ -212,7 +214,7 @@ class Learner:
             asking = self._asking[key] = asyncio.create_task(self.ask(key, ask, wait))
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         learned = await asyncio.shield(asking)
-        # The refused session may have been another client's, which says nothing of this one.
+        # The shared request was sent in the session of its first caller; its refusal need not apply to this caller.
         return await self.ask(key, ask, wait) if joined and isinstance(learned, ListRefused) else learned
 
     async def ask(self, key: Key, ask: Ask, wait: float) -> Learned:
@@ -270,7 +272,7 @@ class Learner:
 def _without_list(
     reply: UpstreamReply, body: bytes, answer: dict[str, JsonValue] | None, request_id: str
 ) -> ListRefused | Unlearned:
-    """The meaning of an answer without a list: the client is refused, or this server has no lists."""
+    """Returns what an answer without a list means: the client is refused, or the server does not list its tools."""
     error = answer.get("error") if answer is not None else None
     listless = isinstance(error, dict) and error.get("code") == _METHOD_NOT_FOUND
     if 400 <= reply.status < 500 and not listless and reply.status not in _ABOUT_LISTS:

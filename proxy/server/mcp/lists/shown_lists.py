@@ -1,13 +1,13 @@
-"""The list of tools that clients see, where it is not their server's own.
+"""The list of tools that clients see where the route hides tools (`mcp.allow`, `mcp.deny`) or groups them (`collapse`).
 
-`mcp.allow` and `mcp.deny` take tools out: such a list is written anew, with nothing added. Every other byte of its
-message goes on as its server wrote it, and a list that keeps all its tools does so too.
+`mcp.allow` and `mcp.deny` hide tools. The list is written again without them; nothing is added, and every other byte of
+the message stays as the server wrote it. A list that loses no tool stays unchanged.
 
-`collapse` shows one container in place of a server's tools (contract section 6). That list has one page and is the same
-for everybody who sees the same tools: MCP 2026-07-28 forbids that it varies by connection. A session of the old
-revisions also sees the functions that it was shown (HPD). The answer that shows them is then a stream which begins with
-`list_changed`. Beside a container with many functions stand `search_tools` and `describe_tool`.
-What the container holds comes from the tools, when it is called.
+`collapse` shows one container in place of a server's tools (contract section 6). Its list has one page and is the same
+for all clients that may use the same tools, because MCP 2026-07-28 forbids that a list varies by connection. A session
+of an older revision also sees the functions that an answer has shown to it (HPD). That answer is then sent as a stream
+in which `list_changed` comes first, so that the client reads the list again. A container with many functions has
+`search_tools` and `describe_tool` beside it. The functions in the container are described when it is called.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Gathered:
 
 
 class _Reading:
-    """Makes the client's answer from the server's. `request_id` is the request's, which an error repeats."""
+    """Filters the text of an answer. An error that replaces the answer has `request_id` as its id."""
 
     def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> None:
         self._reply = reply
@@ -223,7 +223,7 @@ class VisibleTools:
 
 
 def find_names(text: bytes) -> list[str]:
-    """The names of the functions that one of our answers describes."""
+    """Returns the names of the functions that an answer of the proxy describes."""
     value = parse(text)
     functions = value.get("functions") if isinstance(value, dict) else None
     found: list[JsonValue] = functions if isinstance(functions, list) else []
