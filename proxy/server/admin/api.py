@@ -1,7 +1,7 @@
-"""The operator's port: the pages that show and change something, one function per path, listed in `PAGES`.
+"""The pages of the operator's port: one function per path and method, listed in `PAGES`.
 
-Each takes the proxy and a `PageRequest` and gives a `Page`. Only a POST changes anything. No page shows a secret of the
-config, nor a value of a call, unless `admin.values` asks for that.
+Each function takes the proxy and a `PageRequest` and returns a `Page`. Only a POST changes anything. No page shows a
+secret of the config. A page shows values of calls only if `admin.values` allows it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
 
 
-# --- probes: this process answers alone, without the store; an upstream is asked only if the probe names it -----------
-async def _alive(_serving: Serving, _asked: PageRequest) -> Page:
+# --- probes: they read this process only, never the store; one upstream only where the path names it ------------------
+async def _alive(_serving: Serving, _question: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
 
@@ -45,8 +45,8 @@ async def _ready(serving: Serving, _: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
 
-async def _upstream_ready(serving: Serving, asked: PageRequest) -> Page:
-    upstream = unquote(asked.rest)
+async def _upstream_ready(serving: Serving, question: PageRequest) -> Page:
+    upstream = unquote(question.rest)
     reason = await serving.find_upstream_trouble(upstream)
     if reason is None:
         known = list(serving.config.upstreams)
@@ -84,7 +84,7 @@ async def _routes(serving: Serving, _: PageRequest) -> Page:
 
 
 def _servers(serving: Serving, upstream: str) -> dict[str, JsonValue]:
-    """The servers of a joined route: '' for one that can be reached, else the reason why not."""
+    """The MCP servers that a route joins, by name: '' for a reachable server, otherwise why it cannot be reached."""
     entry = serving.config.upstreams.get(upstream)
     if entry is None or entry.joined is None:
         return {}
@@ -103,8 +103,8 @@ async def _config(serving: Serving, _: PageRequest) -> Page:
     return make_json_page(shown)
 
 
-async def _schema(serving: Serving, asked: PageRequest) -> Page:
-    tool = unquote(asked.rest)
+async def _schema(serving: Serving, question: PageRequest) -> Page:
+    tool = unquote(question.rest)
     found = _schemas(serving.config, tool)
     if not found:
         return refuse_question(f"no tool {tool[:128]!r} with a schema is served", 404)
@@ -112,7 +112,7 @@ async def _schema(serving: Serving, asked: PageRequest) -> Page:
 
 
 def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
-    """The schemas of a tool by id: different routes may give one tool different schemas."""
+    """Returns the schemas of a tool by schema id, because routes may serve one tool with different schemas."""
     found: dict[str, JsonValue] = {}
     for route in config.routes:
         served = route.tools.get(tool) or (route.mcp.tools.get(tool) if route.mcp is not None else None)
@@ -127,20 +127,20 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
     return found
 
 
-# --- calls and conversations ------------------------------------------------------------------------------------------
-async def _calls(serving: Serving, asked: PageRequest) -> Page | EventPage:
+# --- what happened ----------------------------------------------------------------------------------------------------
+async def _calls(serving: Serving, question: PageRequest) -> Page | EventPage:
     if serving.console is None:
         return _off()
-    if asked.wants_events and serving.readers.is_full():
-        return refuse_question("as many readers as may be follow the calls already: come again later", 503)
-    return await list_calls(serving.console, asked, serving.readers)
+    if question.wants_events and serving.readers.is_full():
+        return refuse_question("too many readers follow the calls at the same time: try again later", 503)
+    return await list_calls(serving.console, question, serving.readers)
 
 
-async def _call(serving: Serving, asked: PageRequest) -> Page:
-    return _off() if serving.console is None else await show_call(serving.console, asked)
+async def _call(serving: Serving, question: PageRequest) -> Page:
+    return _off() if serving.console is None else await show_call(serving.console, question)
 
 
-async def _overview(serving: Serving, asked: PageRequest) -> Page:
+async def _overview(serving: Serving, question: PageRequest) -> Page:
     if serving.console is None:
         return _off()
     served, handler = serving.reloader.served, serving.handler
@@ -155,15 +155,15 @@ async def _overview(serving: Serving, asked: PageRequest) -> Page:
         "conversations_waiting": sum(is_waiting(key, episode, limits) for key, episode in episodes),
         "workers": 1,
     }
-    return show_overview(serving.console, asked, _served_tools(serving), state)
+    return show_overview(serving.console, question, _served_tools(serving), state)
 
 
-async def _tool(serving: Serving, asked: PageRequest) -> Page:
-    return _off() if serving.console is None else show_tool(serving.console, asked, _served_tools(serving))
+async def _tool(serving: Serving, question: PageRequest) -> Page:
+    return _off() if serving.console is None else show_tool(serving.console, question, _served_tools(serving))
 
 
 def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
-    """The tools of all routes. Of the tools that an upstream lists, only those that were called."""
+    """Returns the tools of all routes by route and name. Tools that an upstream lists are included once called."""
     snapshot = serving.handler.snapshot
     found = list_served_tools(snapshot.table.routes)
     counted = serving.metrics.requests.series
@@ -198,10 +198,13 @@ async def _upstreams(serving: Serving, _: PageRequest) -> Page:
     return show_upstreams(serving.console, serving.config.upstreams, serving.breaker_states(), serving.metrics)
 
 
-async def _attempts(serving: Serving, asked: PageRequest) -> Page:
-    """The running episodes: all of them, those that wait for a human (`waiting=true`), or those of one `conversation`,
-    which is named as its client names it (at the place `rung`, or at any)."""
-    query = parse_qs(asked.query)
+async def _attempts(serving: Serving, question: PageRequest) -> Page:
+    """Lists the running episodes of all conversations.
+
+    `conversation` selects one conversation by the id that its client sends; `rung` says at which rung of the ladder the
+    client sends it (any rung by default). `waiting=true` selects the episodes that wait for a human.
+    """
+    query = parse_qs(question.query)
     episodes = await serving.handler.snapshot.services.store.list_episodes()
     if "conversation" in query:
         hashes = set(_hashes(serving, query["conversation"][0], query.get("rung", [""])[0]))
@@ -210,16 +213,19 @@ async def _attempts(serving: Serving, asked: PageRequest) -> Page:
     return make_json_page({"attempts": list_attempts(episodes, _limits(serving), serving.console, waiting=waiting)})
 
 
-async def _find_conversations(serving: Serving, asked: PageRequest) -> Page:
-    """The hashes of every conversation that a client may mean by `name`."""
-    name = asked.body.get("name")
+async def _find_conversations(serving: Serving, question: PageRequest) -> Page:
+    """Finds the hashes that the proxy may use for a conversation that its client calls `name`."""
+    name = question.body.get("name")
     if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME:
         return refuse_question("say `name`: what the client sends as its conversation id")
     return make_json_page({"conversations": list(dict.fromkeys(_hashes(serving, name, "")))})
 
 
 def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
-    """The hash of `name` at each place where a served route looks for a conversation's name."""
+    """Yields a hash of the conversation `name` for each rung of each served route, or for the rung `rung` only.
+
+    The rung is part of the hash. A client address is never searched for: no client chooses it as a name.
+    """
     for route in serving.handler.snapshot.table.routes:
         for source in route.shape.ladder:
             if source.kind != "address" and rung in ("", source.kind):
@@ -227,7 +233,7 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
 
 
 def _limits(serving: Serving) -> dict[str, int]:
-    """The attempts of each tool; '' stands for unknown names. Where routes differ, the fewest count."""
+    """Returns `max_attempts` of each tool by name, '' for unknown tools. Where routes differ, the lowest one counts."""
     found: dict[str, int] = {}
     for route in serving.handler.snapshot.table.routes:
         known = [(name, policy.attempts) for name, policy in route.tools.items()]
@@ -236,25 +242,25 @@ def _limits(serving: Serving) -> dict[str, int]:
     return found
 
 
-async def _reset_attempts(serving: Serving, asked: PageRequest) -> Page:
+async def _reset_attempts(serving: Serving, question: PageRequest) -> Page:
     store = serving.handler.snapshot.services.store
-    key, tool, everything = (asked.body.get(name) for name in ("key", "tool", "all"))
-    if isinstance(key, str) and len(asked.body) == 1:
+    key, tool, everything = (question.body.get(name) for name in ("key", "tool", "all"))
+    if isinstance(key, str) and len(question.body) == 1:
         keys = [key]
-    elif (isinstance(tool, str) or everything is True) and len(asked.body) == 1:
+    elif (isinstance(tool, str) or everything is True) and len(question.body) == 1:
         keys = [known for known, _ in await store.list_episodes() if everything or contract.read_tool(known) == tool]
     else:
         return refuse_question("say one of `key` (as /-/attempts shows it), `tool`, or `all: true`")
     endings = [await store.clear(key, forget=True) for key in keys]
     gone = [await ended if isinstance(ended, asyncio.Future) else ended for ended in endings]
     count = sum(episode is not None for episode in gone)
-    serving.log.event("attempts reset", count=count, role=asked.role, address=asked.address)
+    serving.log.event("attempts reset", count=count, role=question.role, address=question.address)
     return make_json_page({"reset": count})
 
 
-# --- actions ----------------------------------------------------------------------------------------------------------
-async def _reload(serving: Serving, asked: PageRequest) -> Page:
-    serving.log.event("reload asked for", role=asked.role, address=asked.address)
+# --- what is done -----------------------------------------------------------------------------------------------------
+async def _reload(serving: Serving, question: PageRequest) -> Page:
+    serving.log.event("reload asked for", role=question.role, address=question.address)
     reloaded = await serving.reloader.reload()
     shown: JsonValue = {"result": reloaded.result, "digest": reloaded.digest,
                         "restart_needed": list(reloaded.restart_needed)}  # fmt: skip
@@ -263,18 +269,18 @@ async def _reload(serving: Serving, asked: PageRequest) -> Page:
     return make_json_page(shown)
 
 
-async def _drain(serving: Serving, asked: PageRequest) -> Page:
-    seconds = asked.body.get("seconds")
+async def _drain(serving: Serving, question: PageRequest) -> Page:
+    seconds = question.body.get("seconds")
     if seconds is not None:
         if isinstance(seconds, str | bool | list | dict) or not (seconds := float(make_decimal(seconds))) >= 0:
             return refuse_question("`seconds` is a number that is not negative")
         seconds = min(seconds, _LONGEST_DRAIN)
-    with_tools = asked.body.get("with_tools", False)
+    with_tools = question.body.get("with_tools", False)
     if not isinstance(with_tools, bool):
         return refuse_question("`with_tools` is true or false")
-    serving.log.event("drain asked for", role=asked.role, address=asked.address)
+    serving.log.event("drain asked for", role=question.role, address=question.address)
     serving.begin_drain(seconds, with_tools=with_tools)
-    return await _show_drain(serving, asked)
+    return await _show_drain(serving, question)
 
 
 async def _show_drain(serving: Serving, _: PageRequest) -> Page:
@@ -283,37 +289,37 @@ async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     )
 
 
-async def _compare_schema(serving: Serving, asked: PageRequest) -> Page:
-    """What would become of arguments (`text`), or of calls that came (`over`), under an edited `schema`."""
+async def _compare_schema(serving: Serving, question: PageRequest) -> Page:
+    """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
     from proxy.server.admin.console.schema_comparison import compare_schema
 
-    body, data = asked.body, serving.console
+    body, data = question.body, serving.console
     route, tool = str(body.get("route", "")), str(body.get("tool", ""))
     policy = _served_tools(serving).get((route, tool)) or _tools_of(serving, route).get(tool)
     if data is None or policy is None:
         return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
     binding = serving.handler.snapshot.bindings[route]
     async with serving.comparing:
-        return await compare_schema(data, serving.config.record, binding.route, policy, asked)
+        return await compare_schema(data, serving.config.record, binding.route, policy, question)
 
 
 def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
-    """The tools of one route, those that its upstream lists included."""
+    """Returns the tools that the upstream of a route lists; nothing for a route whose tools the config names."""
     binding = serving.handler.snapshot.bindings.get(route)
     if binding is None or binding.route.learn is None:
         return {}
     return binding.catalogues.get_latest(binding.route.learn)
 
 
-async def _file(_serving: Serving, asked: PageRequest) -> Page:
+async def _file(_serving: Serving, question: PageRequest) -> Page:
     from proxy.server.admin.console.console_files import show_file
 
-    return await show_file(asked)
+    return await show_file(question)
 
 
-async def _validate(serving: Serving, asked: PageRequest) -> Page:
+async def _validate(serving: Serving, question: PageRequest) -> Page:
     snapshot = serving.handler.snapshot
-    found = dry_run.read_question(snapshot, asked.body)
+    found = dry_run.read_question(snapshot, question.body)
     if isinstance(found, str):
         return refuse_question(found)
     return make_json_page(await dry_run.judge_question(*found, snapshot.services))
@@ -323,17 +329,18 @@ async def _level(serving: Serving, _: PageRequest) -> Page:
     return make_json_page({"level": serving.log.level})
 
 
-async def _set_level(serving: Serving, asked: PageRequest) -> Page:
-    level = asked.body.get("level")
+async def _set_level(serving: Serving, question: PageRequest) -> Page:
+    level = question.body.get("level")
     if level not in LEVELS:
         return refuse_question(f"say `level`, one of: {', '.join(LEVELS)}")
     serving.log.level = level
-    serving.log.event("log level set", level_set=level, role=asked.role, address=asked.address)
-    return await _level(serving, asked)
+    serving.log.event("log level set", level_set=level, role=question.role, address=question.address)
+    return await _level(serving, question)
 
 
 Make = Callable[[PageRequest], Awaitable[Page | EventPage]]
-# path -> method -> the function that answers. A path that ends in a slash takes one more segment.
+# path -> method -> the function that answers. A path that ends in a slash matches the paths that begin with it; the
+# part behind the slash becomes `PageRequest.rest`.
 Pages = Mapping[str, Mapping[str, Make]]
 
 PROBES: Final = frozenset({"/livez", "/startupz", "/readyz", "/readyz/upstream/", "/metrics"})
@@ -368,7 +375,7 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
 
 
 def make_pages(serving: Serving) -> Pages:
-    """The pages of one running proxy; with `console: off` without those for a browser."""
+    """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
     shown = serving.console is not None and serving.console.mistakes is not None
     return {
         path: {name: partial(make, serving) for name, make in made.items()}

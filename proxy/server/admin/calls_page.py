@@ -1,8 +1,12 @@
-"""`/-/calls`: the last calls, filtered, one in full, or as a stream of events. And `/-/conversations`: conversations
-that failed lately, with their attempts at each tool and whether they wait for a human.
+"""The pages `/-/calls` and `/-/conversations`.
 
-A place in the ring is written `BOOT.NUMBER` (the run of the process, the number of the call). With several workers
-there is one such pair for each, joined by commas; a reader sends the `cursor` of an answer back as `after`.
+`/-/calls` lists the last calls with filters, shows one call in full, or sends calls as a stream of events.
+`/-/conversations` lists the conversations that failed lately, with their attempts at each tool and whether they wait
+for a human.
+
+A position in the ring of kept calls is written `BOOT.NUMBER`: the run of the process and the number of the call. With
+several workers a position holds one such pair for each worker, joined by commas. Every answer has a `cursor`; a reader
+sends it back as `after` to get only newer calls.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from proxy.server.admin.event_stream import Readers, follow_calls
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
 
-# The most entries of one answer, and the number where the query names none.
+# The highest and the default number of entries in one answer (`limit`).
 MOST_ENTRIES: Final = 500
 _USUAL: Final = 200
 _SEVERAL: Final = ("tool", "route", "outcome")
@@ -34,7 +38,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers) -> Page | EventPage:
-    """The kept calls, newest first, or the stream of those to come."""
+    """Returns the kept calls, newest first, or a stream of the calls to come where the reader accepts events."""
     query = parse_qs(question.query, keep_blank_values=True)
     if question.wants_events and question.resume:
         query["after"] = [question.resume]
@@ -52,7 +56,11 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
 def list_entries(
     data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]
 ) -> dict[str, JsonValue]:
-    """The value of `/-/calls`: entries, the place after the newest, how many calls are kept, how many were missed."""
+    """Returns the answer of `/-/calls`.
+
+    The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
+    (`bound`), and how many the reader missed. With `changes` it also holds the proxy's changes since that position.
+    """
     recent = data.recent
     shown: dict[str, JsonValue] = {
         "calls": [name_entry(data, entry) for entry in recent.entries(wanted, limit)],
@@ -69,7 +77,7 @@ def list_entries(
 
 
 async def show_call(data: ConsoleData, question: PageRequest) -> Page:
-    """One call in full."""
+    """Shows one call in full."""
     place = unquote(question.rest)
     seq = read_place(place, data.recent.boot) if "." in place else _number(place)
     kept = None if seq is None else data.recent.find(seq)
@@ -79,7 +87,7 @@ async def show_call(data: ConsoleData, question: PageRequest) -> Page:
 
 
 def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:
-    """A kept call with all that is known of it; its arguments too where they are kept and may be seen."""
+    """Returns everything known about a kept call, and its arguments where they are kept and `with_values` allows it."""
     shown = name_entry(data, make_entry(kept))
     shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
     if kept.failure is not None and (text := kept.failure.compose_answer()):
@@ -93,7 +101,7 @@ def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[s
 
 
 def name_entry(data: ConsoleData, entry: dict[str, Any]) -> dict[str, JsonValue]:
-    """An entry with the id by which it can be requested again."""
+    """Adds the id (`BOOT.NUMBER`) under which `/-/calls/` finds the entry again."""
     return {"id": f"{data.recent.boot}.{entry['seq']}", **entry}
 
 
@@ -104,16 +112,16 @@ def _read_value(text: bytes) -> JsonValue:
 
 # --- the query --------------------------------------------------------------------------------------------------------
 def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter | str:
-    """The filter that a query asks for, or what is wrong with it."""
+    """Returns the filter that a query describes, or a text that says what is wrong with the query."""
     for name in query:
         if name not in _KNOWN:
-            return f"`{name[:40]}` is not a filter; these are: {', '.join(sorted(_KNOWN))}"
+            return f"`{name[:40]}` is not a filter; the filters are: {', '.join(sorted(_KNOWN))}"
     found: dict[str, Any] = {name: frozenset(filter(None, query.get(name, ()))) for name in _SEVERAL}
     found |= {name: query[name][0] for name in _SINGLE if name in query}
     if text := _first(query, "since"):
         seconds = _read_since(text)
         if seconds is None:
-            return "`since` is a length of time such as 10m, or seconds since the epoch"
+            return "`since` is a duration such as 10m, or seconds since the epoch"
         found["since"] = seconds if seconds > 1e9 else data.wall() - seconds
     for name in ("after", "before"):
         if text := _first(query, name):
@@ -123,7 +131,7 @@ def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter
 
 
 def read_place(text: str, boot: str) -> int | None:
-    """The number in `BOOT.NUMBER` that belongs to this run of the process; None where there is none."""
+    """Returns the number that a position holds for this run of the process, or None where it holds none."""
     for pair in text.split(","):
         run, _, number = pair.partition(".")
         if run == boot:
@@ -132,13 +140,15 @@ def read_place(text: str, boot: str) -> int | None:
 
 
 def count_missed(data: ConsoleData, after: int) -> int:
-    """How many calls have left the ring since a reader's place."""
+    """Counts the calls that left the ring before a reader at position `after` could see them."""
     return max(0, min(data.recent.oldest, data.recent.last) - after - 1) if data.recent.oldest else 0
 
 
 def _start(query: Mapping[str, list[str]], data: ConsoleData) -> int | None:
-    """The place after which a stream begins: the one that the query names, or that of the last call. None: the named
-    place belongs to another run of the process."""
+    """Returns the position behind which a stream begins: the one in `after`, or the newest call without `after`.
+
+    None means that `after` belongs to another run of the process.
+    """
     text = _first(query, "after")
     if not text:
         return data.recent.last
@@ -172,8 +182,10 @@ def _read_limit(query: Mapping[str, list[str]]) -> int | None:
 def list_attempts(
     episodes: Iterable[tuple[str, Episode]], limits: Mapping[str, int], data: ConsoleData | None, *, waiting: bool
 ) -> list[JsonValue]:
-    """The episodes as answers show them, those that wait for a human first. `limits`: how many attempts each tool has;
-    `waiting`: only those that used up theirs."""
+    """Returns the episodes as JSON rows; those that wait for a human stand first.
+
+    `limits` gives `max_attempts` by tool. With `waiting`, only episodes that have used up their attempts are listed.
+    """
     seen, shown = _last_seen(data), list[JsonValue]()
     for key, episode in episodes:
         tool, is_over = contract.read_tool(key), is_waiting(key, episode, limits)
@@ -207,7 +219,7 @@ def _attempt_of(episode: Episode) -> int:
 
 
 def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, JsonValue]]:
-    """For each conversation and tool among the kept calls: when it failed last, and how the conversation is known."""
+    """Finds, for each conversation and tool among the kept calls, its last failure and the source of its id."""
     found: dict[tuple[str, str], dict[str, JsonValue]] = {}
     if data is not None:
         wrong = CallFilter(outcome=frozenset({"refused", "tool_error"}))
@@ -215,6 +227,6 @@ def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, Json
             who = (str(entry.get("conversation", "")), str(entry.get("gen_ai.tool.name", "")))
             told = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
             found.setdefault(who, told)
-            if entry.get("error.code") == codes.UNKNOWN_TOOL.name:  # counted under no tool's name
+            if entry.get("error.code") == codes.UNKNOWN_TOOL.name:  # the store counts these under the tool ''
                 found.setdefault((who[0], ""), told)
     return found

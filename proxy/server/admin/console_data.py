@@ -1,7 +1,7 @@
-"""What the console's pages read: everything kept of the last minutes, and the names of this run of the process.
+"""The data that the console's pages show: the last calls, the last changes of the proxy, and counts of mistakes.
 
-A page sees nothing else of the proxy. `make_console_data` fills it from the config: with
-`console: off` only failed calls are kept, and nothing is counted.
+`make_console_data` creates the `ConsoleData` from the config. With `console: off` only failed calls are kept, and
+mistakes and requests are not counted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from proxy.telemetry.recent.timeline import ChangeLog, Counts, RequestBars
 
 @dataclass(frozen=True, slots=True)
 class ConsoleData:
-    """`recent` are the last calls; `mistakes` and `bars` count, and are None with `console: off`. `values` says how
-    arguments are kept: off, preview or full. `wall` in seconds since the epoch."""
+    """The data that the console's pages show.
+
+    `recent` holds the last calls, `changes` the last changes of the proxy. `mistakes` counts mistakes and `bars` counts
+    requests per interval; both are None with `console: off`. `values` says how arguments are kept: off, preview or
+    full. `wall` returns seconds since the epoch.
+    """
 
     recent: RecentCalls
     changes: ChangeLog
@@ -31,17 +35,17 @@ class ConsoleData:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """The observers that are told of finished requests."""
+        """The observers that receive every finished request."""
         counting: tuple[Observer, ...] = () if self.mistakes is None else (self.mistakes, self.changes)
         return (*counting, self.recent)
 
     def begin(self) -> None:
-        """Starts reading the counters at intervals. Must be called inside the event loop."""
+        """Starts the task that samples the request counters. Must be called inside the event loop."""
         if self.bars is not None:
             self.bars.begin()
 
     def end(self) -> None:
-        """Stops reading the counters."""
+        """Stops the task that samples the request counters."""
         if self.bars is not None:
             self.bars.end()
 
@@ -49,7 +53,7 @@ class ConsoleData:
 def make_console_data(
     entry: AdminConfig | None, read: Callable[[], Counts], wall: Callable[[], float]
 ) -> ConsoleData | None:
-    """The data of an operator's port; None without one. `read` gives all requests so far."""
+    """Creates the data for an operator's port; None without one. `read` returns the counts of all requests so far."""
     if entry is None:
         return None
     boot = secrets.token_hex(4)
@@ -67,5 +71,5 @@ def make_console_data(
 
 
 def list_observers(data: ConsoleData | None) -> tuple[Observer, ...]:
-    """The observers that are told of finished requests; none without an operator's port."""
+    """Returns the observers that receive every finished request; none without an operator's port."""
     return () if data is None else data.observers

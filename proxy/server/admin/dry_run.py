@@ -1,8 +1,8 @@
 """Judges a call without sending it, so that an operator sees what would happen (POST /-/validate).
 
-The call runs through the same steps as a real one, without an upstream and with an empty store of its own, so that
-no earlier attempt is known. A report-only route is judged as if it enforced; the field `mode` of the answer says that
-it does not.
+The call runs through the same steps as a real one, but without an upstream and with an empty store of its own, so that
+no earlier attempt counts. A report-only tool is judged as if it were enforced; the field `mode` of the answer says
+`report`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _NO_BODY: Final = "say `body` (any JSON), or `text` (a string)"
 
 
 def read_question(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[RouteBinding, RawRequest] | str:
-    """The route and the request that the operator means, or what is wrong with the question.
+    """Returns the route and the request that the operator describes, or a text that says what is wrong.
 
-    `route` is a route's name, its path, or the path and query of a request, whose `method` is said where the path has
-    several; `tool` fills `{tool}`; `headers` are those of the request. `body` is the request's body as JSON, `text` the
-    same as text, for a body that is not JSON; an operation may have none. On an MCP route `tool` and `body` are those
-    of the call.
+    `route` is a route's name, its path, or the path and query of a request. `method` is needed where the path has
+    several routes. `tool` fills `{tool}` in the path. `headers` are the headers of the request. `body` is its body as a
+    JSON value, `text` its body as a string, which need not be JSON; the request of an operation may have no body.
+    On an MCP route with `tool`, `body` holds the arguments only; without `tool`, `body` is a whole message.
     """
     route, tool, method = wanted.get("route"), wanted.get("tool"), wanted.get("method", "")
     if not isinstance(route, str) or not isinstance(tool, str | None) or not isinstance(method, str):
@@ -69,7 +69,7 @@ def read_question(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[
     if param and tool is None and param not in found.params:
         return f"say `tool`, one of: {', '.join(found.route.tools)}"
     body = dumps(wanted["body"]) if "body" in wanted else str(wanted.get("text", "")).encode("utf-8", "surrogatepass")
-    if found.route.learn is not None and tool is not None:  # the arguments alone; otherwise the body is a whole message
+    if found.route.learn is not None and tool is not None:  # `body` holds the arguments only
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":' + dumps(tool)
         body += b',"arguments":' + dumps(wanted.get("body", wanted.get("text"))) + b"}}"
     request = found.request(body, {} if tool is None else {"tool": tool}, tuple(headers.items()))
@@ -77,7 +77,7 @@ def read_question(snapshot: Snapshot, wanted: Mapping[str, JsonValue]) -> tuple[
 
 
 async def judge_question(binding: RouteBinding, request: RawRequest, services: Services) -> JsonValue:
-    """The outcome that a request would have: decision, repairs, errors, and the text that the model would read."""
+    """Returns what a request would lead to: the decision, repairs, errors, and the text that the model would read."""
     call = binding.adapter.decode(request, binding.route.shape, _NAME)
     shown: dict[str, JsonValue] = {"route": binding.route.name, "upstream": binding.route.upstream}
     if isinstance(call, Passthrough):
@@ -104,7 +104,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
 
 
 class _Enforced(Mapping[str, ToolPolicy]):
-    """The tools with every report-only policy made enforcing."""
+    """The same tools, each with mode `enforce`."""
 
     def __init__(self, tools: Mapping[str, ToolPolicy]) -> None:
         self._tools = tools

@@ -1,12 +1,14 @@
 """Server-sent events of the last calls and of what happens to the proxy (WHATWG HTML section 9.2).
 
     event: call      one finished request, as `/-/calls` lists it
-    event: reload    a config was taken over, or not         event: breaker   a circuit breaker changed its state
-    event: drain     the proxy begins to drain                event: bye       it ends; the stream ends with it
-    event: lost      how many calls a reader missed, because it was too slow or came back too late
+    event: reload    a changed config is used from now on, or was refused
+    event: breaker   a circuit breaker changed its state
+    event: drain     the proxy begins to drain
+    event: bye       the proxy ends; this is the last event of the stream
+    event: lost      the number of calls that a reader missed because it was too slow or came back too late
 
-A reader is a number, the last call it has seen: there is no queue, so a slow reader costs no memory and delays no call.
-While somebody reads, the ring is read ten times a second.
+The proxy keeps no queue for a reader, only the number of the last call that it has seen, so that a slow reader costs no
+memory and delays no call. The ring of kept calls is read ten times a second while a stream is open.
 """
 
 from __future__ import annotations
@@ -21,25 +23,25 @@ from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
 from proxy.telemetry.recent.ring import CallFilter, KeptCall, make_entry
 
-# The most readers at once; further ones are refused and may come again later.
+# The most open streams; further readers get a 503.
 READERS: Final = 8
 # The seconds between two readings of the ring.
 _EVERY: Final = 0.1
-# After so many readings without an event a stream sends a comment, so that nothing in between closes it.
+# The number of reads without a new event after which a stream sends a comment, so that no intermediary closes it.
 _SILENT: Final = 150
-# The most events of one write.
+# The most calls sent in one write.
 _MOST: Final = 500
 
 
 class Readers:
-    """Counts the readers of streams. `ending` ends every stream with a `bye`."""
+    """Counts the open streams. Setting `ending` ends each of them with the event `bye`."""
 
     def __init__(self) -> None:
         self.count = 0
         self.ending = False
 
     def is_full(self) -> bool:
-        """Whether no further reader is taken."""
+        """Whether the highest number of streams is open."""
         return self.count >= READERS
 
 
@@ -49,7 +51,7 @@ class _Place(NamedTuple):
 
 
 def format_event(event: str, data: JsonValue, name: str = "") -> bytes:
-    """One event on the wire; `name` is its id, the place after it."""
+    """Returns one event as bytes. `name` is its id: the position with which a reader continues behind it."""
     head = f"id: {name}\n" if name else ""
     return f"{head}event: {event}\ndata: ".encode() + dumps(data) + b"\n\n"
 
@@ -57,8 +59,11 @@ def format_event(event: str, data: JsonValue, name: str = "") -> bytes:
 async def follow_calls(
     data: ConsoleData, wanted: CallFilter, start: int | None, readers: Readers
 ) -> AsyncGenerator[bytes, None]:
-    """The events after a place, until the proxy ends. `start` is None where the reader's place belongs to another run
-    of the process: how much it missed is unknown."""
+    """Yields the events behind the call with the number `start` until the proxy ends.
+
+    With `start` None the reader's position belongs to another run of the process. The stream then begins with a `lost`
+    event whose number is null, because the number of missed calls is unknown.
+    """
     recent, silent = data.recent, 0
     place = _Place(recent.last if start is None else start, data.changes.last)
     readers.count += 1
@@ -79,7 +84,7 @@ async def follow_calls(
 
 
 def _read_new(data: ConsoleData, wanted: CallFilter, place: _Place) -> tuple[bytes, _Place]:
-    """The new events after a place, and the place after them."""
+    """Returns the events since a position, and the position behind them."""
     recent, changes = data.recent, data.changes
     if place == (recent.last, changes.last):
         return b"", place
@@ -105,15 +110,19 @@ def _changes(data: ConsoleData, seen: int) -> Iterator[bytes]:
         yield format_event(change.event, {"at": change.at, **change.data})
 
 
-# --- above several workers --------------------------------------------------------------------------------------------
-# Takes a place among the calls and one among the changes, and gives what `/-/calls` answers; None if no worker answers.
+# --- several workers --------------------------------------------------------------------------------------------------
+# Takes a position among the calls and one among the changes; returns the merged `/-/calls` of all workers since then,
+# or None where no worker answers.
 ReadCalls = Callable[[str, str], Awaitable[dict[str, JsonValue] | None]]
 _WORKERS_EVERY: Final = 0.2
 
 
 async def follow_workers(read: ReadCalls, start: str, readers: Readers) -> AsyncGenerator[bytes, None]:
-    """The events of all workers, each call once and in the order of time. The workers are asked only while somebody
-    reads. A worker that has died is reported as `lost`, because its last calls are gone too."""
+    """Yields the events of all workers, each call once and in order of time.
+
+    The workers are asked only while the stream is open. The end of a worker is announced as `lost`, because its last
+    calls end with its process.
+    """
     readers.count += 1
     try:
         place, changes, silent = start, "", 0
@@ -157,5 +166,5 @@ def _worker_events(answer: dict[str, JsonValue], before: str) -> Iterator[bytes]
 
 
 def _runs(place: str) -> dict[str, str]:
-    """By the run of a process, the number of its last call that was seen."""
+    """Splits a position into {run of a process: number of the last call seen}."""
     return {pair.partition(".")[0]: pair.partition(".")[2] for pair in place.split(",") if "." in pair}

@@ -1,8 +1,8 @@
 """`/-/guidance`: the text for an agent's prompt before it calls the tools served here (docs/guidance.md).
 
 With `conversation`, the text also gives the state of that conversation, unless `guidance: {dynamic_state: off}`. The
-value is what the client sends at the first place of the route's ladder (`X-Conversation-Id` by default), or at the
-place that `rung` names. Reading this page changes nothing.
+value is the id that the client sends at the first rung of the route's ladder (`X-Conversation-Id` by default), or at
+the rung that `rung` names. Reading this page changes nothing.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from proxy.server.handler import Snapshot
     from proxy.server.lifecycle import Serving
 
-# The most learned tools whose schemas are shown.
+# The most learned tools of one list that are examined.
 _MOST_EXAMINED: Final = 500
 _TEXT: Final = "text/plain; charset=utf-8"
-# The rungs at which a client gives a conversation a name.
+# The rungs at which a client can name a conversation.
 _NAMED: Final = ("header", "meta", "body", "trace", "session")
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A tool as the first route serves it, and the places where that route looks for a conversation."""
+    """The policy of a tool on the first route that serves it, and where that route looks for a conversation id."""
 
     policy: ToolPolicy
     ladder: tuple[ConversationSource, ...]
 
 
-async def make_guidance_page(serving: Serving, asked: PageRequest) -> Page:
-    """The guidance of all tools, or of those that `tool` names."""
-    query = parse_qs(asked.query)
+async def make_guidance_page(serving: Serving, question: PageRequest) -> Page:
+    """Writes the guidance for all tools, or for the tools that `tool` names."""
+    query = parse_qs(question.query)
     snapshot, settings = serving.handler.snapshot, serving.config.guidance
     await _examine(snapshot)
-    known = await asyncio.to_thread(_list_served, snapshot)  # learned tools may have to be compiled first
+    known = await asyncio.to_thread(_list_served, snapshot)  # the schemas of learned tools may have to be compiled
     for name in query.get("tool", ()):
         if name not in known:
             return refuse_question(f"no tool {name[:128]!r} is served here{suggest_remark(name, known)}", 404)
@@ -80,12 +80,12 @@ def _list_served(snapshot: Snapshot) -> dict[str, _Served]:
     for route in snapshot.table.routes:
         tools = route.tools if route.learn is None else snapshot.bindings[route.key].catalogues.get_latest(route.learn)
         for name in tools:
-            if (policy := tools.get(name)) is not None:  # a listed schema may be unusable
+            if (policy := tools.get(name)) is not None:  # None: the server's schema for this tool cannot be used
                 found.setdefault(name, _Served(policy, route.shape.ladder))
     return found
 
 
 def _conversation(ladder: tuple[ConversationSource, ...], rung: str, named: str) -> Conversation | None:
-    """The conversation called `named` at the wanted rung of a ladder, or at the first rung where none is wanted."""
+    """Returns the conversation `named` at the given rung of a ladder; at its first named rung where `rung` is ''."""
     sources = [source for source in ladder if source.kind in _NAMED and rung in ("", source.kind)]
     return make_conversation(sources[0], named) if sources else None

@@ -1,12 +1,13 @@
-"""Who may use the operator's port, and in which role: `OperatorAccess`.
+"""Access to the operator's port: which requests are accepted, and in which role (`OperatorAccess`).
 
-A page in a browser reaches this port only from itself: `Host` has to be an address, a loopback name or a configured one
-(DNS rebinding), `Origin` is absent or exactly the request's own, and `Sec-Fetch-Site`, where a browser sends it, says
-same-origin. There are no cookies: a cookie goes to every port of its host, so a page on another port would have the
-session. The token goes as `Authorization`, which no browser adds by itself.
+A browser can use this port only from the console's own page. `Host` has to be an IP address, a loopback name or a
+configured name, which stops DNS rebinding. `Origin` has to be absent or equal to the request's own origin.
+`Sec-Fetch-Site`, where a browser sends it, has to be `same-origin` or `none`. The port sets no cookies: a cookie is
+shared by all ports of a host, so pages on other ports would share the session. The token is sent in `Authorization`,
+which no browser adds by itself.
 
-With `admin.token`, everything below /-/ requires it (role `operator`), or `admin.readers` (role `reader`, who changes
-nothing and sees no value). After ten wrong tokens within a minute an address is told to wait.
+With `admin.token`, every path below /-/ requires this token (role `operator`) or that of `admin.readers` (role
+`reader`, which changes nothing and sees no values). After ten wrong tokens within a minute an address has to wait.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ Role = Literal["operator", "reader"]
 
 WRONG_TOKENS: Final = 10
 WITHIN: Final = 60.0
-# Addresses whose wrong tokens are remembered.
+# The most addresses whose wrong tokens are remembered.
 _MOST_ADDRESSES: Final = 1000
 _HOST: Final = re.compile(r"(?P<name>\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "ip6-localhost"})
 _BEARER: Final = "bearer "
-# What a browser says of a request that the page itself, or its user, makes.
+# The values of `Sec-Fetch-Site` (W3C Fetch Metadata) for requests of the page itself, and of the browser's user.
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 
 
 class OperatorAccess:
-    """The rules of one operator's port. `now` is a monotonic clock; `reveal_now` gives a secret as its files hold it
-    now, so that a rotated token counts at once."""
+    """The access rules of one operator's port. `now` is a monotonic clock in seconds. `reveal_now` reads a secret again
+    at each use, so that a rotated token is valid at once."""
 
     def __init__(self, entry: AdminConfig, now: Callable[[], float], reveal_now: Callable[[str], str] = reveal) -> None:
         self._names = _LOOPBACK_NAMES | {entry.listen.host.lower()} | entry.hosts
@@ -51,7 +52,7 @@ class OperatorAccess:
 
     @property
     def needs_token(self) -> bool:
-        """Whether paths below /-/ ask for a token."""
+        """Whether paths below /-/ require a token."""
         return self._needs_token
 
     def knows_host(self, host: str) -> bool:
@@ -67,7 +68,8 @@ class OperatorAccess:
         return True
 
     def find_role(self, fields: Fields) -> Role | None:
-        """The role of a request; None without a token or with a wrong one. Tokens are compared in constant time."""
+        """Returns the role that the request's token gives, or None where the token is missing or wrong. Tokens are
+        compared in constant time."""
         if not self._needs_token:
             return _OPERATOR
         given = fields.get("authorization") or ""
@@ -81,12 +83,12 @@ class OperatorAccess:
         return found
 
     def has_to_wait(self, address: str) -> bool:
-        """Whether an address has shown too many wrong tokens."""
+        """Whether an address has sent too many wrong tokens within the last minute."""
         times = self._wrong.get(address)
         return times is not None and len(times) == WRONG_TOKENS and self._now() - times[0] < WITHIN
 
     def count_wrong_token(self, address: str) -> None:
-        """Remembers a wrong token."""
+        """Counts a wrong token from an address."""
         if address not in self._wrong and len(self._wrong) >= _MOST_ADDRESSES:
             del self._wrong[next(iter(self._wrong))]
         self._wrong.setdefault(address, deque(maxlen=WRONG_TOKENS)).append(self._now())
@@ -97,13 +99,14 @@ _READER: Final[Role] = "reader"
 
 
 def readers_token(token: str) -> str:
-    """The token by which a worker knows a reader, derived from the one by which it knows the process above it."""
+    """Returns the token that the supervisor sends to a worker on behalf of a reader. `token` is the one that it sends
+    on behalf of the operator."""
     return f"{token}-reader"
 
 
 def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:
-    """Whether a request comes from a page of another origin. `may_navigate`: a link that leads here may be followed
-    from anywhere."""
+    """Whether a request comes from a page of another origin. With `may_navigate`, following a link from another origin
+    to this page is allowed."""
     origin, host = fields.get("origin"), fields.get("host") or ""
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return True

@@ -1,8 +1,10 @@
-"""How things are: `/-/overview` (does it work, and where should one look?), `/-/tools/` (what do models get wrong with
-one tool?), and `/-/upstreams` (the breaker, answers, faults and times of each service).
+"""The pages that summarise: `/-/overview`, `/-/tools/` and `/-/upstreams`.
 
-Numbers come from the counters of the metrics. Percentiles come from the calls that are kept, so they cover the last
-2,000 calls at most.
+`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows what models get wrong with one
+tool, and `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
+
+Counts come from the counters of the metrics. Percentiles come from the kept calls, so they cover the last 2,000 calls
+at most (`admin.keep_calls` sets another number).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from proxy.telemetry.recent.timeline import make_stamp
 WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
 _P95: Final = 0.95
 _MEDIAN: Final = 0.5
-# From this share of calls on, too many conversations are known by their address alone.
+# Above this share of calls whose conversation is known by the client's address only, the overview asks for an id.
 _MANY_BY_ADDRESS: Final = 0.30
 _FEW: Final = 20
 _REPORT: Final = "report"
@@ -40,7 +42,8 @@ Tools = Mapping[tuple[str, str], ToolPolicy]
 
 
 def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state: Mapping[str, JsonValue]) -> Page:
-    """The overview of a window. `tools` are those served, by route and name; `state` is the proxy's own."""
+    """Shows the overview of a time window. `tools` are the served tools by route and name; `state` holds the fields
+    about the proxy itself, such as its status and digest."""
     window = parse_qs(question.query).get("window", ["15m"])[0]
     if window not in WINDOWS or data.bars is None or data.mistakes is None:
         return refuse_question(
@@ -72,7 +75,8 @@ def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state:
 
 
 class _Times:
-    """What the kept calls of a window say: durations by tool, our own time, and how conversations are known."""
+    """Figures of the kept calls of a window: durations by tool and the proxy's own time (both in ms), and how many
+    conversations (`of`) are known by their address (`calls`)."""
 
     def __init__(self) -> None:
         self.by_tool: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -96,7 +100,7 @@ def _read_times(data: ConsoleData, seconds: float) -> _Times:
 def _rows(
     data: ConsoleData, tools: Tools, calls: Counter[tuple[str, ...]], times: Mapping[tuple[str, str], list[float]]
 ) -> Iterable[dict[str, JsonValue]]:
-    """One row for each tool that is served or was called, the most calls first."""
+    """Yields one row for each tool that is served or was called; the tools with the most calls stand first."""
     if data.mistakes is None or data.bars is None:
         return
     worst, retries = data.mistakes.worst(), data.mistakes.retries()
@@ -124,7 +128,7 @@ def _rows(
 
 
 def show_mistake(mistake: CountedMistake) -> dict[str, JsonValue]:
-    """One counted mistake, as answers give it."""
+    """Returns one counted mistake as a JSON object."""
     found: dict[str, JsonValue] = {
         "path": format_pointer(mistake.place), "code": mistake.code, "repaired": mistake.repaired,
         "calls": mistake.calls, "alone": mistake.alone, "retried": mistake.retried, "right": mistake.right,
@@ -151,9 +155,9 @@ def _percentile(times: list[float], share: float = _P95) -> float | None:
     return sorted(times)[min(len(times) - 1, int(len(times) * share))] if times else None
 
 
-# --- what needs a human -----------------------------------------------------------------------------------------------
+# --- what needs attention ---------------------------------------------------------------------------------------------
 def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
-    """What an operator should look at now; nothing where all is well. `page` is where."""
+    """Yields what an operator should look at now. `page` is the console's page that shows it."""
     if shown.get("status") == "draining":
         yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
     for mistake in shown.get("config_mistakes", ())[:1]:
@@ -176,7 +180,7 @@ def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
 
 # --- one tool ---------------------------------------------------------------------------------------------------------
 def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
-    """`/-/tools/ROUTE/TOOL`: schema, counts, invented keys, and what to change."""
+    """Answers `/-/tools/ROUTE/TOOL`: the schema, counts, invented keys, and proposed changes of the schema."""
     from proxy.core.improvement.improvements import list_improvements
 
     route, _, tool = map(unquote, question.rest.partition("/"))
@@ -209,7 +213,7 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
 
 
 def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
-    """The tools of the config's routes, by route and name."""
+    """Returns the tools that the config names, by route and name."""
     return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}
 
 
@@ -221,7 +225,8 @@ _WINDOW: Final = 900.0
 def show_upstreams(
     data: ConsoleData, upstreams: Mapping[str, UpstreamConfig], breakers: Mapping[str, str], metrics: Metrics
 ) -> Page:
-    """Every upstream of the config. Requests and resends since the start; faults and times of the last 15 minutes."""
+    """Shows every upstream of the config. Requests and resends count since the start of the process; faults and times
+    cover the last 15 minutes."""
     times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
     shown = []
     for name in upstreams:
@@ -242,7 +247,7 @@ def show_upstreams(
 
 
 def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
-    """How long each upstream took, over the kept calls of the window."""
+    """Returns the durations of each upstream in ms, of the kept calls of the last 15 minutes."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for kept in data.recent.select(CallFilter(since=data.wall() - _WINDOW)):
         entry = make_entry(kept)

@@ -1,4 +1,4 @@
-"""A request to a page of the operator's port, and the page's answer: whole, or as a stream of events."""
+"""The values that pages of the operator's port take and return: `PageRequest`, and `Page` or `EventPage`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """An operator's request: the rest of the path behind a page's name (not decoded), the query, the body of a POST.
+    """A request to a page of the operator's port.
 
-    `role` is who asks, `address` from where. `accept`, `known` and `resume` are the headers `Accept`, `If-None-Match`
-    and `Last-Event-ID`.
+    `rest` is the part of the path behind the page's own path, still percent-encoded. `body` is the JSON body of a POST.
+    `role` is the role of the sender, `address` the sender's IP address. `accept`, `known` and `resume` are the headers
+    `Accept`, `If-None-Match` and `Last-Event-ID`.
     """
 
     method: str
@@ -34,13 +35,13 @@ class PageRequest:
 
     @property
     def wants_events(self) -> bool:
-        """Whether a stream of events is asked for."""
+        """Whether the sender accepts a stream of events."""
         return "text/event-stream" in self.accept
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's answer. `headers` are added to the usual ones, and replace those of the same name."""
+    """A complete answer. `headers` are added to the usual headers and replace those of the same name."""
 
     body: bytes
     status: int = 200
@@ -50,16 +51,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """A page that goes on as long as its reader stays: server-sent events, each piece whole."""
+    """An answer that is a stream of server-sent events. Each item of `events` holds whole events."""
 
     events: AsyncGenerator[bytes, None]
 
 
 def make_json_page(value: JsonValue, status: int = 200) -> Page:
-    """A page that shows a JSON value."""
+    """Returns a page that shows a JSON value."""
     return Page(dumps(value) + b"\n", status)
 
 
 def refuse_question(why: str, status: int = 400) -> Page:
-    """A page that says what is wrong with a question."""
+    """Returns a page that says why a request is refused."""
     return make_json_page({"error": why}, status)

@@ -1,9 +1,9 @@
-"""The operator's port: checks who asks, and picks the page that answers. The pages themselves stand in `api.py`.
+"""The operator's port: checks each request (`operator_access.py`) and calls the page that answers it (`api.py`).
 
-Probes answer from this process alone: `/livez` that the event loop runs, `/readyz` that a config is served and nothing
-is draining. They never depend on the upstream, whose trouble must not take the proxy out of service. Who may ask stands
-in `operator_access.py`. The probes' port only has the probes and the metrics, and accepts any `Host`: Prometheus and
-kubelet use names of their own.
+Probes depend on this process only. `/livez` answers while the event loop runs; `/readyz` answers 200 while a config is
+served and the proxy does not drain. They never depend on an upstream, because an upstream's failure must not take the
+proxy out of service. The separate probes' port serves the probes and the metrics only, and accepts any `Host`, because
+Prometheus and kubelet use names of their own.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from proxy.server.http.headers import read_fields, split_target
 from proxy.server.listener import Listener
 from proxy.server.ports import Port, open_port
 
-# The largest body is that of /-/validate: a whole call.
+# The largest body in bytes. The largest one needed is a whole call, sent to /-/validate.
 MAX_BODY: Final = 4 * 1024 * 1024
 _BODY_TIME: Final = 10.0
 _API: Final = "/-/"
 _UI: Final = "/ui/"
-# A reader may ask these, which change nothing.
+# A reader may POST to these paths because they change nothing.
 _HARMLESS: Final = frozenset({"/-/validate", "/-/trial", "/-/conversations/find"})
-_FOREIGN: Final = "pages in a browser are served their own origin alone"
+_FOREIGN: Final = "a page of another origin may not use this port"
 _JSON: Final = "application/json"
 
 
@@ -52,7 +52,8 @@ async def open_operator_ports(
 ) -> None:
     """Opens the operator's port, and the probes' port where the config has one, and adds them to `opened`.
 
-    `secrets`: the folder and the environment in which the tokens of the config are looked up again. Raises ListenError.
+    `secrets` holds the folder and the environment variables from which the tokens of the config are read again. Raises
+    ListenError.
     """
     reveal_now = partial(reveal_again, folder=secrets[0], environ=secrets[1], read=read_file)
     admin = Admin(pages, OperatorAccess(entry, now, reveal_now))
@@ -70,7 +71,7 @@ class Admin:
         self._access = access
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answers one request of the operator."""
+        """Answers one request to the operator's port."""
         fields = read_fields(request)
         if not self._access.knows_host(fields.get("host") or ""):
             return _answer(
@@ -89,14 +90,14 @@ class Admin:
         return await self._page(request, fields, (path, query), self._pages, role)
 
     async def probe(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answers one request of kubelet or Prometheus."""
+        """Answers one request to the probes' port, such as one of kubelet or Prometheus."""
         fields = read_fields(request)
         if fields.get("origin") is not None:
             return _answer(refuse_question(_FOREIGN, 403))
         return await self._page(request, fields, split_target(request.raw_path), self._probes, "reader")
 
     def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
-        """The role in which a request may ask this path, or the response that refuses it."""
+        """Returns the role in which a request may use this path, or the response that refuses it."""
         address = request.remote or ""
         if self._access.needs_token and self._access.has_to_wait(address):
             response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))
@@ -107,12 +108,12 @@ class Admin:
             if fields.get("authorization"):
                 self._access.count_wrong_token(address)
             response = _answer(
-                refuse_question("this path asks for `Authorization: Bearer` and the operator's token", 401)
+                refuse_question("this path requires `Authorization: Bearer` and the operator's token", 401)
             )
             response.fields.append(("WWW-Authenticate", "Bearer"))
             return response
         if role == "reader" and request.method not in ("GET", "HEAD") and path not in _HARMLESS:
-            return _answer(refuse_question("readers change nothing: this takes the operator's token", 403))
+            return _answer(refuse_question("readers change nothing: this requires the operator's token", 403))
         return role
 
     async def _page(
@@ -142,7 +143,7 @@ class Admin:
 
 
 def _find_page(pages: Pages, path: str) -> str | None:
-    """The page of a path: that of its name, or one whose name ends in a slash and begins the path."""
+    """Finds the page for a path: the page with this path, else the longest one that ends in a slash and begins it."""
     if path in pages and (not path.endswith("/") or path == _UI):
         return path
     folders = [name for name in pages if name.endswith("/") and path.startswith(name) and path != name]
@@ -150,7 +151,7 @@ def _find_page(pages: Pages, path: str) -> str | None:
 
 
 async def _body(request: web.BaseRequest, fields: Fields) -> Mapping[str, JsonValue] | Page:
-    """The JSON mapping in a POST; an absent body counts as an empty one."""
+    """Reads the JSON mapping in the body of a POST. An empty body counts as an empty mapping."""
     kind = (fields.get("content-type") or _JSON).partition(";")[0].strip().lower()
     if kind != _JSON:
         return refuse_question(f"a body here is {_JSON}: send `Content-Type: {_JSON}`", 415)
@@ -163,7 +164,7 @@ async def _body(request: web.BaseRequest, fields: Fields) -> Mapping[str, JsonVa
 
 
 async def _send_events(page: EventPage, request: web.BaseRequest) -> web.StreamResponse:
-    """Writes the events of a stream until it ends or its reader goes."""
+    """Writes the events of a stream until the stream ends or the client disconnects."""
     stream = ResponseStream(
         200, [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("Server", SERVER)]
     )

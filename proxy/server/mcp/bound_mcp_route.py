@@ -1,9 +1,9 @@
-"""How a call of an MCP route goes out: to an MCP server, or to an HTTP service whose operations are the tools.
+"""Makes the upstream's request for a call of an MCP route: for an MCP server, or for an HTTP service's operation.
 
-Headers that repeat parts of a message stay equal to it, also after a repair. A call of an operation becomes the
-service's own request, and the answer becomes the result of a tool. Such an answer has been classified before, as on
-every HTTP route (`core/tool_errors/classify.py`): only a success arrives here, or an error that the operator wants
-unchanged.
+Headers that repeat parts of a message are kept equal to it when a repair changes the message. Where the tools are
+operations of an HTTP service, a call becomes the service's own request, and its answer becomes the tool's result. Such
+an answer is classified first, as on every HTTP route (`core/tool_errors/classify.py`); only a success, or an error that
+the config passes on unchanged, becomes a result here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from proxy.upstream.faults import ReplyBroken, close_body
 
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:
-    """Implements `CallRoute` for one call as it was decoded. `catalogue`: None where nothing was learned."""
+    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned."""
 
     call_route: RouteRequest
     call: ToolCall
@@ -67,7 +67,7 @@ class McpRouteRequest:
         return self.call_route.unknown
 
     def find_user_query(self) -> str:
-        """The user query, where the client sends one."""
+        """Returns the user's query where the client sends one."""
         return self.call_route.find_user_query()
 
     def can_forward_unknown(self, tool: str) -> bool:
@@ -76,7 +76,7 @@ class McpRouteRequest:
         return not self._operations and self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
-        """Makes the request for a checked call. Headers that repeat a changed part of the body are changed too."""
+        """Makes the request for a checked call. Headers that repeat a changed part of the body are changed with it."""
         if (operation := self._operations.get(checked.call.tool)) is not None:
             return make_operation_request(self.call_route, operation, checked)
         binding, raw, tool, body = (
@@ -95,7 +95,8 @@ class McpRouteRequest:
         return replace(sent, headers=headers, silence=math.inf)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
-        """What a result with `isError` says against the arguments. An HTTP service complains with a status."""
+        """Returns the failure where a result with `isError` rejects the arguments. Always None where the tools are
+        operations: an HTTP service rejects arguments by its status."""
         if self._operations:
             return None
         body = decode_body(reply, reply.body) if isinstance(reply.body, bytes) else None
@@ -114,13 +115,13 @@ _OF_MCP: Final = frozenset(
     [SESSION_HEADER, VERSION_HEADER, METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "last-event-id"]
 )  # fmt: skip
 _ACCEPT: Final = ("accept", "application/json, */*;q=0.5")
-# The longest answer that becomes a result: no model reads more.
+# The longest answer in bytes that becomes a result; no model reads more.
 MOST: Final = 16 * 1024 * 1024
 _TEXTS: Final = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded", "csv", "ndjson")
 
 
 def make_operation_request(call_route: RouteRequest, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
-    """The service's own request for a checked call, with the client's headers but for those of MCP."""
+    """Returns the service's own request for a checked call. It has the client's headers except those of MCP."""
     raw = call_route.raw
     kept = [(name, value) for name, value in raw.headers if name not in _OF_MCP and not name.startswith(PARAM_PREFIX)]
     plain = replace(raw, headers=Fields((*kept, _ACCEPT)))
@@ -128,7 +129,8 @@ def make_operation_request(call_route: RouteRequest, operation: HttpOperation, c
 
 
 async def read_whole(reply: UpstreamReply) -> UpstreamReply | UpstreamFault:
-    """An answer with its body in one piece, without a content coding; or why it cannot be had."""
+    """Reads an answer's whole body and decodes its content coding. Returns a fault where the body is longer than
+    `MOST`, breaks off, or cannot be decoded."""
     body = reply.body
     if not isinstance(body, bytes):
         whole = bytearray()
@@ -188,7 +190,7 @@ def _text(media_type: str, content_type: str, body: bytes) -> str | None:
 
 
 def _charset(content_type: str) -> str:
-    """The charset that a Content-Type names, as far as Python knows it; else UTF-8."""
+    """Returns the charset that a Content-Type names if Python knows it, else UTF-8."""
     parameters = (part.strip().partition("=") for part in content_type.split(";")[1:])
     named = next((value.strip('" ') for name, _, value in parameters if name.lower() == "charset"), "utf-8")
     try:

@@ -17,21 +17,21 @@ from proxy.core.model.values import Delivered, Outcome, UpstreamReply
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_stream
 
-# The most calls that run without a client; the oldest ends first.
+# The most tasks that run in the background; beyond it the oldest is cancelled.
 _MOST: Final = 1_000
-# A field of a server-sent event that gives it an id (WHATWG HTML, "Parsing an event stream").
+# The field that gives a server-sent event its id (WHATWG HTML, "Parsing an event stream").
 _EVENT_ID: Final = re.compile(rb"[\r\n]id: ?[^\r\n]")
 _ID_PREFIX: Final = 5
 
 
 class DetachedCalls:
-    """Keeps calls going without a client. `close` ends them all."""
+    """Runs calls in the background after their clients have disconnected. `close` cancels them all."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def run(self, call: Coroutine[object, object, Outcome]) -> Outcome:
-        """Returns the outcome of a call. If the caller is cancelled, the call goes on without it."""
+        """Returns the outcome of a call. If the caller is cancelled, the call continues in the background."""
         task = asyncio.create_task(call)
         try:
             return await asyncio.shield(task)
@@ -44,7 +44,7 @@ class DetachedCalls:
         await asyncio.shield(self._keep_task(rest))
 
     def outlives(self, reply: UpstreamReply) -> UpstreamReply:
-        """Reads an answer to its end, even if its client leaves earlier."""
+        """Returns the answer with a stream that is read to its end even if its client disconnects earlier."""
         return reply if isinstance(reply.body, bytes) else replace(reply, body=_Outliving(reply.body, self))
 
     async def close(self) -> None:
@@ -87,9 +87,8 @@ async def read_out(body: AsyncIterator[bytes]) -> None:
 
 
 class _Outliving:
-    """A stream whose reader may leave early: the rest is read in the background. A task of its own waits for each
-    piece, so that cancelling the reader does not cancel the wait.
-    """
+    """A stream whose rest is read in the background if its reader leaves early. A separate task waits for each piece,
+    so that cancelling the reader does not cancel the read."""
 
     def __init__(self, body: AsyncIterator[bytes], detached: DetachedCalls) -> None:
         self._body = body
@@ -119,8 +118,11 @@ class _Outliving:
         return data
 
     async def aclose(self) -> None:
-        """Leaves the stream; an unfinished answer is read on. A stream with event ids is closed instead: its server
-        keeps the later events for a client that returns with its last id, but only after the connection has ended."""
+        """Leaves the stream. The rest of an unfinished answer is read in the background.
+
+        A stream whose events have ids is closed instead. Its server keeps later events for a client that returns with
+        the last id, but only after the connection has ended.
+        """
         if self._ended:
             return
         self._ended = True

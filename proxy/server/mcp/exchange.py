@@ -1,11 +1,13 @@
-"""One request of an MCP route, from its message to its answer.
+"""Handles one request of an MCP route, from its message to its answer.
 
-    Exchange.handle  a call, or what passes
-      _call      finds the tools that judge it, runs the call, encodes the answer for MCP
-      _pass      forwards everything else unchanged and reads the answers that pass
+    Exchange.handle  decodes the message and chooses one of the three below
+      _call      finds the call's tools, runs the call, encodes the answer for MCP
+      _list      answers `tools/list` with one container in place of all tools (`collapse`)
+      _pass      forwards every other message unchanged and watches its answer
 
-Answers are never changed, except where the config wants guidance in them (`guided_answers.py`). What is learned
-from them is learned while they pass (`server/mcp/watching.py`).
+The upstream's answers are watched while they pass (`watching.py`). They go on unchanged, unless the config adds
+guidance (`guided_answers.py`), hides tools (`lists/shown_lists.py`) or rewrites OAuth challenges
+(`protected_resource.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ _NO_MESSAGE = Message("", "")
 
 
 class Exchange:
-    """Handles the requests of all MCP routes of this process. `reports` is told of their tools."""
+    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools."""
 
     def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
         self._clock = clock
@@ -81,12 +83,12 @@ class Exchange:
         self._guided = GuidedAnswers()
 
     async def close(self) -> None:
-        """Cancels the calls that run without a client."""
+        """Cancels the calls in the background and closes the learner of lists."""
         await self._detached.close()
         await self._learner.close()
 
     async def handle(self, mcp_request: McpRequest) -> web.StreamResponse:
-        """Answers one request, whose body was read."""
+        """Answers one request whose body has been read."""
         started, call_route, record = self._clock.now(), mcp_request.call_route, mcp_request.record
         binding, raw, shape = call_route.binding, call_route.raw, call_route.binding.route.shape
         found = None if is_bare(raw) else read_message(raw, shape.text)
@@ -146,7 +148,7 @@ class Exchange:
         return mcp_request.make_refusal(outcome)
 
     async def _hand_on(self, mcp_request: McpRequest, reply: UpstreamReply) -> web.StreamResponse:
-        """Returns the upstream's own answer to this client: a request for credentials, or for a new session."""
+        """Passes the upstream's own answer on to the client: it asks for credentials or for a new session."""
         mcp_request.record.outcome, mcp_request.record.code = "passthrough", ""
         mcp_request.record.upstream, mcp_request.record.upstream_status = (
             mcp_request.call_route.binding.route.upstream,
@@ -162,7 +164,7 @@ class Exchange:
     ) -> web.StreamResponse:
         reply, message = outcome.reply, asking.message
         own = not mcp_request.record.upstream or "hook" in mcp_request.record.notes
-        if own and isinstance(reply.body, bytes):  # an expanded container, a hook's answer
+        if own and isinstance(reply.body, bytes):  # the proxy's own text: an expanded container, or a hook's answer
             raw, text = mcp_request.call_route.raw, reply.body.decode()
             failed = {"isError": True} if reply.status >= 400 else {}
             await verdict.settle()
@@ -177,7 +179,7 @@ class Exchange:
             reply = self._detached.outlives(reply)
         promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
         reply = watch_answer(reply, verdict, *(() if promise is None else (promise,)))
-        if isinstance(reply.body, bytes):  # it was read; a stream is while it passes
+        if isinstance(reply.body, bytes):  # the verdict is known already; a stream's is known only at its end
             await verdict.settle()
         try:
             reply = rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
@@ -201,8 +203,8 @@ class Exchange:
 
     # --- lists --------------------------------------------------------------------------------------------------------
     async def _list(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
-        """Answers with one container in place of all tools, or with the upstream's answer where it has no list for this
-        client."""
+        """Answers with one container in place of all tools. The upstream's own answer is passed on where it refuses
+        this client or where no list can be learned."""
         learned = await asking.find_list()
         if isinstance(learned, UpstreamReply):
             return await self._hand_on(mcp_request, learned)
@@ -252,7 +254,8 @@ class Exchange:
 
     # --- watching answers ---------------------------------------------------------------------------------------------
     def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
-        """Watches an answer that passes for sessions, lists, and changes of lists."""
+        """Learns from an answer while it passes: whether its session is valid, a list of tools, and that a list has
+        changed."""
         learner, key, message = self._learner, asking.key, asking.message
         if reply.status == 404 and asking.session:
             learner.note_lost(key, asking.session)
@@ -277,21 +280,22 @@ class Exchange:
 
 
 def _asks_for_all(message: Message) -> bool:
-    """Whether a request for the list has no parameters of its own: a server's own parameters may select tools."""
+    """Whether a request for the list has no parameters besides `_meta`. A server may define parameters that select
+    tools, and a cursor selects a page."""
     params = message.params
     return params is ABSENT or (isinstance(params, dict) and params.keys() <= {"_meta"})
 
 
 def _place(mcp_request: McpRequest, message: Message) -> None:
-    """Reads the trace context from `_meta` (SEP-414), unless the request's headers have one."""
+    """Takes the trace context from the message's `_meta` (SEP-414), unless the request has a `traceparent` header."""
     parent, state = message.meta.get("traceparent"), message.meta.get("tracestate")
     if isinstance(parent, str) and mcp_request.call_route.raw.header("traceparent") is None:
         mcp_request.place(mcp_request.record, parent, state if isinstance(state, str) else None)
 
 
 def _wrong_mirror(call: ToolCall, tools: Tools, asking: Asking) -> str:
-    """Finds an `Mcp-Param-*` header that contradicts the body; '' where none does, and in revisions without such
-    headers."""
+    """Returns a text about an `Mcp-Param-*` header that contradicts the body, or '' where none does. Older revisions
+    have no such headers."""
     if not asking.message.modern or tools.catalogue is None or not isinstance(call.arguments, Document):
         return ""
     return find_wrong_mirror(asking.call_route.raw, tools.catalogue.mirrors(call.tool), call.arguments.value)

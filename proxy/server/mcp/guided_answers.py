@@ -1,12 +1,12 @@
 """Adds guidance to the answers that MCP clients read before they call (`guidance: {mcp: ...}`).
 
-There are two places, and the config names one:
-  instructions   the answer to `initialize` or `server/discover`: the whole text stands behind the server's own words
-  descriptions   the answer to `tools/list`: each tool's arguments and examples stand behind its own description
+The config chooses one of two places:
+  instructions   the answer to `initialize` or `server/discover`: the whole text follows the server's own instructions
+  descriptions   the answer to `tools/list`: each tool's arguments and examples follow its own description
 
-Lists differ per credential, so what is said of tools comes from the list that passes itself, or from the one that the
-same credentials were given before. One text is changed at its place, and every other byte goes on as its server wrote
-it. An answer that cannot be read, or that is longer than MAX_GUIDED, goes on unchanged.
+Lists can differ per credential. The guidance is therefore written from the list in the answer itself, or from the list
+that the same credentials received before. Only the changed texts are replaced; every other byte stays as the server
+wrote it. An answer that cannot be read, or that is longer than MAX_GUIDED, goes on unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DROPPED: Final = frozenset({"content-encoding", "content-length", "etag", "cont
 _BETWEEN_EVENTS: Final = re.compile(rb"((?:\r\n){2,}|\n{2,}|\r{2,})")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
-# Writes what is added to the result of a message: places and their new texts.
+# Takes the result of a message and returns the new texts by their place in the message.
 _Write = Callable[[dict[str, JsonValue]], Mapping[Pointer, str]]
 
 
@@ -56,7 +56,7 @@ class GuidedAnswers:
         self._written = WeakKeyDictionary()
 
     async def add_guidance(self, reply: UpstreamReply, asking: Asking, settings: Guidance) -> UpstreamReply:
-        """The answer with guidance, where the config wants it in answers of this kind."""
+        """Returns the answer with guidance if the config adds guidance to answers of this kind."""
         write = self._find_writer(asking, settings)
         if write is None or reply.status >= 300:
             return reply
@@ -75,7 +75,7 @@ class GuidedAnswers:
     async def describe_tools(
         self, result: dict[str, JsonValue], tools: LearnedTools, settings: Guidance
     ) -> dict[str, JsonValue]:
-        """A list that the proxy writes itself, with guidance where the config wants it in descriptions."""
+        """Returns a list that the proxy writes itself, with guidance if the config adds it to descriptions."""
         if settings.mcp != "descriptions":
             return result
         texts = await asyncio.to_thread(_write_texts, tools, _list_names(result), settings.max_chars)
@@ -95,7 +95,7 @@ class GuidedAnswers:
 
 # --- instructions -----------------------------------------------------------------------------------------------------
 def _find_tools(asking: Asking) -> Mapping[str, ToolPolicy]:
-    """The tools that the client's credentials were listed before; else those whose schema stands in the config."""
+    """Returns the tools of the list known for the client's credentials, else those whose schema is in the config."""
     known = asking.learner.find_known(asking.key, asking.rules.ttl)
     if known is not None:
         return asking.make_served(known)
@@ -112,14 +112,14 @@ def _instruct(result: dict[str, JsonValue], tools: Mapping[str, ToolPolicy], set
 
 
 def _list_shown(tools: Mapping[str, ToolPolicy]) -> Iterable[str]:
-    """The names that a client sees: a container alone hides what it holds."""
+    """Returns the names of the tools that a client sees. A container hides the tools that it holds."""
     if isinstance(tools, LearnedTools) and tools.container is not None:
         return (tools.container.name, *tools.own)
     return tools
 
 
 def _list_cheap(tools: Mapping[str, ToolPolicy], names: Iterable[str]) -> dict[str, ToolPolicy]:
-    """The policies of these tools, without those whose schema must not be compiled in this process."""
+    """Returns the policies of the named tools, except tools whose schema must not be compiled in this process."""
     found: dict[str, ToolPolicy] = {}
     for name in names:
         if isinstance(tools, LearnedTools) and tools.find_unexamined(name) is not None:
@@ -157,7 +157,8 @@ def _describe(
 
 
 def _write_texts(tools: LearnedTools, names: Iterable[str], max_chars: int) -> dict[str, str]:
-    """What is added to the description of each tool: at most `max_chars` characters in all, first tools first."""
+    """Returns the text to add to each tool's description. All texts together have at most `max_chars` characters; a
+    tool whose text no longer fits gets none."""
     texts: dict[str, str] = {}
     for name in names:
         policy = _list_cheap(tools, [name]).get(name)
@@ -174,7 +175,7 @@ def _list_names(result: dict[str, JsonValue]) -> list[str]:
 
 
 def _add_text(entry: JsonValue, texts: Mapping[str, str]) -> JsonValue:
-    """A tool of a list with its text behind its own description; the same object where there is none."""
+    """Returns a tool of a list with its text after its own description; the same object where it gets no text."""
     text = texts.get(str(entry.get("name"))) if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or text is None or not isinstance(own := entry.get("description", ""), str):
         return entry
@@ -183,7 +184,7 @@ def _add_text(entry: JsonValue, texts: Mapping[str, str]) -> JsonValue:
 
 # --- messages ---------------------------------------------------------------------------------------------------------
 def _rewrite_message(text: bytes, request_id: JsonValue, write: _Write) -> bytes:
-    """The text with what is added to the result of the answer to `request_id`; unchanged where it holds none."""
+    """Adds the texts to a message that is the answer to `request_id`; returns any other message unchanged."""
     value = parse(text)
     result = value.get("result") if isinstance(value, dict) and "method" not in value else None
     if not isinstance(value, dict) or not isinstance(result, dict):
@@ -197,7 +198,7 @@ def _rewrite_message(text: bytes, request_id: JsonValue, write: _Write) -> bytes
 
 
 def _rewrite_events(body: bytes, request_id: JsonValue, write: _Write) -> bytes:
-    """The same for a stream of events: only the one that holds the answer is changed."""
+    """Does the same in a stream of events: only the event with the answer is changed."""
     return b"".join(
         part if at % 2 else _rewrite_event(part, request_id, write)
         for at, part in enumerate(_BETWEEN_EVENTS.split(body))
@@ -217,8 +218,8 @@ def _rewrite_event(block: bytes, request_id: JsonValue, write: _Write) -> bytes:
 
 
 async def _gather(reply: UpstreamReply) -> UpstreamReply:
-    """The answer with its body in memory; with a stream of all its pieces where it is longer than MAX_GUIDED or breaks
-    off."""
+    """Returns the answer with its body in memory. An answer that is longer than MAX_GUIDED or breaks off is returned
+    with a stream that repeats the pieces already read."""
     if isinstance(reply.body, bytes):
         return reply
     pieces: list[bytes] = []
@@ -239,7 +240,8 @@ async def _gather(reply: UpstreamReply) -> UpstreamReply:
 
 
 class _Replayed:
-    """A stream whose first pieces were read before. Implements what an answer's stream has to."""
+    """A stream that repeats the pieces already read, then continues with the rest. Has the methods that the stream of
+    an answer needs: iteration and `aclose`."""
 
     def __init__(self, pieces: list[bytes], reply: UpstreamReply, broken: ReplyBroken | None) -> None:
         self._pieces = pieces

@@ -13,18 +13,18 @@ from proxy.interfaces import CallRecord, Services, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
 
-# Sends a request that is not a call: the request, its streamed body, the upstream, and its record.
+# Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
 Relay = Callable[
     [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]
 ]
-# Puts a request into its trace: its record, its `traceparent` and its `tracestate`.
+# Continues the caller's trace. Takes the request's record and the values of `traceparent` and `tracestate`.
 Place = Callable[[CallRecord, str | None, str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """One request with everything needed to answer it. `closing`: the connection ends with the answer.
-    `guidance`: what clients are told before they call."""
+    """One request with everything needed to answer it. With `closing` the connection ends after the answer. `guidance`
+    is the config's section about the text that clients read before they call."""
 
     request: web.BaseRequest
     call_route: RouteRequest
@@ -36,14 +36,15 @@ class McpRequest:
     guidance: Guidance
 
     def make_refusal(self, result: ToolResult) -> web.StreamResponse:
-        """Encodes a failure for the client."""
+        """Returns the response that gives a failure to the client."""
         return answer_failure(self.call_route.binding, self.call_route.raw, result, self.record)
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The observers of listed tools: `learned` of a route and its tools' names, `unusable` of a route, a tool and
-    why its schema cannot be used. Each is told once."""
+    """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
+    a route, a tool, and why the tool's schema cannot be used. Each is called once per list, `unusable` for each
+    tool."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]

@@ -1,8 +1,8 @@
-"""Metadata of protected resources, and challenges: the route's URL in place of the server's own (`resource: rewrite`).
+"""Puts the route's URL into OAuth metadata and challenges in place of the server's own URL (`resource: rewrite`).
 
-A client compares the `resource` that it reads with the URL it was given (RFC 9728 section 3.3), and a remote server
-names its own there. Tokens are still issued by the server's authorization server, now for the proxy's URL (RFC 8707):
-whether the server takes them is for the two of them to say.
+A client compares the `resource` in the metadata with the URL that it was given (RFC 9728 section 3.3), but a remote
+server names its own URL there. The server's authorization server still issues the tokens, now for the proxy's URL (RFC
+8707). The MCP server and its authorization server decide whether such tokens are valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.server.mcp.lists.learner import decode_body
 from proxy.upstream.faults import ReplyBroken, close_body
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-# The longest metadata that is read.
+# The longest metadata that is read from a stream, in bytes.
 _LONGEST: Final = 256 * 1024
 _NAMED: Final = re.compile(r'(\bresource_metadata\s*=\s*)("[^"]*"|[^\s,]+)', re.IGNORECASE)
 _STALE: Final = frozenset({"content-length", "content-encoding", "etag", "content-md5", "digest", "repr-digest"})
@@ -52,7 +52,7 @@ async def rewrite_metadata(reply: UpstreamReply, call_route: RouteRequest) -> Up
 
 
 async def _read(reply: UpstreamReply) -> bytes | None:
-    """The body without its coding; None where it is too long, or broken."""
+    """Returns the body without its content coding, or None where it is too long, broken off or cannot be decoded."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
     whole = bytearray()
@@ -69,7 +69,7 @@ async def _read(reply: UpstreamReply) -> bytes | None:
 
 
 def find_origin(call_route: RouteRequest) -> str:
-    """The scheme and the host under which the client knows the proxy."""
+    """Returns the scheme and host with which the client addresses the proxy."""
     told = dict(call_route.hop_fields)
     host = told.get("x-forwarded-host") or call_route.raw.header("host") or ""
     return f"{told.get('x-forwarded-proto') or 'http'}://{host}"

@@ -1,11 +1,13 @@
-"""A client that speaks stdio, in front of a listener of this process: its lines become requests, answers become lines.
+"""Connects an MCP client on standard input and output to a listener of this process.
 
-    Bridge.run   reads lines until the client closes its end, then waits a moment for the answers under way
-    _post        one message: its headers by its revision, its answer as JSON or as server-sent events
-    _listen      the GET stream of a session, opened after `initialize`; it is opened again when it breaks off
+Each line of the client becomes an HTTP request, and each message in an answer becomes a line.
 
-Nothing but messages is written. What the HTTP side answers without a message (a 503, say) becomes a JSON-RPC error
-under the request's own id, so that no request stays without an answer (specification, "Transports", "stdio").
+    Bridge.run   reads lines until the client closes its end, then waits briefly for the answers under way
+    _post        sends one message with the headers of its revision; the answer is JSON or server-sent events
+    _listen      reads the GET stream of a session, opened after `initialize` and again whenever it breaks off
+
+Only messages are written. An HTTP answer without a message, such as a 503, becomes a JSON-RPC error with the request's
+own id, so that every request gets an answer (specification, "Transports", "stdio").
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _AGAIN: Final = 1.0
 _MOST_WAITING: Final = 1_000
 # The seconds that answers may still take after the client has closed its end: clients kill a process after 2 s.
 _LAST_ANSWERS: Final = 1.5
-# The longest event: as long as the longest message of a server.
+# The longest event in bytes, equal to the longest message of a server.
 _EVENT: Final = 64 * 1024 * 1024
 
 
@@ -53,7 +55,7 @@ _INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Why a message got no answer."""
+    """Why a message got no answer: the code and text of the JSON-RPC error, and whether the session is over."""
 
     code: int
     reason: str
@@ -67,14 +69,14 @@ async def carry(
     path: str,
     headers: Mapping[str, str],
 ) -> None:
-    """Serves one client by the listener at a unix socket: each of its lines goes to `path`, with `headers`."""
+    """Serves one client through the listener at a unix socket. Each line is sent to `path` with `headers`."""
     connector, timeout = aiohttp.UnixConnector(str(socket), limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         await Bridge(session, f"http://localhost{path}", write, headers).run(lines)
 
 
 async def _read_each(lines: AsyncIterator[bytes], waiting: asyncio.Queue[bytes]) -> None:
-    """Puts the lines of the client into the queue, and an empty one at their end."""
+    """Puts the client's lines into the queue, and an empty line after the last one."""
     async for line in lines:
         if line.strip():
             await waiting.put(line.strip())
@@ -82,7 +84,7 @@ async def _read_each(lines: AsyncIterator[bytes], waiting: asyncio.Queue[bytes])
 
 
 class Bridge:
-    """One client. `write` takes one message, which holds no line break; `headers` go with every request."""
+    """Serves one client. `write` writes one message without line breaks; `headers` are sent with every request."""
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class Bridge:
         reading = asyncio.create_task(_read_each(lines, waiting))
         try:
             await asyncio.wait({reading, taking}, return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done():  # the lines have ended, while a server may still be silent about the first of them
+            if not taking.done():  # the client has closed its end, and some answers are still missing
                 await asyncio.wait({taking}, timeout=_LAST_ANSWERS)
             for task in (reading, taking):
                 if task.done():
@@ -125,7 +127,7 @@ class Bridge:
             await self._end_session()
 
     async def _take_each(self, waiting: asyncio.Queue[bytes]) -> None:
-        """Takes the client's lines in their order, up to the empty one, and waits for the answers under way."""
+        """Sends the client's lines in order until the empty line, then waits for the answers under way."""
         while line := await waiting.get():
             await self._take(line)
         if self._tasks:
@@ -238,7 +240,7 @@ class Bridge:
                     async for text in _messages(response):
                         await self._write(text)
             except (aiohttp.ClientError, TimeoutError):
-                pass  # opened again below, as a client of Streamable HTTP would
+                pass  # the stream is opened again below, as a client of Streamable HTTP would do
             await asyncio.sleep(_AGAIN)
 
     async def _end_session(self) -> None:
@@ -249,11 +251,11 @@ class Bridge:
             async with self._http.delete(self._url, headers=headers):
                 self._session_id = ""
         except (aiohttp.ClientError, TimeoutError):
-            return  # the server is gone, and the session with it
+            return  # the server cannot be reached, so the session is over
 
 
 async def _messages(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The messages of an answer as single lines: the body, or the data of each event."""
+    """Yields the messages of an answer, each as one line: the body, or the data of each event."""
     if response.content_type != "text/event-stream":
         body = await response.read()
         if body.strip():
@@ -271,7 +273,7 @@ async def _messages(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length up to the longest event."""
+    """Yields lines of any length up to the longest event."""
     rest = b""
     async for piece in content.iter_any():
         *lines, rest = (rest + piece).split(b"\n")
@@ -282,12 +284,12 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _one_line(text: bytes) -> bytes:
-    # Line breaks stand between values only: inside a text they are escaped (RFC 8259 section 7).
+    # JSON has line breaks between tokens only; inside a string they are escaped (RFC 8259 section 7).
     return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
 
 
 def _answers(text: bytes, request_id: JsonValue) -> bool:
-    """Whether a message is the answer to a request."""
+    """Whether a message is the answer to the request `request_id`."""
     value = parse(text, _LIMITS)
     return isinstance(value, dict) and "method" not in value and value.get("id", ABSENT) == request_id
 

@@ -1,13 +1,13 @@
-"""Answers on their way to the client, watched as they pass: nothing is changed or held back.
+"""Watches answers while they pass to the client. Nothing is changed or delayed.
 
-A `Watch` sees each piece of a body and its end. It keeps a bounded number of bytes and ignores a longer body.
+A `Watch` receives each piece of a body and its end. It keeps a bounded number of bytes and ignores a longer body.
 
-`ResultVerdict` reads what a tool's result says of its call. A call whose result has `isError` ends no attempts and
-takes no slot of a call cap. The result is known only after it has passed, so `LateStore` holds back the end of the
-episode and keeps the slot until `settle`.
+`ResultVerdict` reads whether a tool's result is an error. A call whose result has `isError` does not end the attempts
+of its tool and does not use a slot of a call cap. The result is known only after it has passed, so `LateStore` delays
+the end of the episode until `settle`, and gives the slot back there.
 
-`watch_promise` checks a structured result against the tool's `outputSchema`, if the operator asks for it, and counts
-the outcome. Errors promise nothing (specification, "Tool Result").
+`watch_promise` checks a structured result against the tool's `outputSchema` if the config asks for it, and notes the
+outcome in the record. A result with `isError` need not match the schema (specification, "Tool Result").
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from proxy.server.mcp.lists.catalogue import Catalogue
 from proxy.server.mcp.lists.learner import decode_body
 from proxy.upstream.faults import close_stream
 
-# "notifications/tools/list_changed" as JSON may spell it: some writers escape every slash.
+# "notifications/tools/list_changed" as JSON may write it: some writers escape every slash.
 LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")
 # A listed tool that its server does not know: as a JSON-RPC error, or in the words of the Python and TypeScript SDKs.
 UNKNOWN_TOOL: Final = re.compile(rb'"code"\s*:\s*-3260[12]\b|"text"\s*:\s*"(?:Unknown tool|MCP error -32602: Tool )')
-# Longer than anything that is looked for, so that it is also found where two pieces meet.
+# Bytes kept from the piece before, so that a match is found across two pieces. Longer than any match.
 _OVERLAP: Final = 64
 
 
 class Watch(Protocol):
-    """Looks at a body as it passes."""
+    """Receives a body while it passes."""
 
     def feed(self, data: bytes) -> None:
         """Takes a piece of the body."""
@@ -78,7 +78,7 @@ class WatchedBody:
         self._size = 0
 
     def feed(self, data: bytes) -> None:
-        """Keeps a piece, as long as all of them are not too much."""
+        """Keeps a piece while all pieces together stay within the limit."""
         if self._parts is None:
             return
         self._size += len(data)
@@ -87,7 +87,7 @@ class WatchedBody:
             self._parts = None
 
     def end(self) -> None:
-        """Hands the body on."""
+        """Passes the whole body to `read`, unless it was longer than the limit."""
         if self._parts is not None:
             self._read(b"".join(self._parts))
 
@@ -104,7 +104,7 @@ def watch_answer(reply: UpstreamReply, *watches: Watch) -> UpstreamReply:
 
 
 class _Watched:
-    """A stream with watches. Implements what an answer's stream has to: iteration, and `aclose`."""
+    """A stream with watches. Has the methods that the stream of an answer needs: iteration and `aclose`."""
 
     def __init__(self, body: AsyncIterator[bytes], watches: tuple[Watch, ...]) -> None:
         self._body = body
@@ -135,20 +135,20 @@ class _Watched:
             watch.end()
 
 
-# --- what a result says of its call -----------------------------------------------------------------------------------
+# --- whether a result is an error -------------------------------------------------------------------------------------
 
-# The longest result that is looked into, in bytes: an error is short.
+# The longest result that is searched for an error, in bytes. Errors are short.
 _LONGEST: Final = 256 * 1024
-# The longest error that is held against the phrases of complaints about arguments.
+# The longest error that is searched for complaints about arguments, in bytes.
 _LONG: Final = 64 * 1024
 _SAYS_SO: Final = re.compile(rb'"isError"\s*:\s*true')
-_INVALID: Final = 400  # the status at which a complaint about arguments is looked for
-# The longest result that is checked, in bytes.
+_INVALID: Final = 400  # an HTTP status of a refusal; the text of an MCP error is read as if it came with this status
+# The longest result that is checked against an `outputSchema`, in bytes.
 _LONGEST_PROMISE: Final = 1024 * 1024
 
 
 class LateStore(StateStore):
-    """A store for one call. The episode that the call's delivery ends is only looked at until `settle`."""
+    """The store as one call sees it. `clear` only reads the episode; `settle` ends it if the tool has succeeded."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
@@ -156,15 +156,15 @@ class LateStore(StateStore):
         self._slot = ""
 
     def is_idle(self) -> bool:
-        """Never: a delivery has to look at the episode that it would end."""
+        """Always False, so that the call asks for its episode and `settle` knows which one to end."""
         return False
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
-        """The store's answer."""
+        """Passes on to the store."""
         return await self._store.look(key, if_known)
 
     async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
-        """The store's answer."""
+        """Passes on to the store."""
         return await self._store.fail(key, attempt, ttl)
 
     async def clear(self, key: str, forget: bool = False) -> Episode | Ending | None:  # noqa: ARG002 - a delivery forgets nothing
@@ -173,30 +173,31 @@ class LateStore(StateStore):
         return await self._store.look(key, if_known=True)
 
     async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
-        """The store's answer."""
+        """Passes on to the store."""
         return await self._store.list_episodes()
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
         """Counts one more. A slot of a call cap is remembered."""
         count = await self._store.reserve(key, limit, ttl)
-        if count is not None and "/cap/" in key:  # as `caps.reservation` names it
+        if count is not None and "/cap/" in key:  # `caps.reservation` writes the keys of call caps so
             self._slot = key
         return count
 
     async def release(self, key: str) -> None:
-        """Counts one less."""
+        """Passes on to the store. A released slot is not given back again by `settle`."""
         self._slot = "" if key == self._slot else self._slot
         await self._store.release(key)
 
     async def count_taken(self, key: str, enough: int | None = None) -> int:
-        """The store's answer."""
+        """Passes on to the store."""
         return await self._store.count_taken(key, enough)
 
     async def close(self) -> None:
-        """Closes nothing: the store serves other calls."""
+        """Does nothing, because the store serves other calls."""
 
     async def settle(self, record: CallRecord, *, failed: bool) -> None:
-        """The call's result has passed: the episode ends, or where the tool `failed` the slot is given back."""
+        """Ends the episode after the call's result has passed. Where the tool `failed`, the episode continues and the
+        slot of the call cap is given back."""
         if failed:
             record.corrected_after = 0
             if self._slot:
@@ -212,8 +213,8 @@ class LateStore(StateStore):
 
 
 class ResultVerdict:
-    """Watches the answer to a call; at its end it notes in the record what the tool said. `count` remembers an error of
-    the tool itself."""
+    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then tells the
+    store and passes the error to `count`."""
 
     def __init__(
         self,
@@ -235,7 +236,7 @@ class ResultVerdict:
         self._is_settled = False
 
     def feed(self, data: bytes) -> None:
-        """Keeps a piece, as long as all of them are not too much."""
+        """Keeps a piece while all pieces together have at most `_LONGEST` bytes."""
         if self._body is not None:
             self._body += data
             if len(self._body) > _LONGEST:
@@ -264,8 +265,10 @@ class ResultVerdict:
 
 
 def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None, sent: JsonValue) -> Failure | None:
-    """What the tool says in a result with `isError`; None of every other answer. Only a complaint about arguments has
-    the status of a refusal: the same call would be refused again."""
+    """Returns the failure in a result with `isError`, or None for every other answer.
+
+    Only a complaint about the arguments has the code of a refusal, because the same call would be refused again.
+    """
     if len(body) > _LONGEST or _SAYS_SO.search(body) is None:
         return None
     kind = "application/json" if body.lstrip()[:1] == b"{" else "text/event-stream"
@@ -293,7 +296,8 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
 
 
 def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:
-    """A watch that notes in the record whether the result keeps its schema; None where nothing is to be checked."""
+    """Returns a watch that notes in the record whether the result matches the tool's `outputSchema`. Returns None where
+    the tool has no such schema or the config does not ask for the check."""
     if catalogue is None or not asking.rules.output_check:
         return None
     check = catalogue.tools.output_check(record.tool)
@@ -310,7 +314,7 @@ def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecor
 
 
 def _name_promise(result: JsonValue, check: Check) -> str:
-    """One of the words of `CallRecord.answer`; '' where the result promises nothing."""
+    """Returns the value of `CallRecord.answer` for a result; '' where the result need not match the schema."""
     if not isinstance(result, dict) or result.get("isError") is True or result.get("resultType") == "input_required":
         return ""
     structured = result.get("structuredContent", ABSENT)

@@ -1,1 +1,1 @@
-"""Several processes behind one port."""
+"""Several processes (workers) behind one port: start, supervision, and the operator's port above them."""

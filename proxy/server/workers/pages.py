@@ -1,8 +1,8 @@
-"""The operator's port above several workers: each page is made of the workers' pages.
+"""The pages of the operator's port above several workers, made of the workers' own pages.
 
-Any one worker answers for what is the same in all (routes, schemas, a dry run). All are asked where each has a part
-(metrics, calls, the state of a drain) and where something changes. The result has the same shape as a single proxy's:
-counts are summed, and of percentiles the worst counts.
+One worker answers where all workers would answer the same (routes, schemas, a dry run). All workers are asked where
+each has a part of the answer (metrics, calls, the state of a drain), and for a reload, a drain and a new log level. The
+answers have the same shape as those of a single proxy: counts are summed, and the highest percentile is shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Answer = dict[str, Any]
 
 
 def make_pool_pages(worker_pool: WorkerPool) -> Pages:
-    """The pages above several workers: those of `PAGES`, each answered by one worker or by all."""
+    """Returns the pages above several workers: those of `PAGES`, each answered by one worker or by all."""
     own: dict[tuple[str, str], Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]]
     own = {("/livez", "GET"): _alive, ("/metrics", "GET"): _metrics}
     own |= {(path, "GET"): _all for path in ("/readyz", "/startupz", "/-/drain", "/-/config")}
@@ -46,20 +46,20 @@ def make_pool_pages(worker_pool: WorkerPool) -> Pages:
     }
 
 
-async def _alive(_: WorkerPool, _asked: PageRequest) -> Page:
+async def _alive(_: WorkerPool, _question: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
 
-async def _any(worker_pool: WorkerPool, asked: PageRequest) -> Page:
+async def _any(worker_pool: WorkerPool, question: PageRequest) -> Page:
     for worker in worker_pool.workers:
-        page = await worker_pool.ask(worker, asked.method, _target(asked), _body(asked), asked.role)
+        page = await worker_pool.ask(worker, question.method, _target(question), _body(question), question.role)
         if page is not None:
             return page
     return refuse_question(_NOBODY, 503)
 
 
-async def _all(worker_pool: WorkerPool, asked: PageRequest) -> Page:
-    pages = await _gather(worker_pool, asked, _target(asked))
+async def _all(worker_pool: WorkerPool, question: PageRequest) -> Page:
+    pages = await _gather(worker_pool, question, _target(question))
     if len(pages) < len(worker_pool.workers):
         return refuse_question(
             f"{len(worker_pool.workers) - len(pages)} of {len(worker_pool.workers)} workers do not answer", 503
@@ -71,30 +71,33 @@ async def _all(worker_pool: WorkerPool, asked: PageRequest) -> Page:
     return make_json_page(merge_answers(answers))
 
 
-async def _gather(worker_pool: WorkerPool, asked: PageRequest, target: str) -> list[Page]:
-    """What the workers answer; those that do not are left out."""
-    asking = (worker_pool.ask(worker, asked.method, target, _body(asked), asked.role) for worker in worker_pool.workers)
+async def _gather(worker_pool: WorkerPool, question: PageRequest, target: str) -> list[Page]:
+    """Asks all workers and returns their answers. Workers that do not answer are left out."""
+    asking = (
+        worker_pool.ask(worker, question.method, target, _body(question), question.role)
+        for worker in worker_pool.workers
+    )
     return [page for page in await asyncio.gather(*asking) if page is not None]
 
 
-async def _first_found(worker_pool: WorkerPool, asked: PageRequest) -> Page:
-    """The answer of the worker that knows what is asked for."""
-    pages = await _gather(worker_pool, asked, _target(asked))
+async def _first_found(worker_pool: WorkerPool, question: PageRequest) -> Page:
+    """Asks all workers and returns the answer with the lowest status: that of the worker that keeps the call."""
+    pages = await _gather(worker_pool, question, _target(question))
     return min(pages, key=lambda page: page.status, default=refuse_question(_NOBODY, 503))
 
 
-async def _calls(worker_pool: WorkerPool, asked: PageRequest) -> Page | EventPage:
-    if not asked.wants_events:
-        return await _all(worker_pool, asked)
+async def _calls(worker_pool: WorkerPool, question: PageRequest) -> Page | EventPage:
+    if not question.wants_events:
+        return await _all(worker_pool, question)
     if worker_pool.readers.is_full():
-        return refuse_question("as many readers as may be follow the calls already: come again later", 503)
-    query = parse_qs(asked.query)
-    after = asked.resume or query.pop("after", [""])[0]
-    plain = replace(asked, accept="", resume="")
+        return refuse_question("too many readers follow the calls at the same time: try again later", 503)
+    query = parse_qs(question.query)
+    after = question.resume or query.pop("after", [""])[0]
+    plain = replace(question, accept="", resume="")
 
     async def read(place: str, changes: str) -> dict[str, JsonValue] | None:
         more = {"limit": [str(MOST_ENTRIES)], "changes": [changes], **({"after": [place]} if place else {})}
-        target = f"{asked.path}?{urlencode({**query, **more}, doseq=True)}"
+        target = f"{question.path}?{urlencode({**query, **more}, doseq=True)}"
         answers = [value for page in await _gather(worker_pool, plain, target)
                    if page.status == 200 and isinstance(value := parse(page.body), dict)]  # fmt: skip
         return merge_answers(answers) if answers else None
@@ -103,7 +106,8 @@ async def _calls(worker_pool: WorkerPool, asked: PageRequest) -> Page | EventPag
 
 
 def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
-    """The workers' answers as one: numbers summed, lists joined newest first, `drained` once all of them are."""
+    """Merges the workers' answers: counts are summed, calls are listed newest first, and `drained` is true once all
+    workers are drained."""
     if "bars" in answers[0]:
         return merge_overviews(answers)
     if "mistakes" in answers[0] and "invented" in answers[0]:
@@ -127,8 +131,8 @@ def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
     return whole
 
 
-async def _metrics(worker_pool: WorkerPool, asked: PageRequest) -> Page:
-    pages = await asyncio.gather(*(worker_pool.ask(worker, "GET", asked.path) for worker in worker_pool.workers))
+async def _metrics(worker_pool: WorkerPool, question: PageRequest) -> Page:
+    pages = await asyncio.gather(*(worker_pool.ask(worker, "GET", question.path) for worker in worker_pool.workers))
     for worker, page in zip(worker_pool.workers, pages, strict=True):
         if page is not None:
             worker.page = page.body
@@ -136,16 +140,16 @@ async def _metrics(worker_pool: WorkerPool, asked: PageRequest) -> Page:
     return Page(text, content_type=kind)
 
 
-def _target(asked: PageRequest) -> str:
-    return f"{asked.path}?{asked.query}" if asked.query else asked.path
+def _target(question: PageRequest) -> str:
+    return f"{question.path}?{question.query}" if question.query else question.path
 
 
-def _body(asked: PageRequest) -> JsonValue:
-    return dict(asked.body) if asked.method == "POST" else None
+def _body(question: PageRequest) -> JsonValue:
+    return dict(question.body) if question.method == "POST" else None
 
 
 def merge_overviews(answers: Sequence[Answer]) -> JsonValue:
-    """The overview of all workers."""
+    """Merges the workers' overviews."""
     whole = dict(answers[0])
     whole["workers"] = len(answers)
     whole["totals"] = _sum(answer["totals"] for answer in answers)
@@ -163,7 +167,8 @@ def merge_overviews(answers: Sequence[Answer]) -> JsonValue:
 
 
 def merge_tools(answers: Sequence[Answer]) -> JsonValue:
-    """One tool's page. A proposed change is that of the worker in which it rests on the most calls."""
+    """Merges the workers' pages of one tool. Each proposed change is taken from the worker with the most calls for
+    it."""
     whole = dict(answers[0])
     whole["outcomes"] = _sum(answer["outcomes"] for answer in answers)
     whole["calls"] = sum(answer["calls"] for answer in answers)
@@ -183,7 +188,7 @@ def merge_tools(answers: Sequence[Answer]) -> JsonValue:
 
 
 def merge_upstreams(answers: Sequence[Answer]) -> JsonValue:
-    """Every upstream, as all workers see it."""
+    """Merges the workers' lists of upstreams."""
     rows = _group_rows((row for answer in answers for row in answer["upstreams"]), lambda row: row["upstream"])
     return {"upstreams": [_merge_upstream(same) for same in rows]}
 
@@ -215,7 +220,8 @@ def _merge_row(rows: Sequence[Answer]) -> Answer:
 
 
 def _merge_counts(rows: Sequence[Answer]) -> Answer:
-    """Rows of one thing: whole numbers and counts are summed, everything else is that of the first."""
+    """Merges rows about one thing: integers and counts are summed, `last` is the latest, the rest is the first
+    row's."""
     whole = dict(rows[0])
     for name, value in rows[0].items():
         if isinstance(value, int) and not isinstance(value, bool):
@@ -228,7 +234,8 @@ def _merge_counts(rows: Sequence[Answer]) -> Answer:
 
 
 def _merge_bars(answers: Sequence[Answer]) -> list[Answer]:
-    """Intervals of the workers, which end at different seconds, by the quarter of the minute that they end in."""
+    """Merges the workers' bars. The workers' intervals end at different seconds, so bars are merged that end within the
+    same 15 s of the clock."""
     bars = _group_rows((bar for answer in answers for bar in answer["bars"]), lambda bar: _quarter(bar["at"]))
     merged = [
         {"at": max(bar["at"] for bar in same), "outcomes": _sum(bar["outcomes"] for bar in same)} for same in bars
@@ -259,7 +266,7 @@ def _worst(numbers: Iterable[float | None]) -> float | None:
 
 
 def _group_rows(rows: Iterable[Answer], name: Callable[[Answer], object]) -> list[list[Answer]]:
-    """Rows of the same name together, in the order in which they are first met."""
+    """Groups rows by name, in the order in which the names first occur."""
     found: dict[object, list[Answer]] = {}
     for row in rows:
         found.setdefault(name(row), []).append(row)

@@ -26,8 +26,8 @@ _TOKEN_BYTES: Final = 32
 
 
 async def start_workers(loaded: Loaded, listen: Address | None = None, log_to: TextIO | None = None) -> WorkerPool:
-    """Starts as many workers as the config says. Raises OSError where a port cannot be opened or no worker starts,
-    ConfigError where a hook cannot be found."""
+    """Starts as many workers as the config says. Raises OSError where a port cannot be opened or a worker does not
+    start, ConfigError where a hook cannot be found."""
     config, clock = loaded.config, SystemClock()
     if mistakes := check_hooks(loaded):
         raise ConfigError(mistakes)
@@ -49,13 +49,13 @@ async def start_workers(loaded: Loaded, listen: Address | None = None, log_to: T
 
 
 def _refuse_head(why: BadRequest) -> Response:
-    """The response to an operator's request that is not valid HTTP."""
+    """Returns the response to a request to the operator's port that is not valid HTTP."""
     return answer_unrouted(why.code, why.message, CallRecord(make_id(), ""), status=why.status)
 
 
 def _reserve_port(listen: Address) -> tuple[socket.socket | None, Address]:
-    """Finds a free port for all workers where the config says port 0. The returned socket keeps the port reserved;
-    nothing listens on it. Raises OSError."""
+    """Finds a free port for all workers if the config says port 0. The returned socket keeps the port reserved; nothing
+    listens on it. Raises OSError."""
     if listen.port:
         return None, Address(listen.host, listen.port)
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET

@@ -1,9 +1,9 @@
 """Several processes behind one port (`workers`): the kernel spreads connections over them (SO_REUSEPORT).
 
-Each worker is an ordinary proxy with an operator's port of its own on loopback, protected by a token that only the two
-processes know. The process above the workers serves no call. It starts workers, replaces one that dies,
-passes signals on, and answers the real operator's port with their pages: metrics are summed (`telemetry/merged.py`),
-changes go to all workers, and other requests go to one.
+Each worker is an ordinary proxy with an operator's port of its own on loopback, protected by a token that only the
+worker and the supervisor know. The supervisor serves no calls. It starts workers, replaces one that dies, passes
+signals on, and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed
+(`telemetry/merged.py`).
 
     start.start_workers    opens the shared port, the workers, the operator's port
     WorkerPool             keeps the processes running
@@ -34,18 +34,18 @@ from proxy.telemetry.merged import merge_pages
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 
-# The seconds before a dead worker is started again, so that a config that ends workers does not use up a core.
+# How long to wait before a dead worker is replaced, in seconds, so that workers that die at once do not use up a core.
 AGAIN_AFTER: Final = 1.0
 STARTS_WITHIN: Final = 60.0
 _ANSWERS_WITHIN: Final = 10.0
 _TOKEN_BYTES: Final = 32
-# The longest page: far more than the metrics of many tools, or the latest calls that the operator may see.
+# The longest page of a worker in bytes. The metrics of many tools and the latest calls are far shorter.
 _LONGEST_PAGE: Final = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class Worker:
-    """One process. `port` is its own operator's port; `page` holds its metrics as last read."""
+    """One worker process. `port` is its own operator's port; `page` holds its metrics as last read."""
 
     process: asyncio.subprocess.Process
     port: Upstream
@@ -54,8 +54,8 @@ class Worker:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Running workers. `wait_ended` waits for the last one; `gone` holds the counts of workers that died. `reserved` is
-    the socket that keeps the port of all workers, `ports` are the operator's above them."""
+    """The running workers. `gone` holds the metrics of workers that died. `reserved` is the socket that keeps the
+    workers' port reserved; `ports` are the operator's port and the probes' port of this process."""
 
     loaded: Loaded
     command: Sequence[str]
@@ -70,12 +70,12 @@ class WorkerPool:
     _watching: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def start(self) -> None:
-        """Starts as many workers as the config says. Raises OSError where one does not start."""
+        """Starts as many workers as the config says. Raises OSError where a worker does not start."""
         for _ in range(self.loaded.config.workers):
             self.workers.append(await self._start_worker())
 
     def watch(self) -> None:
-        """Replaces each worker that dies from here on."""
+        """Begins to replace each worker that dies."""
         self._watching = [asyncio.create_task(self._keep(index)) for index in range(len(self.workers))]
 
     @property
@@ -103,13 +103,13 @@ class WorkerPool:
                 worker.process.send_signal(number)
 
     async def wait_ended(self) -> int:
-        """Waits until no worker lives any more; gives the worst exit code."""
+        """Waits until all workers have ended, then closes the ports. Returns the highest exit code."""
         await asyncio.gather(*self._watching)
         await self.stop()
         return max(abs(worker.process.returncode or 0) for worker in self.workers)
 
     async def stop(self) -> None:
-        """Ends what is still running and closes the ports."""
+        """Kills the workers that still run and closes the ports."""
         self.ending = self.readers.ending = True
         for task in self._watching:
             task.cancel()
@@ -128,7 +128,7 @@ class WorkerPool:
     async def ask(
         self, worker: Worker, method: str, path: str, body: JsonValue = None, role: Role = "operator"
     ) -> Page | None:
-        """A worker's answer to an operator or a reader; None where it gives none."""
+        """Returns a worker's answer to a request in the given role, or None where the worker does not answer."""
         data = dumps(body) if body is not None else b""
         token = ("authorization", f"Bearer {self.token if role == 'operator' else readers_token(self.token)}")
         reply = await worker.port.relay(UpstreamRequest("worker", method, path, (token,), data, _ANSWERS_WITHIN), None)
@@ -138,7 +138,7 @@ class WorkerPool:
         return Page(reply.body, reply.status, kind)
 
     async def _start_worker(self) -> Worker:
-        """Starts a process and waits until it serves. Raises OSError where it does not."""
+        """Starts a process and waits until it serves. Raises OSError where it does not start."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*self.command, stdin=pipe, stdout=pipe, start_new_session=True)
         if process.stdin is None or process.stdout is None:
@@ -155,7 +155,7 @@ class WorkerPool:
         raise OSError(f"a worker did not start (exit code {await process.wait()})")
 
     async def _keep(self, index: int) -> None:
-        """Starts the worker again whenever it dies, until the pool ends."""
+        """Replaces the worker whenever it dies, until the pool ends."""
         while True:
             worker = self.workers[index]
             status = await worker.process.wait()

@@ -1,4 +1,5 @@
-// Talks to the operator's port. The token stays in this tab (sessionStorage) and goes as Authorization: no cookies.
+// Sends requests to the operator's port. The token stays in this tab (sessionStorage) and is sent as `Authorization`; there
+// are no cookies.
 const KEY = "toolcall-proxy token";
 
 export class Refused extends Error {

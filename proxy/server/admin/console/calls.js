@@ -1,4 +1,4 @@
-// What is happening, and what happened to this one?
+// The page "Calls": the last calls, updated every second, and one call in full.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { ask, query } from "./api.js";
 import { Asking, Copy, Failed, GOOD, OUTCOMES, Rows, clean, html, json, link, ms, setParams, time, useAnswer } from "./parts.js";
@@ -26,8 +26,8 @@ export function Calls({ params }) {
     ${params.open && !calls.some((call) => call.id === params.open) && html`<${Open} id=${params.open} />`}`;
 }
 
-// The list stands still while it is paused, pointed at or focused; what came meanwhile is counted. The calls of another
-// filter are not given.
+// Reads the calls of a filter every second. While the list is paused, hovered or focused, new calls wait in `waiting`, and
+// their number stands on a button that shows them. After a change of filter no calls of the earlier filter are returned.
 const NONE = { calls: [], waiting: [], state: {} };
 function useCalls(filter, pause) {
   const [found, set] = useState(NONE);

@@ -1,7 +1,8 @@
-"""The console's static files below `/ui/`: a fixed list, each file read when it is requested.
+"""The console's static files below `/ui/`.
 
-Nothing here needs a token: the files say nothing of this proxy. A strict policy lets the page load scripts, styles and
-data from here alone, and no text become code (CSP with Trusted Types).
+The paths come from a list of the folder's files, so that no request can name a file elsewhere. A file is read at each
+request. The files need no token because they hold nothing about this proxy. The Content-Security-Policy lets the page
+load scripts, styles and data from this origin only, and Trusted Types keep text from being executed as code.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _HEADERS: Final = (
 
 @cache
 def list_files() -> dict[str, Path]:
-    """Every file that can be requested, by its path below /ui/."""
+    """Returns every file that is served, by its path below /ui/."""
     found = (path for path in FOLDER.rglob("*") if path.suffix in _KINDS and path.is_file())
     return {path.relative_to(FOLDER).as_posix(): path for path in found}
 
 
 async def show_file(question: PageRequest) -> Page:
-    """One file; the page itself for `/ui/`."""
+    """Serves one file; `/ui/` serves index.html. An `If-None-Match` with the file's ETag gets a 304."""
     path = list_files().get(question.rest or _INDEX)
     if path is None:
         return refuse_question("no such file", 404)

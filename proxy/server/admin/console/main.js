@@ -12,7 +12,8 @@ import { Config, Conversations, Upstreams } from "./operations.js";
 const PAGES = { overview: ["Overview", Overview], calls: ["Calls", Calls], tools: ["Tools", Tool], try: ["Try it", Try], conversations: ["Conversations", Conversations], upstreams: ["Upstreams", Upstreams], config: ["Config", Config] };
 const THEMES = ["auto", "light", "dark"];
 
-// The listener is there before the browser can change the address: an effect would come after the first painting.
+// Returns the page and the parameters in the address. A layout effect adds the listener before the first paint; an effect
+// would add it after the paint and could miss a change of the address.
 function useHash() {
   const [hash, set] = useState(readHash());
   useLayoutEffect(() => {
@@ -23,7 +24,8 @@ function useHash() {
   return hash;
 }
 
-// What the header says; it also finds out whether the proxy answers, and as whom.
+// Reads the data of the header every 2 s. The error of a failed read shows that the proxy does not answer, or that a token
+// is needed.
 function useAbout() {
   const [state, set] = useState({});
   useEffect(() => {

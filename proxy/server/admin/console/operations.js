@@ -1,4 +1,4 @@
-// Conversations that failed lately, the services behind the proxy, and the config.
+// The pages "Conversations" (those that failed lately), "Upstreams" and "Config".
 import { useState } from "./vendor/hooks.js";
 import { ask } from "./api.js";
 import { Failed, Rows, clean, html, link, ms, setParams, sum, time, useAnswer } from "./parts.js";

@@ -1,7 +1,7 @@
-// Does it work, and where should one look?
+// The page "Overview": whether the proxy works, and what needs attention.
 import { Bars, Failed, GOOD, Rows, UNKNOWN, clean, good, html, link, mistake, ms, setParams, share, sum, toolName, useAnswer } from "./parts.js";
 
-// Window -> how many bars it holds.
+// Time window -> its number of bars, one for every 15 s.
 const WINDOWS = { "1m": 4, "5m": 20, "15m": 60, "1h": 240 };
 
 export function Overview({ params }) {

@@ -1,4 +1,4 @@
-// What several pages share: words, links, the bars, and asking again every second while the page is seen.
+// Parts that several pages share: formatting, links, bars, tables, and reading a path of the operator's port again.
 import { h } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
@@ -7,7 +7,7 @@ import { ask, query } from "./api.js";
 export const html = htm.bind(h);
 export const OUTCOMES = ["delivered", "answered", "repaired", "corrected", "refused", "tool_error", "upstream_error", "passthrough", "client_gone"];
 
-// Control and bidirectional characters are shown as what they are; line ends stay.
+// Control, invisible and bidirectional characters are shown as escapes such as \u202e; line feeds stay.
 const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const clean = (text) =>
   String(text ?? "").replace(HIDDEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -20,10 +20,10 @@ export const link = (page, params = {}) => {
   return `#/${page}${found ? `?${found}` : ""}`;
 };
 export const sum = (counts) => Object.values(counts || {}).reduce((one, other) => one + other, 0);
-// Outcomes of calls that came right as they were; the address of a view joins them by commas.
+// Outcomes of calls that needed no repair and were not refused. In the page's address they are joined by commas.
 export const GOOD = ["delivered", "answered", "passthrough"];
 export const good = (counts) => GOOD.reduce((number, name) => number + (counts[name] || 0), 0);
-// The tool of calls to names that nobody serves is counted as `_other`.
+// The metrics count calls of unknown tools under this tool name.
 export const UNKNOWN = "_other";
 export const toolName = (row) => (row.tool === UNKNOWN ? "(unknown tools)" : row.tool || row.route);
 export const mistake = (row) => (row.what ? `${row.code} ${row.what.toLowerCase()}` : row.code);
@@ -38,8 +38,8 @@ export function setParams(params) {
   if (next !== location.hash) location.hash = next;
 }
 
-// What a path answers: asked at once, and again every `every` ms while the page is seen; 0: once. An answer to the
-// path that was asked before is not given.
+// Reads a path of the operator's port at once and then every `every` ms while the page is visible; once where `every` is 0.
+// After a change of path no answer of the earlier path is returned.
 export function useAnswer(path, every = 0) {
   const [state, set] = useState({});
   const [again, setAgain] = useState(0);
@@ -83,7 +83,7 @@ export function Copy({ text, children }) {
   return html`<button type="button" onClick=${copy}>${done ? "copied" : children}</button>`;
 }
 
-// Stacked bars, one an interval, oldest first; read aloud as one sentence and shown as a table too.
+// Stacked bars, one for each interval, oldest first. A screen reader gets one sentence, and a table shows the same numbers.
 export function Bars({ bars, slots }) {
   const highest = Math.max(1, ...bars.map((bar) => sum(bar.outcomes)));
   const width = 1000 / Math.max(bars.length, slots), empty = Math.max(0, slots - bars.length);
@@ -104,8 +104,8 @@ export function Bars({ bars, slots }) {
 
 const minutes = (seconds) => (seconds < 3600 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`);
 
-// Rows as a table, as cards on a narrow screen; without rows, the answer has not come yet. A column: [title, cell, is
-// it a number].
+// Shows rows as a table, and as cards on a narrow screen. `rows` is undefined until the answer arrives. A column is
+// [title, function that returns a cell, whether the cell is a number].
 export function Rows({ label, columns, rows, empty }) {
   if (!rows) return html`<${Asking} />`;
   if (!rows.length) return html`<p class="dim">${empty}</p>`;
@@ -113,5 +113,5 @@ export function Rows({ label, columns, rows, empty }) {
     <tbody>${rows.map((row) => html`<tr>${columns.map(([title, cell, number]) => html`<td class=${number ? "num" : ""} data-label=${title}><div>${cell(row)}</div></td>`)}</tr>`)}</tbody></table>`;
 }
 
-// A value as YAML in flow style, which is JSON: it can be pasted below `schema:` as it is.
+// Returns a schema as YAML for the config. JSON is YAML in flow style, so the text can be pasted as it is.
 export const yaml = (schema) => `schema: ${JSON.stringify(schema)}\n`;

@@ -1,7 +1,7 @@
-"""`/-/trial`: what would become of a call under an edited schema, and what of the calls that are kept or recorded.
+"""`/-/trial`: judges arguments, or earlier calls of a tool, under an edited schema. Nothing is sent to a tool.
 
-Nothing is sent to a tool. The schema is compiled in a thread; one comparison runs at a time, over 500 calls
-at most, one in each turn of the event loop, so that it delays other calls no more than one further call would.
+The schema is compiled in a thread. Only one comparison runs at a time, over at most 500 kept or recorded calls. It
+judges one call in each turn of the event loop, so that a client's call waits for one of them at most.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _NO_VALUES: Final = (
     "kept calls have no arguments: say `admin: {values: full}` (with a token), or compare over recorded calls"
 )
 _NO_RECORD: Final = "no call is recorded: say `record: {file: ...}` in the config (docs/console.md)"
-# The most places at which a comparison reports changes.
+# The most changed places that a comparison shows.
 _FEW: Final = 50
 _MARKS: Final = (MASK, "...")
 
 
 async def compare_schema(
-    data: ConsoleData, record: RecordConfig | None, route: Route, policy: ToolPolicy, asked: PageRequest
+    data: ConsoleData, record: RecordConfig | None, route: Route, policy: ToolPolicy, question: PageRequest
 ) -> Page:
-    """The answer to `/-/trial`: arguments (`text`, or `body`) judged, or calls compared (`over`: kept or recorded)."""
-    body, edited = asked.body, policy
+    """Answers `/-/trial`: judges the arguments in `text` or `body`, or compares calls (`over` is kept or recorded)."""
+    body, edited = question.body, policy
     if "schema" in body:
         made = await edit_policy(policy, body["schema"])
         if isinstance(made, str):
@@ -59,8 +59,8 @@ async def compare_schema(
         return make_json_page(show_decision(decide_sent(sent, route.shape, edited), edited))
     if body["over"] not in ("kept", "recorded"):
         return refuse_question("`over` is kept or recorded")
-    if asked.role != "operator":
-        return refuse_question("readers see no values, and compare none", 403)
+    if question.role != "operator":
+        return refuse_question("a reader may not see values, so only the operator's token may compare calls", 403)
     if body["over"] == "kept":
         found = await compare_kept(data, route, policy, edited)
     else:
@@ -69,7 +69,7 @@ async def compare_schema(
 
 
 def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue]:
-    """What would become of a call: what would be sent, or what the model would read."""
+    """Returns a decision as JSON: the arguments that would be sent, or the text that the model would read."""
     if isinstance(decision, Forward):
         checked = decision.checked
         value = parse(checked.arguments)
@@ -93,7 +93,10 @@ def show_decision(decision: Decision, policy: ToolPolicy) -> dict[str, JsonValue
 
 
 async def edit_policy(policy: ToolPolicy, schema: JsonValue) -> ToolPolicy | str:
-    """The policy with another schema, given as a JSON value or as its text; or what is wrong with the schema."""
+    """Returns the policy with another schema, or a text that says why the schema cannot be used.
+
+    `schema` is a JSON value, or a string that holds JSON.
+    """
     value = schema
     if isinstance(schema, str):
         if len(schema) > LONGEST_SCHEMA:
@@ -116,7 +119,7 @@ def _compile(policy: ToolPolicy, schema: JsonValue) -> ToolPolicy:
 async def compare_kept(
     data: ConsoleData, route: Route, policy: ToolPolicy, edited: ToolPolicy
 ) -> ComparisonCounts | str:
-    """What the edited policy changes for the kept calls of a tool, or why that cannot be said."""
+    """Counts what the edited policy changes for the kept calls of a tool, or returns why they cannot be compared."""
     if data.recent.values is None:
         return _NO_VALUES
     wanted = CallFilter(tool=frozenset({policy.tool}), route=frozenset({route.name}))
@@ -128,14 +131,14 @@ async def compare_kept(
         else:
             compared = compare_sent(values[0], route.shape, policy, edited)
         found.add(kept.seq, policy.tool, compared)
-        await asyncio.sleep(0)  # one call in each turn of the loop
+        await asyncio.sleep(0)  # lets the calls of clients run in between
     return found
 
 
 async def compare_recorded(
     record: RecordConfig | None, route: Route, policy: ToolPolicy, edited: ToolPolicy
 ) -> ComparisonCounts | str:
-    """What the edited policy changes for the calls of a tool that were recorded last, or why that cannot be said."""
+    """Counts what the edited policy changes for a tool's last recorded calls; a text says why it cannot."""
     if record is None:
         return _NO_RECORD
     key = (route.name, policy.tool)
@@ -151,6 +154,6 @@ async def compare_recorded(
 
 
 def _is_cut(value: JsonValue) -> bool:
-    """Whether a preview may hide something of the value, so that no verdict over it is sure."""
+    """Whether a preview may have masked or cut a part of the value. The judgement of such a value is not reliable."""
     text = dumps(value).decode("utf-8", "replace")
     return any(mark in text for mark in _MARKS)

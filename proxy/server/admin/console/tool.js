@@ -1,4 +1,4 @@
-// What do models get wrong with one tool, and what should be changed?
+// The page "Tools": what models get wrong with one tool, and which changes of its schema would help.
 import { Copy, Failed, Rows, clean, html, json, link, mistake, share, sum, time, useAnswer, yaml } from "./parts.js";
 
 export function Tool({ params }) {
@@ -44,7 +44,7 @@ function One({ route, tool }) {
 
 function setPage(page, params) { location.hash = link(page, params); }
 
-// The schema with the places marked at which calls are refused or repaired.
+// Shows the schema. A mark at a property gives the share of calls that are refused or repaired there.
 function Schema({ schema, mistakes, calls }) {
   const lines = json(schema).split("\n");
   const names = new Map();

@@ -1,4 +1,4 @@
-// What would you do with this, and what would my change do? Nothing here is sent to a tool.
+// The page "Try it": judges arguments, and compares an edited schema over earlier calls. Nothing is sent to a tool.
 import { useEffect, useState } from "./vendor/hooks.js";
 import { ask } from "./api.js";
 import { Copy, Failed, Rows, clean, html, json, link, setParams, useAnswer, yaml } from "./parts.js";

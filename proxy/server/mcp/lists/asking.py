@@ -1,7 +1,7 @@
-"""Finds the tools for a call: those remembered, those the upstream lists now, or those of the config alone.
+"""Finds the tools for a call: from a remembered list, from a list requested now, or from the config.
 
-The question is the client's own request with another body, so it goes out with the client's credentials, in its
-session, and with the headers that the route sets.
+The request for the list is the client's own request with another body. It therefore has the client's credentials, its
+session, and the headers that the route sets.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from proxy.server.mcp.lists.catalogue import Catalogue
 from proxy.server.mcp.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
 from proxy.server.mcp.mcp_request import Reports
 
-# Headers that identify a caller to services, beside `authorization`; `mcp.credentials` names more.
+# Headers that identify a caller to an upstream. The config can add more (`mcp.credentials`).
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools that a call is judged by. `catalogue` is None where nothing could be learned."""
+    """The tools by which a call is judged. `catalogue` is None where no list could be learned."""
 
     policies: Mapping[str, ToolPolicy]
     catalogue: Catalogue | None = None
@@ -65,7 +65,7 @@ class Asking:
         elsewhere: JudgesElsewhere,
         token: str = "",
     ) -> Asking:
-        """The view of the client that sent a request, with the token of this name."""
+        """Creates the view of the client that sent a request. `token` is the name of the access token that it used."""
         rules = call_route.binding.route.learn
         if rules is None:
             raise AssertionError("a route without `learn` asks for no tools")
@@ -83,7 +83,7 @@ class Asking:
 
     @property
     def session(self) -> str:
-        """The client's session, '' where it has none."""
+        """The id of the client's MCP session, '' without one."""
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
@@ -109,7 +109,7 @@ class Asking:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
     def make_served(self, known: Known) -> LearnedTools:
-        """The tools that the route serves."""
+        """Returns the tools of a list that the route serves."""
         return self._catalogue(known).tools
 
     async def find_list(self) -> Known | Unlearned | UpstreamReply:
@@ -121,14 +121,14 @@ class Asking:
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
 
     async def check_session(self) -> UpstreamReply | None:
-        """None if the upstream answers in this session, else the answer in which it refuses to."""
+        """Returns the upstream's own answer where it refuses the client's session, and None otherwise."""
         if self.message.modern or self.learner.accepts(self.key, self.session):
             return None
         learned = await self.learner.ask(self.key, self._ask, self.rules.wait)
         return self.refusal(learned) if isinstance(learned, ListRefused) else None
 
     def refusal(self, refused: ListRefused) -> UpstreamReply:
-        """Turns the upstream's answer to the proxy's question into the answer to the client's."""
+        """Turns the refusal of the proxy's request for the list into the answer to the client's request."""
         if refused.reply.status == 404 and self.session:
             self.learner.note_lost(self.key, self.session)
         body = refused.reply.body
@@ -142,7 +142,7 @@ class Asking:
     async def _ask(self, cursor: str | None, request_id: str) -> Asked:
         binding, key_header = self.call_route.binding, self.rules.template.resend.key_header
         client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
-        # The body is not the client's, so checksums and signatures of the client's body are dropped.
+        # `make_outgoing` drops headers with checksums or signatures of the client's body, because this body is another.
         sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
         reply = await self.upstream.relay(sent, None)
         if isinstance(reply, UpstreamReply) and reply.status < 300:
@@ -150,7 +150,7 @@ class Asking:
         return reply
 
     async def _prepare_call(self, call: ToolCall, known: Known) -> None:
-        """Compiles a tool's check before its first call, off the event loop."""
+        """Compiles a tool's check before its first call, in a thread."""
         tools = self._catalogue(known).tools
         name = find_listed_name(call.tool, tools)
         await self.elsewhere.examine(tools, name)
@@ -188,8 +188,8 @@ class Asking:
         return Tools(catalogue.tools, catalogue)
 
     def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
-        """Chooses what to judge by where nothing can be learned: an older list, the config's own schemas, or the
-        operator's choice."""
+        """Returns the tools where no list can be learned: those of an older list, else those of the config, else the
+        call is forwarded or refused as `unknown_schema` says."""
         if (last := self.learner.last(self.key)) is not None:
             return self._judged_by(call, last)
         own = self.rules.whole()
@@ -201,7 +201,7 @@ class Asking:
 
 
 def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
-    """The listed name that the name in a call stands for."""
+    """Returns the listed tool that a call means, such as one whose name is spelled a little differently."""
     if name in tools:
         return name
     known = toolname.find_known_name(name, tools)
@@ -209,8 +209,8 @@ def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
 
 
 def make_list_key(call_route: RouteRequest, upstream: GuardedUpstream, rules: LearnPolicy) -> Key:
-    """The key of the list that applies to a request: it depends on what goes to the upstream, not on what the client
-    sent here."""
+    """Returns the key of the list that applies to a request. It depends on the credentials that are sent to the
+    upstream, not on those that the client sent to the proxy."""
     binding, raw = call_route.binding, call_route.raw
     names = CREDENTIALS | rules.credentials if rules.credentials else CREDENTIALS
     shown = [field for field in raw.headers if field[0] in names and field[0] not in binding.dropped]

@@ -26,7 +26,7 @@ class Catalogue:
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
 
     def mirrors(self, name: str) -> tuple[Mirror, ...]:
-        """The parameters of a tool that headers repeat."""
+        """Returns the parameters of a tool that headers have to repeat."""
         found = self._mirrors.get(name)
         if found is None:
             listed = self.listing.tools.get(name)
@@ -38,21 +38,21 @@ class Catalogue:
         return found
 
     def is_first_report(self, name: str) -> bool:
-        """Whether this is the first report about a tool."""
+        """Whether this is the first report about a tool ('': about the whole list). Remembers that it was made."""
         told = name in self._told
         self._told.add(name)
         return not told
 
 
 class Catalogues:
-    """The catalogues of one route, by their lists: the least recently used go first."""
+    """The catalogues of one route by list. The least recently used one is dropped first."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
         self._policies = Policies()
 
     def of(self, listing: Listing, rules: LearnPolicy) -> Catalogue:
-        """The catalogue of a list, for the clients that the rules are meant for."""
+        """Returns the catalogue of a list under the rules of one group of clients."""
         key = (listing.digest, rules.scope)
         found = self._made.get(key)
         if found is None:

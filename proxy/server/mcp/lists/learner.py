@@ -1,13 +1,14 @@
-"""The lists of tools this process knows, for each upstream and credential, and the sessions upstreams have accepted.
+"""Remembers the lists of tools for each upstream and credential, and the sessions that upstreams have accepted.
 
-    known      gives the list, while it may be used
-    learn      requests it, or waits for the request under way
-    keep       remembers a whole list that passed on its way to a client
-    outdated   notes that the list has changed
+    find_known      returns the list while it may be used
+    learn           requests the list, or waits for a request already under way
+    keep            remembers a whole list
+    look            remembers a list that passes on its way to a client
+    mark_outdated   notes that the list has changed
 
-A list is asked for when it is missing or too old, never per call. Many servers do not say how
-long their lists hold (`ttlMs: 0`, or nothing in old revisions). A list is then used for clean calls until `ttl`, but no
-call is refused because of it unless it is new (`is_fresh`). Equal lists are kept once, for all credentials.
+A list is requested when it is missing or too old, not for every call. Many servers do not say how long their lists are
+valid (`ttlMs: 0`, or nothing in old revisions). Such a list is used for valid calls until `ttl`, but a call is refused
+because of it only while the list is new (`is_fresh`). Equal lists are kept once for all credentials.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from proxy.offload.pool import OffloadPool
 from proxy.server.mcp.lists.reading import SMALL, ListReader, Read
 from proxy.upstream.faults import ReplyBroken, close_body
 
-# Credentials whose lists are remembered, and bytes of lists in all; the least recently used go first.
+# The most credentials whose lists are remembered, and the most bytes of all lists. The least recently used go first.
 MAX_KEYS: Final = 2_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_SESSIONS: Final = 20_000
@@ -39,18 +40,19 @@ JUST_ASKED: Final = 1.0
 
 # An empty line ends an event, however lines end (WHATWG HTML, "Parsing an event stream").
 _BLANK: Final = (b"\n\n", b"\r\r", b"\n\r")
-# JSON-RPC 2.0 section 5.1, and the statuses that say nothing about who asked.
+# The error code of a server without lists (JSON-RPC 2.0 section 5.1), and client-error statuses that do not refuse the
+# client itself.
 _METHOD_NOT_FOUND: Final = -32601
 _ABOUT_LISTS: Final = frozenset({405, 429})
 
 Asked = UpstreamReply | UpstreamFault
-# Requests a page: its cursor (None: the first page) and the id of the request.
+# Requests a page of the list. Takes its cursor (None: the first page) and the id of the request.
 Ask = Callable[[str | None, str], Awaitable[Asked]]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whose list it is: the upstream, the path asked there, and a hash of the credentials shown."""
+    """Identifies a list: the upstream, the path and query requested there, and a hash of the credentials sent."""
 
     upstream: GuardedUpstream = field(repr=False)
     target: str
@@ -68,7 +70,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class ListRefused:
-    """The upstream refuses this client: its own answer (401, 403, an unknown session), read whole."""
+    """The upstream refuses this client. `reply` is its own answer (401, 403, an unknown session) with its whole
+    body."""
 
     reply: UpstreamReply
     request_id: str
@@ -76,7 +79,7 @@ class ListRefused:
 
 @dataclass(frozen=True, slots=True)
 class Unlearned:
-    """There is no list; `reason` says why."""
+    """No list could be learned; `reason` says why."""
 
     reason: str
 
@@ -108,7 +111,7 @@ class Learner:
 
     # --- lists --------------------------------------------------------------------------------------------------------
     def find_known(self, key: Key, ttl: float) -> Known | None:
-        """The list, unless it is older than `ttl` seconds and than its server says; None where there is none."""
+        """Returns the list while it is younger than `ttl` seconds or its server declares it valid; otherwise None."""
         found = self._known.get(key)
         if found is None:
             return None
@@ -116,15 +119,15 @@ class Learner:
         return found if self._clock.now() < max(found.fresh_until, found.at + ttl) else None
 
     def last(self, key: Key) -> Known | None:
-        """Returns the list however old it is, for when the upstream does not answer."""
+        """Returns the list however old it is. It is used where the upstream does not answer."""
         return self._known.get(key)
 
     def is_fresh(self, known: Known) -> bool:
-        """Whether a list is good enough to refuse a call by: its server calls it fresh, or it was learned just now."""
+        """Whether a call may be refused because of this list: its server declares it valid, or it is new."""
         return self._clock.now() < max(known.fresh_until, known.at + NEW)
 
     def is_new(self, known: Known) -> bool:
-        """Whether the list is too new to be requested again."""
+        """Whether the list was learned within the last `NEW` seconds, too recently to be requested again."""
         return self._clock.now() < known.at + NEW
 
     def is_just_asked(self, known: Known) -> bool:
@@ -132,14 +135,14 @@ class Learner:
         return self._clock.now() < known.at + JUST_ASKED
 
     def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
-        """Notes that the server has changed its list: the next call requests it. `surely` False: it only seems so, and
-        then a new list stays in use."""
+        """Marks the list as too old, so that the next call requests it again. With `surely` False the change is only a
+        guess, and a list that is still new stays in use."""
         found = self._known.get(key)
         if found is not None and (surely or not self.is_new(found)):
             self._known[key] = replace(found, at=float("-inf"), fresh_until=float("-inf"))
 
     def keep(self, key: Key, pages: list[ToolsPage], size: int) -> Known:
-        """Remembers a whole list of `size` bytes."""
+        """Remembers a whole list. `size` is the length of its answers in bytes."""
         listing, before = self._listing(pages, size), self._known.get(key)
         if before is not None and before.listing is not listing:
             self._doubt_alike(key, before.listing)
@@ -150,13 +153,14 @@ class Learner:
         return known
 
     def _doubt_alike(self, key: Key, gone: Listing) -> None:
-        """Outdates the same old list of other credentials at the same address, since it has changed for one of them."""
+        """Outdates the same old list of other credentials at the same address, because it has changed for one of
+        them."""
         for other, known in self._known.items():
             if known.listing is gone and other.upstream is key.upstream and other.target == key.target and other != key:
                 self._known[other] = replace(known, at=float("-inf"), fresh_until=float("-inf"))
 
     def _listing(self, pages: list[ToolsPage], size: int) -> Listing:
-        """All pages together; the same object for the same list."""
+        """Joins all pages into a list. Returns the same object for equal lists."""
         digests = tuple(page.digest for page in pages)
         known = self._by_pages.get(digests) if all(digests) else None
         if known is not None:
@@ -210,7 +214,7 @@ class Learner:
             asking = self._asking[key] = asyncio.create_task(self.ask(key, ask, wait))
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         learned = await asyncio.shield(asking)
-        # The refused session may have been another client's, which says nothing of this one.
+        # The shared request was sent in the session of its first caller; its refusal need not apply to this caller.
         return await self.ask(key, ask, wait) if joined and isinstance(learned, ListRefused) else learned
 
     async def ask(self, key: Key, ask: Ask, wait: float) -> Learned:
@@ -244,7 +248,7 @@ class Learner:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
     def accept(self, key: Key, session: str) -> None:
-        """Notes that the upstream answers requests in this session ('': without one)."""
+        """Notes that the upstream answers requests in this session ('': without a session)."""
         self._sessions[key, session] = None
         self._sessions.move_to_end((key, session))
         if len(self._sessions) > MAX_SESSIONS:
@@ -255,7 +259,8 @@ class Learner:
         return (key, session) in self._sessions
 
     def note_lost(self, key: Key, session: str) -> None:
-        """Notes that the upstream has lost the session: it was restarted, perhaps as another version."""
+        """Notes that the upstream has lost the session. The list becomes too old, because the upstream was probably
+        restarted and may list other tools."""
         self.forget(key, session)
         self.mark_outdated(key)
 
@@ -267,7 +272,7 @@ class Learner:
 def _without_list(
     reply: UpstreamReply, body: bytes, answer: dict[str, JsonValue] | None, request_id: str
 ) -> ListRefused | Unlearned:
-    """The meaning of an answer without a list: the client is refused, or this server has no lists."""
+    """Returns what an answer without a list means: the client is refused, or the server does not list its tools."""
     error = answer.get("error") if answer is not None else None
     listless = isinstance(error, dict) and error.get("code") == _METHOD_NOT_FOUND
     if 400 <= reply.status < 500 and not listless and reply.status not in _ABOUT_LISTS:
@@ -276,8 +281,8 @@ def _without_list(
 
 
 async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
-    """The body of an answer, decoded; of a stream as much as holds the answer to `request_id`. None where it is too
-    large, broken off or in an unknown coding."""
+    """Returns the decoded body of an answer. A stream of events is read until it holds the answer to `request_id`.
+    Returns None where the body is too large, breaks off or has an unknown content coding."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
     streamed, body, looked_at = find_header(reply, "content-type").startswith("text/event-stream"), bytearray(), 0
@@ -311,7 +316,7 @@ def _end_of_events(body: bytearray, new: int) -> int:
 
 
 def decode_body(reply: UpstreamReply, body: bytes) -> bytes | None:
-    """A body without its content coding."""
+    """Returns a body without its content coding, or None where it cannot be decoded."""
     coding = find_header(reply, "content-encoding")
     if not is_coded(coding):
         return body
@@ -320,5 +325,5 @@ def decode_body(reply: UpstreamReply, body: bytes) -> bytes | None:
 
 
 def find_header(reply: UpstreamReply, name: str) -> str:
-    """The first value of a header (lower case), or ''."""
+    """Returns the first value of a header, or ''. `name` is lower case."""
     return next((value for key, value in reply.headers if key.lower() == name), "")

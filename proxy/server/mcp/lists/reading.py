@@ -1,7 +1,7 @@
-"""Reads what upstreams answer about their tools: small answers here, large ones in a child process.
+"""Reads the answers to `tools/list`: small ones in this process, large ones in a child process.
 
-The same bytes are read once: where a server gives each credential the same list, a further one costs a hash of it. An
-answer repeats the id of its request, which that hash leaves out.
+Equal answers are parsed once. Where a server gives the same list to each credential, every further answer costs a hash
+only. An answer repeats the id of its request, so the id is left out of the hash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.offload.pool import Done, OffloadPool
 
-# Bodies of up to so many bytes are read in this process.
+# Bodies of up to this many bytes are read in this process.
 SMALL: Final = 64 * 1024
 # The seconds of processor time that a child may spend on one body, and the seconds to wait for the child.
 _SECONDS: Final = 10.0
@@ -32,7 +32,7 @@ Read = ToolsPage | dict[str, JsonValue] | None
 
 
 class ListReader:
-    """Reads answers, with a pool for large ones."""
+    """Reads answers. `pool` provides the child processes for large ones."""
 
     def __init__(self, pool: OffloadPool) -> None:
         self._pool = pool
@@ -55,7 +55,7 @@ class ListReader:
         return self._keep(digest, unpack_page(ended.result) if isinstance(ended, Done) else None, len(body))
 
     def read_small(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:
-        """Reads it in this process, without waiting."""
+        """Does the same in this process, without waiting."""
         digest = _digest(content_type, body, request_id)
         if (known := self._find_known(digest)) is not None:
             return known

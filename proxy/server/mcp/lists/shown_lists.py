@@ -1,13 +1,13 @@
-"""The list of tools that clients see, where it is not their server's own.
+"""The list of tools that clients see where the route hides tools (`mcp.allow`, `mcp.deny`) or groups them (`collapse`).
 
-`mcp.allow` and `mcp.deny` take tools out: such a list is written anew, with nothing added. Every other byte of its
-message goes on as its server wrote it, and a list that keeps all its tools does so too.
+`mcp.allow` and `mcp.deny` hide tools. The list is written again without them; nothing is added, and every other byte of
+the message stays as the server wrote it. A list that loses no tool stays unchanged.
 
-`collapse` shows one container in place of a server's tools (contract section 6). That list has one page and is the same
-for everybody who sees the same tools: MCP 2026-07-28 forbids that it varies by connection. A session of the old
-revisions also sees the functions that it was shown (HPD). The answer that shows them is then a stream which begins with
-`list_changed`. Beside a container with many functions stand `search_tools` and `describe_tool`.
-What the container holds comes from the tools, when it is called.
+`collapse` shows one container in place of a server's tools (contract section 6). Its list has one page and is the same
+for all clients that may use the same tools, because MCP 2026-07-28 forbids that a list varies by connection. A session
+of an older revision also sees the functions that an answer has shown to it (HPD). That answer is then sent as a stream
+in which `list_changed` comes first, so that the client reads the list again. A container with many functions has
+`search_tools` and `describe_tool` beside it. The functions in the container are described when it is called.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Gathered:
 
 
 class _Reading:
-    """Makes the client's answer from the server's. `request_id` is the request's, which an error repeats."""
+    """Filters the text of an answer. An error that replaces the answer has `request_id` as its id."""
 
     def __init__(self, reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> None:
         self._reply = reply
@@ -99,7 +99,8 @@ class _Reading:
         self._is_streamed = kind == "text/event-stream"
 
     def write(self, sent: bytes) -> bytes:
-        """The whole answer, as the client gets it."""
+        """Returns the whole answer for the client. `sent` is the upstream's answer, longer than MAX_LIST where reading
+        stopped there."""
         body = decode_body(self._reply, sent) if len(sent) <= MAX_LIST else None
         if body is None:
             error = self._error(_TOO_LONG if len(sent) > MAX_LIST else _UNREADABLE)
@@ -123,7 +124,7 @@ class _Reading:
         result = value.get("result") if isinstance(value, dict) else None
         tools = result.get("tools") if isinstance(result, dict) else None
         if not isinstance(value, dict):
-            return self._error(_UNREADABLE) if b'"tools"' in text else text  # its content is unknown
+            return self._error(_UNREADABLE) if b'"tools"' in text else text  # unreadable text could list hidden tools
         if not isinstance(result, dict) or not isinstance(tools, list):
             return text
         served = self._rules.serves
@@ -157,13 +158,13 @@ def make_collapsed_list(
 
 
 def _make_schema(*, dispatched: bool, is_paged: bool) -> JsonValue:
-    """The container's parameters."""
+    """Returns the schema of the container's parameters."""
     properties = dict(_DISPATCHED) if dispatched else {}
     return {"type": "object", "properties": {**properties, **(_PAGED if is_paged else {})}}
 
 
 def _as_listed(tool: ListedTool) -> JsonValue:
-    """A function as its server lists it."""
+    """Returns a function as an entry of the list."""
     listed: dict[str, JsonValue] = {"name": tool.name, "description": tool.description}
     for key, schema in (("inputSchema", tool.schema), ("outputSchema", tool.output)):
         try:
@@ -194,17 +195,17 @@ def _describe_container(listing: Listing, dispatched: bool, is_searched: bool) -
 
 
 class VisibleTools:
-    """The functions that each session has been shown."""
+    """The names of the functions that answers have shown to each session."""
 
     def __init__(self) -> None:
         self._shown: OrderedDict[tuple[object, str], dict[str, None]] = OrderedDict()
 
     def of(self, key: object, session: str) -> tuple[str, ...]:
-        """The names that a session has been shown, in their order."""
+        """Returns the names that were shown to a session, in the order in which they were shown."""
         return tuple(self._shown.get((key, session), ()))
 
     def add(self, key: object, session: str, text: bytes) -> bool:
-        """Notes the functions in an answer; returns whether some are new."""
+        """Remembers the functions in an answer; returns whether some of them are new to the session."""
         names = find_names(text)
         if not session or not names:
             return False
@@ -222,7 +223,7 @@ class VisibleTools:
 
 
 def find_names(text: bytes) -> list[str]:
-    """The names of the functions that one of our answers describes."""
+    """Returns the names of the functions that an answer of the proxy describes."""
     value = parse(text)
     functions = value.get("functions") if isinstance(value, dict) else None
     found: list[JsonValue] = functions if isinstance(functions, list) else []
@@ -232,7 +233,7 @@ def find_names(text: bytes) -> list[str]:
 def announce_change(reply: HttpReply) -> HttpReply:
     """The answer as an event stream that first announces that the list has changed."""
     headers = tuple(field for field in reply.headers if field[0].lower() != "content-type")
-    if not reply.body.startswith(b"{"):  # a stream already
+    if not reply.body.startswith(b"{"):  # the body is a stream of events already
         return replace(reply, body=b"event: message\ndata: " + _CHANGED + b"\n\n" + reply.body)
     events = b"".join(b"event: message\ndata: " + data + b"\n\n" for data in (_CHANGED, reply.body))
     return HttpReply(reply.status, (("Content-Type", "text/event-stream"), *headers), events)
