@@ -4,7 +4,7 @@
 tool, and `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
 
 Counts come from the counters of the metrics. Percentiles come from the kept calls, so they cover the last 2,000 calls
-at most (`admin.keep_calls` sets another number).
+at most (`admin.keep.calls` sets another number).
 """
 
 from __future__ import annotations
