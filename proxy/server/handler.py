@@ -360,16 +360,16 @@ class Handler:
         except BodyBrokenError as broken:
             return _unread(binding, raw, broken.why, record)
         record.upstream_seconds = self._clock.now() - started
+        if isinstance(reply, UpstreamReply) and binding.route.rewrites_resource:
+            from proxy.server.mcp.protected_resource import rewrite_metadata
+
+            reply = await rewrite_metadata(reply, call_route)
         if isinstance(reply, UpstreamReply) and reply.status == 101 and not is_agreed(fields, reply):
             await close_body(reply)
             reply = NOT_AGREED
         if isinstance(reply, UpstreamFault):
             return answer_fault(binding, raw, reply, record)
         record.upstream_status = reply.status
-        if binding.route.rewrites_resource:
-            from proxy.server.mcp.protected_resource import rewrite_metadata
-
-            reply = await rewrite_metadata(reply, call_route)
         started = self._clock.now()
         if reply.status == 101:
             response = await run_tunnel(request, reply, record)

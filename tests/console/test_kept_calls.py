@@ -44,7 +44,10 @@ async def test_every_outcome_is_kept_newest_first_and_filters_choose() -> None:
         everything = await get(proxy, "/-/calls")
         repaired = await get(proxy, "/-/calls?outcome=repaired&path=/lat")
         later = await get(proxy, f"/-/calls?after={everything['cursor']}")
+        few = await get(proxy, f"/-/calls?after={everything['calls'][-1]['id']}&limit=1")
         unknown = await proxy.ask_admin("/-/calls?outcom=refused")
+        nowhere = [await proxy.ask_admin(f"/-/calls?{name}={place}") for name in ("after", "before")
+                   for place in ("abc", "-1", "1.2.3", "a.b", "1,2", "1" * 16)]  # fmt: skip
 
     assert [("r-3", "refused"), ("r-2", "repaired"), ("r-1", "delivered")] == [
         (entry["correlation_id"], entry["outcome"]) for entry in everything["calls"]
@@ -52,6 +55,10 @@ async def test_every_outcome_is_kept_newest_first_and_filters_choose() -> None:
     assert (3, 2000, 0) == (everything["kept"], everything["bound"], everything["missed"])
     assert ["r-2"] == [entry["correlation_id"] for entry in repaired["calls"]]
     assert [] == later["calls"]
+    assert (["r-3"], 1) == ([entry["correlation_id"] for entry in few["calls"]], few["missed"])
+    assert {(400, f"`{name}` is a number, or the `cursor` of an answer") for name in ("after", "before")} == {
+        (each.status, told(each)["error"]) for each in nowhere
+    }
     assert (400, True) == (unknown.status, "`outcom` is not a filter" in told(unknown)["error"])
 
 

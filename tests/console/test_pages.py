@@ -147,6 +147,21 @@ def test_acceptance_05_a_wrong_token_leads_to_the_login_and_a_closed_tab_forgets
         assert 0 == another.get_by_role("heading", name="Overview").count()
 
 
+def test_a_wrong_token_is_asked_about_once_so_the_right_one_is_not_locked_out(started: Demo, running: Any) -> None:
+    base, _, token = link(started).partition("#k=")
+    with page(running) as shown:
+        shown.clock.install()
+        sent: list[str] = []
+        shown.on("request", lambda request: sent.append(request.url) if "/-/" in request.url else None)
+        shown.goto(f"{base}#k=nonsense-that-is-wrong")
+        shown.get_by_text("This token is wrong.").wait_for()
+        shown.clock.run_for(60_000)
+        shown.evaluate("fetch('/livez').then(answer => answer.text())")
+        assert [f"{base.removesuffix('ui/')}-/overview?window=1m"] == sent
+        shown.goto(f"{base}#k={token}")
+        shown.get_by_role("heading", name="Overview").wait_for()
+
+
 def test_acceptance_07_what_models_wrote_appears_as_text(started: Demo, running: Any) -> None:
     hostile = ["<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", "left\u202eright", "x" * 100_000]
     for number, key in enumerate(hostile):

@@ -11,7 +11,7 @@ import pytest
 from tests.mcp.conversation import BOTH
 from tests.mcp.server import call, http
 from tests.serving.proxied import Proxied, proxied
-from tests.serving.wire import Seen, exchange, post, tool
+from tests.serving.wire import Seen, exchange, post, replies, tool
 
 RESOURCE = "https://remote.example/v1/mcp"
 METADATA = {"resource": RESOURCE, "authorization_servers": ["https://login.example"], "scopes_supported": ["read"]}
@@ -72,6 +72,19 @@ async def test_metadata_and_challenge_name_the_route_where_the_config_says_so() 
             seen = await exchange(proxy.port, post("/tools", json.dumps(message).encode(), BOTH))
             expected = f'Bearer error="invalid_token", resource_metadata="{url}", scope="read"'
             assert (401, expected) == (seen.status, seen.header("www-authenticate"))
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [(b"no gzip", ("Content-Encoding: gzip",)), (json.dumps({**METADATA, "x": "y" * 262_144}).encode(), ())],
+    ids=["a coding that is not one", "too long"],
+)
+async def test_metadata_that_cannot_be_read_is_an_upstream_error(body: bytes, more: tuple[str, ...]) -> None:
+    route = "  - {path: /tools, upstream: tools, upstream_path: /v1/mcp, protocol: mcp, mcp: {resource: rewrite}}\n"
+    answer = http("200 OK", body, "Content-Type: application/json", *more)
+    async with tool(replies(answer)) as upstream, proxied(route, upstream.url) as proxy:
+        seen = await proxy.get(f"{WELL_KNOWN}/tools")
+        assert (502, True) == (seen.status, b"UPSTREAM_BAD_ANSWER" in seen.body)
 
 
 async def test_a_challenge_passes_as_it_is_where_the_config_says_nothing() -> None:

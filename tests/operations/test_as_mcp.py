@@ -235,7 +235,7 @@ async def test_a_long_answer_is_read_whole_and_one_beyond_bounds_is_an_error() -
 
     assert long == whole.encode()
     assert cut["isError"]
-    assert "its answer is longer than 16 MiB" in text_of(cut)
+    assert "its answer is longer than 16,384 KiB" in text_of(cut)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.interfaces import CallRecord
-from proxy.telemetry.recent.ring import RecentCalls
+from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
 from tests.serving.proxied import FREE, RELAY, WEATHER, Proxied, proxied, told
 from tests.serving.test_calls import DISPATCH, TOOLS
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
@@ -62,7 +62,7 @@ def test_no_more_calls_are_kept_than_fit() -> None:
     for number in range(5):
         recent.finished(CallRecord(f"r{number}", "/a", outcome="refused"))
 
-    assert ["r4", "r3", "r2"] == [entry["correlation_id"] for entry in recent.entries()]
+    assert ["r4", "r3", "r2"] == [make_entry(kept)["correlation_id"] for kept in recent.select(CallFilter())]
 
 
 # --- report-only ------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ _SEVERAL: Final = ("tool", "route", "outcome")
 _SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id")
 _KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes"})
 _SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -59,15 +60,17 @@ def list_entries(
     """Returns the answer of `/-/calls`.
 
     The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
-    (`bound`), and how many the reader missed. With `changes` it also holds the proxy's changes since that position.
+    (`bound`), and how many newer calls than `after` are not in it (`missed`): they are more than `limit`, or have left
+    the ring. With `changes` it also holds the proxy's changes since that position.
     """
-    recent = data.recent
+    recent, continues = data.recent, bool(query.get("after"))
+    found = list(recent.select(wanted, None if continues else limit))
     shown: dict[str, JsonValue] = {
-        "calls": [name_entry(data, entry) for entry in recent.entries(wanted, limit)],
+        "calls": [name_entry(data, make_entry(kept)) for kept in found[:limit]],
         "cursor": f"{recent.boot}.{recent.last}",
         "kept": recent.size,
         "bound": recent.bound,
-        "missed": count_missed(data, wanted.after) if query.get("after") else 0,
+        "missed": count_missed(data, wanted.after) + len(found[limit:]) if continues else 0,
     }
     if "changes" in query:
         seen = read_place(query["changes"][0], data.recent.boot) or 0
@@ -125,6 +128,8 @@ def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter
         found["since"] = seconds if seconds > 1e9 else data.wall() - seconds
     for name in ("after", "before"):
         if text := _first(query, name):
+            if _PLACE.fullmatch(text) is None:
+                return f"`{name}` is a number, or the `cursor` of an answer"
             place = read_place(text, data.recent.boot) if "." in text else _number(text)
             found[name] = place or 0
     return CallFilter(**found)

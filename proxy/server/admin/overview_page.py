@@ -33,6 +33,8 @@ _MEDIAN: Final = 0.5
 # Above this share of calls whose conversation is known by the client's address only, the overview asks for an id.
 _MANY_BY_ADDRESS: Final = 0.30
 _FEW: Final = 20
+# The most changes of a circuit breaker that are shown for an upstream.
+MOST_CHANGES: Final = 20
 _REPORT: Final = "report"
 _SAFE_AFTER: Final = 24 * 3600.0
 
@@ -240,7 +242,7 @@ def show_upstreams(
             "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
             "p50_ms": _percentile(times[name], _MEDIAN),
             "p95_ms": _percentile(times[name]),
-            "changes": changes[:20],
+            "changes": changes[:MOST_CHANGES],
         }
         shown.append(row)
     return make_json_page({"upstreams": shown})

@@ -128,22 +128,24 @@ def make_operation_request(call_route: RouteRequest, operation: HttpOperation, c
     return replace(call_route, raw=plain).operation_request(operation, checked)
 
 
-async def read_whole(reply: UpstreamReply) -> UpstreamReply | UpstreamFault:
-    """Reads an answer's whole body and decodes its content coding. Returns a fault where the body is longer than
-    `MOST`, breaks off, or cannot be decoded."""
+async def read_whole(reply: UpstreamReply, most: int = MOST) -> UpstreamReply | UpstreamFault:
+    """Reads an answer's whole body and decodes its content coding. Returns a fault where the body is longer than `most`
+    bytes, breaks off, or cannot be decoded."""
     body = reply.body
     if not isinstance(body, bytes):
         whole = bytearray()
         try:
             async for piece in body:
                 whole += piece
-                if len(whole) > MOST:
-                    return _unreadable("http_response_body_size", f"its answer is longer than {MOST >> 20} MiB")
+                if len(whole) > most:
+                    break
         except ReplyBroken as broken:
             return broken.fault
         finally:
             await close_body(reply)
         body = bytes(whole)
+    if len(body) > most:
+        return _unreadable("http_response_body_size", f"its answer is longer than {most >> 10:,} KiB")
     decoded = decode_body(reply, body)
     if decoded is None:
         return _unreadable("http_response_content_coding", "its answer has a content coding that cannot be read")

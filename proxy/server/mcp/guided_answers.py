@@ -147,6 +147,8 @@ def _describe(
         texts = written[key] = _write_texts(LearnedTools(listing, rules, careful=True), listing.tools, max_chars)
         if len(written) > _MOST:
             written.popitem(last=False)
+    else:
+        written.move_to_end(key)
     changes: dict[Pointer, str] = {}
     tools = result.get("tools")
     for at, entry in enumerate(tools if isinstance(tools, list) else ()):

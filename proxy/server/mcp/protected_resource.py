@@ -13,13 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.json.jsontext import dumps, parse
-from proxy.core.model.values import Headers, UpstreamReply
+from proxy.core.model.values import Headers, UpstreamFault, UpstreamReply
 from proxy.server.bound_route import RouteRequest
-from proxy.server.mcp.lists.learner import decode_body
-from proxy.upstream.faults import ReplyBroken, close_body
+from proxy.server.mcp.bound_mcp_route import read_whole
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-# The longest metadata that is read from a stream, in bytes.
+# The longest metadata, in bytes.
 _LONGEST: Final = 256 * 1024
 _NAMED: Final = re.compile(r'(\bresource_metadata\s*=\s*)("[^"]*"|[^\s,]+)', re.IGNORECASE)
 _STALE: Final = frozenset({"content-length", "content-encoding", "etag", "content-md5", "digest", "repr-digest"})
@@ -38,34 +37,20 @@ def rewrite_challenge(reply: UpstreamReply, call_route: RouteRequest) -> Upstrea
     return replace(reply, headers=tuple((name, exchange(name, value)) for name, value in reply.headers))
 
 
-async def rewrite_metadata(reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply:
-    """Metadata with the route's URL here as its `resource`. A body that is not metadata is left as it is."""
+async def rewrite_metadata(reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply | UpstreamFault:
+    """Metadata with the route's URL here as its `resource`. A body that is not metadata is left as it is. Returns a
+    fault for a body that cannot be read."""
     path = call_route.binding.route.rewrites_resource
     if not path or reply.status != 200:
         return reply
-    text = await _read(reply)
-    value = parse(text) if text is not None else None
-    if text is None or not isinstance(value, dict) or "resource" not in value:
-        return replace(reply, body=text if text is not None else b"", headers=_without_stale(reply.headers))
+    whole = await read_whole(reply, _LONGEST)
+    if isinstance(whole, UpstreamFault):
+        return whole
+    value = parse(whole.body) if isinstance(whole.body, bytes) else None
+    if not isinstance(value, dict) or "resource" not in value:
+        return replace(whole, headers=_without_stale(reply.headers))
     made = dumps({**value, "resource": f"{find_origin(call_route)}{path}"})
     return replace(reply, body=made, headers=_without_stale(reply.headers))
-
-
-async def _read(reply: UpstreamReply) -> bytes | None:
-    """Returns the body without its content coding, or None where it is too long, broken off or cannot be decoded."""
-    if isinstance(reply.body, bytes):
-        return decode_body(reply, reply.body)
-    whole = bytearray()
-    try:
-        async for piece in reply.body:
-            whole += piece
-            if len(whole) > _LONGEST:
-                return None
-    except ReplyBroken:
-        return None
-    finally:
-        await close_body(reply)
-    return decode_body(reply, bytes(whole))
 
 
 def find_origin(call_route: RouteRequest) -> str:

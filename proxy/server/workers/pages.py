@@ -21,6 +21,7 @@ from proxy.core.model.values import JsonValue
 from proxy.server.admin.api import PAGES, Pages
 from proxy.server.admin.calls_page import MOST_ENTRIES
 from proxy.server.admin.event_stream import follow_workers
+from proxy.server.admin.overview_page import MOST_CHANGES
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.server.workers.supervisor import WorkerPool
 from proxy.telemetry.merged import merge_pages
@@ -37,7 +38,9 @@ def make_pool_pages(worker_pool: WorkerPool) -> Pages:
     own: dict[tuple[str, str], Callable[[WorkerPool, PageRequest], Awaitable[Page | EventPage]]]
     own = {("/livez", "GET"): _alive, ("/metrics", "GET"): _metrics}
     own |= {(path, "GET"): _all for path in ("/readyz", "/startupz", "/-/drain", "/-/config")}
-    own |= {(path, "GET"): _all for path in ("/-/overview", "/-/tools/", "/-/upstreams")}
+    own |= {
+        (path, "GET"): _all for path in ("/-/overview", "/-/tools/", "/-/upstreams", "/-/attempts", "/-/conversations")
+    }
     own |= {("/-/calls", "GET"): _calls, ("/-/calls/", "GET"): _first_found}
     own |= {(path, "POST"): _all for path in ("/-/reload", "/-/drain", "/-/log-level")}
     return {
@@ -114,6 +117,8 @@ def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
         return merge_tools(answers)
     if "upstreams" in answers[0]:
         return merge_upstreams(answers)
+    if isinstance(answers[0].get("attempts"), list):
+        return merge_attempts(answers)
     whole = dict(answers[0])
     if "inflight" in whole:
         whole["inflight"] = sum(answer["inflight"] for answer in answers)
@@ -125,7 +130,8 @@ def merge_answers(answers: Sequence[dict[str, JsonValue]]) -> JsonValue:
         for name in ("cursor", "changes_cursor"):
             whole |= {name: ",".join(answer[name] for answer in answers)} if name in whole else {}
         if "changes" in whole:
-            whole["changes"] = [change for answer in answers for change in answer["changes"]]
+            changes = [change for answer in answers for change in answer["changes"]]
+            whole["changes"] = sorted(changes, key=lambda change: change["at"])
     if "digest" in whole:
         whole["workers"] = [answer["digest"] for answer in answers]
     return whole
@@ -193,6 +199,14 @@ def merge_upstreams(answers: Sequence[Answer]) -> JsonValue:
     return {"upstreams": [_merge_upstream(same) for same in rows]}
 
 
+def merge_attempts(answers: Sequence[Answer]) -> JsonValue:
+    """Merges the workers' lists of episodes. An episode's row is that of the worker in which it failed last, which
+    alone knows when that was."""
+    rows = _group_rows((row for answer in answers for row in answer["attempts"]), lambda row: row["key"])
+    latest = (max(same, key=lambda row: str(row.get("last", ""))) for same in rows)
+    return {"attempts": sorted(latest, key=lambda row: not row["waiting"])}
+
+
 def _merge_upstream(rows: Sequence[Answer]) -> Answer:
     worst = max(rows, key=lambda row: _BREAKERS.index(row["breaker"]))
     changes = sorted(
@@ -204,7 +218,7 @@ def _merge_upstream(rows: Sequence[Answer]) -> Answer:
         "resent": sum(row["resent"] for row in rows),
         "p50_ms": _worst(row["p50_ms"] for row in rows),
         "p95_ms": _worst(row["p95_ms"] for row in rows),
-        "changes": changes,
+        "changes": changes[:MOST_CHANGES],
     }
 
 

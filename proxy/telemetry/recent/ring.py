@@ -140,11 +140,6 @@ class RecentCalls:
         """The number of the oldest kept request; 0 where none is kept."""
         return int(self._kept[0][0]) if self._kept else 0
 
-    def entries(self, wanted: CallFilter | None = None, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        """The kept requests that are wanted, newest first."""
-        for kept in self.select(wanted or CallFilter(), limit):
-            yield make_entry(kept)
-
     def select(self, wanted: CallFilter, limit: int | None = None) -> Iterator[KeptCall]:
         """The wanted requests, newest first, as they are kept."""
         is_open, found = wanted.is_open, 0

@@ -12,6 +12,7 @@ export function takeToken() {
     sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
     history.replaceState(null, "", location.pathname + "#/overview");
   }
+  return found !== null;
 }
 
 export const setToken = (token) => sessionStorage.setItem(KEY, token);

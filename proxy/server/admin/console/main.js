@@ -17,7 +17,7 @@ const THEMES = ["auto", "light", "dark"];
 function useHash() {
   const [hash, set] = useState(readHash());
   useLayoutEffect(() => {
-    const look = () => { takeToken(); set(readHash()); };
+    const look = () => { if (takeToken()) dispatchEvent(new Event("login")); set(readHash()); };
     addEventListener("hashchange", look);
     return () => removeEventListener("hashchange", look);
   }, []);
@@ -29,18 +29,29 @@ function useHash() {
 function useAbout() {
   const [state, set] = useState({});
   useEffect(() => {
-    let timer = 0, gone = false;
+    let timer = 0, known = false, last = 0;
     const look = async () => {
-      if (!document.hidden || !state.about) {
-        try { set({ about: await ask("overview?window=1m") }); }
-        catch (error) { set((before) => ({ about: error.status ? undefined : before.about, error })); }
+      const mine = ++last;
+      clearTimeout(timer);
+      if (!document.hidden || !known) {
+        try {
+          const about = await ask("overview?window=1m");
+          if (mine !== last) return;
+          known = true;
+          set({ about });
+        } catch (error) {
+          if (mine !== last) return;
+          known = false;
+          set((before) => ({ about: error.status ? undefined : before.about, error }));
+          // A token that is refused is not sent again: the tenth wrong one locks this address out for a minute.
+          if (error.status === 401 || error.status === 403) return;
+        }
       }
-      if (!gone) timer = setTimeout(look, 2000);
+      timer = setTimeout(look, 2000);
     };
     look();
-    const again = () => { clearTimeout(timer); look(); };
-    addEventListener("login", again);
-    return () => { gone = true; clearTimeout(timer); removeEventListener("login", again); };
+    addEventListener("login", look);
+    return () => { last = -1; clearTimeout(timer); removeEventListener("login", look); };
   }, []);
   return state;
 }
