@@ -18,6 +18,7 @@ from typing import Final
 from proxy.core.check.validation import Check, SchemaError
 from proxy.core.guidance.examples import make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps, parse
+from proxy.core.model.codes import DEPRECATED_FIELD
 from proxy.core.model.values import ABSENT, Forward, JsonValue
 from proxy.core.rules.rules import LEVELS
 from proxy.core.schema.openapi import import_operation
@@ -83,8 +84,10 @@ def _kept(identity: str, schema: JsonValue, value: JsonValue) -> str:
     text = dumps(value)
     for level in LEVELS:
         decision = judged(schema, text, level)
-        if not isinstance(decision, Forward) or decision.checked.warnings:
+        if not isinstance(decision, Forward):
             return _wrong(identity, "a valid call was refused", text)
+        if {each.code for each in decision.checked.warnings} - {DEPRECATED_FIELD}:
+            return _wrong(identity, "a valid call was warned about", text)
         if decision.checked.arguments != text:
             if are_equal(decision.checked.value, value):
                 return "respelt"  # 3.0 for an integer
