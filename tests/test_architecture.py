@@ -83,8 +83,7 @@ PURE_ROOMS: Final = frozenset({"core", "adapters"})
 
 # Each third-party module -> the places that may import it. A new library names its room here.
 LIBRARIES: Final = {
-    "aiohttp": ("proxy/server/", "proxy/outgoing.py", "proxy/aiohttp/"),
-    "multidict": ("proxy/aiohttp/",),
+    "aiohttp": ("proxy/server/", "proxy/outgoing.py"),
     "yarl": ("proxy/outgoing.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.call.judging import Elsewhere
 from proxy.config.model import AdminConfig as AdminEntry
@@ -30,7 +30,7 @@ from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.observers import Recorder, begin_tracing
 from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
-from proxy.server.setup.upstreams import MakeUpstream, Pools, await_gone, find_trouble
+from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
 from proxy.telemetry.metrics import Metrics
@@ -50,29 +50,23 @@ _CLOSING: Final = 1.0
 BREAKER_STATES: Final = ("closed", "half-open", "open")
 
 
-class Made(NamedTuple):
-    """Who makes the upstreams, and the operator's port, which is not always that of the config."""
-
-    upstream: MakeUpstream
-    admin: AdminEntry | None
-
-
 class Serving:
     """A running proxy. `start.py` makes it and opens its ports."""
 
-    def __init__(self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, made: Made) -> None:
+    def __init__(
+        self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
+    ) -> None:
+        """`admin` is the operator's port, which is not always that of the config."""
         self.log, self._environ = log, environ
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
-        self.console = make_console_data(made.admin, lambda: self.metrics.requests.series, base.clock.wall)
+        self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._recorder = Recorder(base.clock.wall, base.pacing.chance, self.metrics.recorded.series)
         self._lag = LoopLag(self.metrics.observe_lag)
         traces = compiled.loaded.config.telemetry.traces
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
-        self._pools = Pools(
-            base.clock.now, self._breaker_changed, made.upstream, self._child_wrote, self._server_changed
-        )
+        self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
         self._corrections = Corrections(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
@@ -92,7 +86,7 @@ class Serving:
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
         self.library_log = LibraryLog(log)
-        self.ports, self.operator_ports = list[Port](), list[Port]()  # no ports where an application listens
+        self.ports, self.operator_ports = list[Port](), list[Port]()
         self._draining: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.warming = Warming(log.defect)

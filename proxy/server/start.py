@@ -14,12 +14,11 @@ from proxy.interfaces import Clock
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
 from proxy.server.identity import SystemClock
-from proxy.server.lifecycle import Made, Serving
+from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener, make_timeouts
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
-from proxy.server.setup.upstreams import MakeUpstream, make_upstream
 from proxy.telemetry.logs import make_log
 
 
@@ -32,13 +31,11 @@ async def start_serving(
     environ: Mapping[str, str] | None = None,
     watch: bool = False,
     worker: AdminEntry | None = None,
-    mounted: MakeUpstream | None = None,
 ) -> Serving:
     """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
-    `worker`: this is one of several that share the port, with an operator's port of its own. `mounted`: somebody
-    else listens and hands requests to `handler`, so only the operator's port is opened; it makes the upstreams.
+    `worker`: this is one of several that share the port, with an operator's port of its own.
     Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded; nothing is left open.
     """
     config, clock = loaded.config, clock or SystemClock()
@@ -46,12 +43,11 @@ async def start_serving(
     shared = SharedStore(log)
     base = make_services(loaded, shared, log, clock)
     environ, admin = os.environ if environ is None else environ, worker or config.admin
-    serving = Serving(Compiled.of(loaded), base, environ, log, Made(mounted or make_upstream, admin))
+    serving = Serving(Compiled.of(loaded), base, environ, log, admin)
     serving.metrics.watch_state(lambda: shared.up)
     try:
         await shared.open()
-        if mounted is None:
-            await _open_port(serving, listen or config.listen, shared=worker is not None)
+        await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:
             known = (loaded.files[0].parent, environ)
             pages, refuse = make_pages(serving), serving.handler.refuse_head
@@ -68,7 +64,7 @@ async def start_serving(
 async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None:
     """Opens the port that clients use."""
     handler, inbound = serving.handler, serving.config.listen
-    serving.library_log.attach()  # an application that mounts the proxy has a logging of its own
+    serving.library_log.attach()
     listener = Listener(handler.handle, handler.refuse_head, make_timeouts(inbound))
     tls = make_server_context(inbound.tls) if inbound.tls is not None else None
     serving.ports.append(await open_port(listener, listen, key="listen", shared=shared, tls=tls, mode=inbound.mode))

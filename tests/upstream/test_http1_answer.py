@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
+from proxy.upstream.http1.answer import AnswerLimits, AnswerReader, read_idle_time
 from proxy.upstream.http1.faults import HEAD_TOO_LARGE, NOT_HTTP, SURPLUS, ExchangeError
 
 LIMITS = AnswerLimits()
@@ -193,3 +193,18 @@ def test_a_mistake_is_seen_as_soon_as_it_is_there_and_not_at_the_end_of_the_head
         with pytest.raises(ExchangeError) as broken:
             read(*(wrong[at : at + 1] for at in range(len(wrong))))
         assert NOT_HTTP == broken.value.fault
+
+
+@pytest.mark.parametrize(
+    ("hint", "seconds"),
+    [
+        (b"timeout=5", 4.0),
+        (b"max=1000, timeout=60", 59.0),
+        (b"Timeout=1", 0.5),
+        (b"timeout=0", 0.0),
+        (b"max=100", None),
+        (b"", None),
+    ],
+)
+def test_a_connection_is_kept_well_below_the_time_its_upstream_names(hint: bytes, seconds: float | None) -> None:
+    assert seconds == read_idle_time(hint)

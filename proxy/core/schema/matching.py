@@ -23,7 +23,6 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from proxy.core.model.work import MATCHING, Work, borrow_work
-from proxy.core.schema import fast_patterns
 from proxy.core.schema.drafts import SchemaError
 from proxy.core.schema.patterns import Pattern, PatternError, PatternTooLargeError, read_pattern
 
@@ -122,8 +121,7 @@ class Matcher:
         self._length = read.length
         self.linear = read.linear is not None
         if read.linear is not None:
-            quick = fast_patterns.compile_plain_pattern(pattern) if fast_patterns.ENABLED else None
-            self.search = quick or self._compile_linear(read, read.linear)
+            self.search = self._compile_linear(read, read.linear)
         else:
             self.search = self._compile_backtracking(read)
 

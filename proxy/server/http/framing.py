@@ -75,8 +75,6 @@ class Response(_OwnHead):
 
     def encode(self, request: web.BaseRequest) -> bytes:
         """The bytes of the response to a request. Raises ValueError where a field holds a control character."""
-        if self.headers:  # what middlewares of other people have added
-            self.fields += self.headers.items()
         self.lasts = not self.closes and is_lasting(request) and request.content.is_eof()
         self.encoded = self.to_bytes(request.method, find_minor_version(request), keep_alive=self.lasts)
         return self.encoded
@@ -135,7 +133,7 @@ class ResponseStream(_OwnHead):
         self.in_chunks = self.left is None and not self.bodiless and minor == 1
         unframed = self.left is None and not self.bodiless and minor == 0
         self.lasts = is_lasting(request) and not (self.closes or unframed)
-        rows, there = _rows(status, [*self.fields, *self.headers.items()], minor)
+        rows, there = _rows(status, self.fields, minor)
         if self.in_chunks:
             rows.append("Transfer-Encoding: chunked")
         elif self.left is not None and not self.bodiless:

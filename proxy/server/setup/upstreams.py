@@ -55,14 +55,11 @@ _INHERITED: Final = (
 )  # fmt: skip
 
 
-MakeUpstream = Callable[[UpstreamConfig, Callable[[int, str], None]], Upstream]
-
-
 @dataclass(slots=True)
 class Pools:
     """Makes upstreams with their guards, keeps them while a config names them, and closes them after their last call.
 
-    `changed` gets the name of an upstream and the new state of its breaker. `make` makes the connections to one.
+    `changed` gets the name of an upstream and the new state of its breaker.
     `stderr` gets the name of an upstream that is a command, the process id, and a line that the process wrote there.
     `unreachable` gets the name of an upstream that joins servers, the server, and why it is out of reach ('': it
     answers again).
@@ -70,7 +67,6 @@ class Pools:
 
     now: Callable[[], float]
     changed: Callable[[str, str], None]
-    make: MakeUpstream
     stderr: Callable[[str, int, str], None]
     unreachable: Callable[[str, str, str], None] = lambda name, server, reason: None  # noqa: ARG005
     _joined: dict[str, JoinedUpstream] = field(default_factory=dict)
@@ -100,7 +96,7 @@ class Pools:
         elif entry.operations is not None:
             upstream = make_operations(entry.name, entry.operations, made[entry.operations.upstream][1])
         else:
-            upstream = self.make(entry, partial(self.stderr, entry.name))
+            upstream = make_upstream(entry, partial(self.stderr, entry.name))
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
 
     def find_unguarded(self, name: str) -> Upstream | None:

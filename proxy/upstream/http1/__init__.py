@@ -3,7 +3,7 @@
     client.py      `Upstream`: send, relay, close; a request as bytes
     pool.py        idle connections, the limit, the queue
     connection.py  one exchange at a time on one socket
-    answer.py      bytes -> an answer, without a socket        fast_head.py  the same for the usual heads
+    answer.py      bytes -> an answer, without a socket
     dial.py        an upstream's URL; TCP, unix sockets, TLS   faults.py     what can fail
     stream.py      answer bodies, piece by piece; tunnels
 

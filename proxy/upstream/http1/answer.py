@@ -10,19 +10,17 @@ llhttp receives the head up to its empty line and not a byte more; the bytes of 
 after the end of an answer are always noticed, also where llhttp would start a new message or skip a line break. A
 parser serves one answer: no pause or error reaches the next one, and the reference cycle between parser and reader
 ends with it.
-
-A usual head that arrives in one piece needs no parser (`fast_head.py`).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from proxy.core.model.values import Headers
-from proxy.upstream.http1.fast_head import FastHeads, read_idle_time
 from proxy.upstream.http1.faults import (
     ENDLESS_INTERIM,
     HEAD_TOO_LARGE,
@@ -37,6 +35,7 @@ _END: Final = b"\r\n\r\n"
 _STARTS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _START_LENGTH: Final = 9
 _BLANK: Final = b" \t"
+_TIMEOUT_HINT: Final = re.compile(rb"(?:^|[,;\s])timeout=(\d{1,9})\b", re.IGNORECASE)
 _KNOWN: Final = frozenset([b"content-length", b"transfer-encoding", b"keep-alive"])
 # Bytes of framing that a chunked answer may spend per byte of body: a one-byte chunk costs five. An upstream that
 # spends more keeps us reading for nothing.
@@ -61,7 +60,7 @@ class AnswerReader:
 
     `status` and `headers` are valid once `has_head` is true; `complete` marks the end of the answer. `size` counts the
     body bytes that nobody has taken yet. `length` is the Content-Length of an answer framed by it. `idle` is how many
-    seconds the upstream lets the connection lie idle, where it says so. `plain` reads usual heads without a parser.
+    seconds the upstream lets the connection lie idle, where it says so.
     """
 
     # Defaults stand on the class because each call makes a reader, and most answers change few of them.
@@ -79,13 +78,10 @@ class AnswerReader:
     _coding: bytes | None = None
     _interim = _overhead = _seen = 0
 
-    def __init__(
-        self, method: str, limits: AnswerLimits, upgrade: bool = False, plain: FastHeads | None = None
-    ) -> None:
+    def __init__(self, method: str, limits: AnswerLimits, upgrade: bool = False) -> None:
         self._method = method
         self._limits = limits
         self._upgrade = upgrade
-        self._plain = plain
 
     def _new_head(self) -> None:
         self._parser = HttpResponseParser(self)
@@ -100,16 +96,6 @@ class AnswerReader:
             raise ExchangeError(SURPLUS)
         if not self.begun:
             self.begun = True
-            if self._plain is not None and self._method != "HEAD" and (head := self._plain.read(data)) is not None:
-                self.status, self.headers, length, self.idle, start = head
-                body = data[start:]
-                left = length - len(body)
-                if left < 0:
-                    raise ExchangeError(SURPLUS)
-                self.has_head = self.keep_alive = True
-                self.length, self._left, self.complete = length, left, left == 0
-                self._parts, self.size = [body], len(body)
-                return
             self._parts = []
             self._new_head()
         while not self.has_head and data:
@@ -293,6 +279,12 @@ class AnswerReader:
     def on_message_complete(self) -> None:
         """Marks the end of a chunked body; other framings end by byte count."""
         self.complete = self._chunked
+
+
+def read_idle_time(hint: bytes) -> float | None:
+    """How long to keep a connection whose upstream says `Keep-Alive: timeout=N`: well below N, in seconds."""
+    found = _TIMEOUT_HINT.search(hint)
+    return None if found is None else max(int(found[1]) - 1.0, int(found[1]) / 2)
 
 
 def _text(data: bytes) -> str:

@@ -28,7 +28,6 @@ from proxy.interfaces import UpstreamRequest
 from proxy.upstream.http1.answer import AnswerLimits, AnswerReader
 from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.dial import Dialer, read_origin
-from proxy.upstream.http1.fast_head import FastHeads
 from proxy.upstream.http1.faults import BODY_BROKE, UNAVAILABLE, UNSENDABLE, ExchangeError
 from proxy.upstream.http1.pool import Pool
 from proxy.upstream.http1.stream import AnswerStream, Tunnel
@@ -114,7 +113,6 @@ class Http1Upstream:
         self._origin = read_origin(settings.url, settings.socket)
         dialer = Dialer(self._origin, settings.tls, server_name or settings.server_name)
         self._pool = Pool(self._loop, dialer.dial, settings.connections, settings.keepalive)
-        self._plain = FastHeads(limits.head, limits.fields)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamReply | UpstreamFault:  # noqa: ARG002 - the proof of the check
         """Sends a checked call once and gives the answer. Cancelling the caller cancels the upstream request."""
@@ -126,7 +124,7 @@ class Http1Upstream:
             )
             now = self._loop.time()
             due = now + request.timeout
-            reader = AnswerReader(request.method, self._limits, plain=self._plain)
+            reader = AnswerReader(request.method, self._limits)
             # The usual case takes one await: an idle connection exists, and the answer comes whole.
             connection = self._pool.take_idle(now)
             if connection is None or not connection.begin(reader, head, body, keep, due):
@@ -164,7 +162,7 @@ class Http1Upstream:
                 spellings=request.spellings,
             )
             due = self._loop.time() + request.timeout
-            reader = AnswerReader(request.method, self._limits, bool(upgrade), self._plain)
+            reader = AnswerReader(request.method, self._limits, bool(upgrade))
             if body is None:
                 connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
                 return await self._reply(connection, request)
