@@ -15,7 +15,7 @@ from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.model import Config, McpConfig, Policy, RouteEntry, ToolConfig, ToolSchema, UpstreamConfig
 from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
@@ -38,6 +38,7 @@ from proxy.config.sections.top_level import (
     read_reload,
     read_second_judge,
     read_telemetry,
+    read_unknown_keywords,
     read_upstreams,
     read_workers,
 )
@@ -45,6 +46,7 @@ from proxy.config.tools import ToolReader, check_policy
 from proxy.core.contract.policy import Block, ByAddress, Mode
 from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.display.secrets import is_secret_name
+from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.values import JsonValue, Pointer
 
 
@@ -142,7 +144,7 @@ def _read_config(context: Context, files: Files) -> Config:
     listen, admin = read_listen(context, files), read_admin(context)
     check_addresses(context, listen.address, admin)
     upstreams = read_upstreams(context, files)
-    schemas = SchemaLoader(files, context.folder, read_documents(context, files), context.mistakes.append)
+    schemas = _make_loader(context, files)
     defaults = context.mapping("defaults")
     read_headers(context, ("defaults", "headers"), defaults.get("headers", {}))
     check_auth(context, ("defaults", "auth"), defaults.get("auth"))
@@ -178,6 +180,12 @@ def _read_config(context: Context, files: Files) -> Config:
     )
     _check_workers(context, config)
     return config
+
+
+def _make_loader(context: Context, files: Files) -> SchemaLoader:
+    """What reads the schemas of the config, and of the documents that it registers."""
+    registered, report = read_documents(context, files), context.mistakes.append
+    return SchemaLoader(files, context.folder, registered, report, read_unknown_keywords(context))
 
 
 def _complete_upstreams(
@@ -244,11 +252,16 @@ def _note_unused(context: Context, routes: Routes, catalogue: ToolReader) -> Non
 def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     _note_lookalikes(context, routes)
     for route in routes:
+        for step in route.path.split("/"):
+            if step.startswith(":") or step in ("*", "**"):
+                meant = "{rest...}" if step.startswith("*") else "{" + (step[1:] or "id") + "}"
+                context.notes.append(f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)")
         if route.mcp is not None:
             _note_listed(context, route.name, route.mcp)
         for tool in route.tools.values():
             if tool.schema is not None:
                 context.notes.extend(f"tool {tool.name!r}: {note}" for note in tool.schema.notes)
+                context.notes.extend(_list_too_large(tool.name, tool.schema, tool.policy.max_body))
             elif tool.container is None:
                 context.notes.append(
                     f"route {route.name!r}: calls of tool {tool.name!r} are not judged (validation: off)"
@@ -258,6 +271,18 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
                     f"route {route.name!r}: report only, invalid calls of tool {tool.name!r} go through"
                 )
             context.notes.extend(_describe_address_effects(route.name, tool.name, tool.policy))
+
+
+def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:
+    """The limits of a schema that no body can reach: a character takes a byte at least, an item of a list two."""
+    for node in schema.check.schemas.nodes():
+        for keyword, least in (("maxLength", 1), ("maxItems", 2)):
+            limit = node.get(keyword)
+            if isinstance(limit, int) and limit * least >= body:
+                yield (
+                    f"tool {tool!r}: `{format_pointer((*node.path, keyword))}`: {limit} does not fit into a body of "
+                    f"`limits.body` ({body} bytes), which is refused first"
+                )
 
 
 def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator[str]:

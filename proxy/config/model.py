@@ -37,6 +37,8 @@ from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 
 # Which calls jsonschema or fastjsonschema judge too.
 SecondJudging = Literal["off", "sampled", "always"]
+# What becomes of keywords that JSON Schema does not know; `misspelt`: those that surely mean another one are mistakes.
+UnknownKeywords = Literal["misspelt", "refuse", "note", "off"]
 
 
 def find_default(owner: Any, name: str) -> Any:

@@ -18,20 +18,29 @@ from proxy.config.files.references import Collector, SchemaDocument, find_refere
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.mistakes import ConfigError, Mistake, suggest_word
-from proxy.config.model import ToolSchema
+from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.facts import list_contradictions, list_mistaken_null_switches, list_mistaken_switches
+from proxy.core.rules.facts import (
+    list_mistaken_null_switches,
+    list_mistaken_switches,
+    list_refused_defaults,
+    list_unsatisfiable,
+)
 from proxy.core.rules.rules import RULES
-from proxy.core.schema.dialects import normalise, suggest_remedy
+from proxy.core.schema.dialects import find_definition, is_parameter_list, normalise, suggest_remedy
+from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.http.operations import RequestTemplate
 from proxy.core.schema.http.parameters import Parameter
+from proxy.core.schema.lint import Finding, lint, list_entry_findings
 
 if TYPE_CHECKING:
     from proxy.core.schema.openapi import ImportedOperation
 
+# The most remarks about one schema that are told.
+_MOST_NOTES: Final = 10
 # The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
 _BASE: Final = "file:///"
 
@@ -44,9 +53,9 @@ class SchemaPlace:
     path: Pointer
     where: str
 
-    def mistake(self, message: str, hint: str = "", inside: Pointer = ()) -> Mistake:
-        """A mistake about the schema, or about a place within it."""
-        return self.source.mistake((*self.path, *inside), self.where, message, hint)
+    def mistake(self, message: str, hint: str = "", inside: Pointer = (), *, key: bool = False) -> Mistake:
+        """A mistake about the schema, or about a place within it; `key`: about the key there."""
+        return self.source.mistake((*self.path, *inside), self.where, message, hint, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +74,15 @@ class SchemaLoader:
     """Reads and compiles schemas. A mistake goes to `report`, and the method gives None."""
 
     def __init__(
-        self, files: Files, folder: Path, registered: Mapping[str, ConfigSource], report: Callable[[Mistake], None]
+        self,
+        files: Files,
+        folder: Path,
+        registered: Mapping[str, ConfigSource],
+        report: Callable[[Mistake], None],
+        unknown_keywords: UnknownKeywords = "misspelt",
     ) -> None:
         self._files = files
+        self._unknown_keywords = unknown_keywords
         self._folder = folder
         self._registered = registered
         self._report = report
@@ -117,11 +132,14 @@ class SchemaLoader:
             operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
             return _Read(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
-        value, notes = normalise(written)
+        inner, said = find_definition(written)
+        place = replace(place, path=(*place.path, *inner))
+        _check_entries(find_at_pointer(written, inner), place)
+        value, notes = normalise(find_at_pointer(written, inner))
         documents = self._make_collector(self._folder, place).collect(
             SchemaDocument(value, _make_source_at(place), _BASE, self._folder)
         )
-        return _Read(value, place, _BASE, documents, "", notes)
+        return _Read(value, place, _BASE, documents, "", (*said, *notes))
 
     def _read_file(self, written: str, place: SchemaPlace) -> _Read:
         name, _, fragment = written.partition("#")
@@ -130,10 +148,13 @@ class SchemaLoader:
         root = self._folder if is_below(path, self._folder) else path.parent
         uri = _BASE + quote(path.relative_to(root).as_posix())
         steps = self._find_steps(source, fragment, written, place)
+        inner, said = find_definition(find_at_pointer(source.value, steps))
+        steps = (*steps, *inner)
+        _check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
         documents = dict(self._make_collector(root, place).collect(file))
-        read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", notes)
+        read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
         # The part refers to its own file, so the file becomes a document and the schema a reference into it.
@@ -202,10 +223,34 @@ class SchemaLoader:
         notes = read.notes
         if not check.linear:
             notes = (*notes, "a pattern needs backtracking: it is matched with a bounded number of steps")
-        notes = (*notes, *list_contradictions(check.schemas))
+        notes = (*notes, *self._examine(check, read), *list_refused_defaults(check.schemas))
         made = ToolSchema(read.value, check, schema_id, read.description, notes)
         self._made[schema_id, formats] = made
         return made
+
+    def _examine(self, check: Check, read: _Read) -> Iterator[str]:
+        """What the schema says in vain, as notes. Raises ConfigError where that is surely not what it means."""
+        findings = [self._weigh(finding) for finding in lint(check.schemas) if self._counts(finding)]
+        findings += [
+            Finding(node.place.document, node.path, message, hint, not is_conditional(node.path))
+            for node, message, hint in list_unsatisfiable(check.schemas)
+        ]
+        is_foreign = is_openapi_place(read.place)  # its author is somebody else: told, and served
+        if mistakes := [_describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
+            raise ConfigError(mistakes)
+        for each in findings[:_MOST_NOTES]:
+            where = f"`{format_pointer(each.path)}`: " if each.path else ""
+            yield f"{where}{each.message}" + (f"  ({each.hint})" if each.hint else "")
+        if len(findings) > _MOST_NOTES:
+            yield f"{len(findings) - _MOST_NOTES} more remarks of this kind"
+
+    def _counts(self, finding: Finding) -> bool:
+        return not finding.is_keyword or self._unknown_keywords != "off"
+
+    def _weigh(self, finding: Finding) -> Finding:
+        if not finding.is_keyword or self._unknown_keywords == "misspelt":
+            return finding
+        return replace(finding, is_grave=self._unknown_keywords == "refuse")
 
 
 def is_openapi(written: JsonValue) -> bool:
@@ -249,6 +294,29 @@ def _check_switches(check: Check, read: _Read) -> Iterator[Mistake]:
         own = node.place.document == read.uri and not is_openapi_place(read.place)
         inside = (*node.path, "x-null") if own else ()
         yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
+
+
+def _check_entries(written: JsonValue, place: SchemaPlace) -> None:
+    """Raises ConfigError for a list that is not a flat list of parameters."""
+    if not isinstance(written, list):
+        return
+    if not written and find_at_pointer(place.source.value, place.path):
+        raise ConfigError([])  # its entries are no mappings, which is reported already
+    if found := list(list_entry_findings(written)):
+        raise ConfigError([place.mistake(each.message, each.hint, each.path) for each in found])
+
+
+def _describe_finding(finding: Finding, read: _Read) -> Mistake:
+    """A finding as a mistake, at the line where it is written."""
+    if finding.document in read.documents:
+        place, inside = SchemaPlace(read.documents[finding.document].source, (), read.place.where), finding.path
+    else:
+        place, inside = read.place, finding.path
+        entries = find_at_pointer(place.source.value, place.path)
+        if is_parameter_list(entries) and inside[:1] == ("properties",):
+            names: list[JsonValue] = [reveal(entry["name"]) for entry in entries]
+            inside = (names.index(inside[1]), *inside[2:])
+    return place.mistake(finding.message, finding.hint, inside, key=finding.is_keyword)
 
 
 def _check_document(

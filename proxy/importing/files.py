@@ -17,7 +17,15 @@ from proxy.config.files.yaml12 import read_scalar
 from proxy.config.sections.operation_section import write_request
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
-from proxy.importing.harvest import FILE, FoundTool, Harvest, ImportProblem, flatten_text, write_record
+from proxy.importing.harvest import (
+    FILE,
+    FoundTool,
+    Harvest,
+    ImportProblem,
+    describe_unguarded,
+    flatten_text,
+    write_record,
+)
 
 CONFIG: Final = "config.yaml"
 SCHEMAS: Final = "schemas"
@@ -69,6 +77,7 @@ def write_config_text(harvest: Harvest, schemas: Mapping[str, str]) -> str:
     sections: dict[str, JsonValue] = {
         "version": 1,
         "listen": "127.0.0.1:8080",
+        "schemas": {"unknown_keywords": "note"} if any(map(describe_unguarded, harvest.tools)) else {},
         "upstreams": {UPSTREAM: {"url": escape_variables(harvest.upstream)}},
         "tools": {} if harvest.kind == "mcp" else _make_catalogue(harvest, schemas),
         "routes": [_make_mcp_route(harvest, schemas)] if harvest.path else list(_make_routes(harvest)),

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.schema.dialects import normalise
 from proxy.core.schema.http.operations import RequestTemplate
+from proxy.core.schema.lint import describe_grave
 
 
 class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy
@@ -45,6 +48,14 @@ class FoundTool:
     method: str = ""
     notes: tuple[str, ...] = ()
     request: RequestTemplate | None = None
+
+
+def describe_unguarded(tool: FoundTool) -> str:
+    """What the tool's schema surely means and does not guard, in one line; '' where there is nothing of the kind."""
+    try:
+        return describe_grave(compile_check(normalise(tool.schema)[0]).schemas)
+    except SchemaError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,15 @@ from typing import Final, Literal
 
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
 from proxy.core.model.values import Headers, JsonValue, Pointer
-from proxy.importing.harvest import FILE, Harvest, ImportProblem, Recorded, flatten_text, read_record
+from proxy.importing.harvest import (
+    FILE,
+    Harvest,
+    ImportProblem,
+    Recorded,
+    describe_unguarded,
+    flatten_text,
+    read_record,
+)
 from proxy.importing.mcp import read_mcp
 from proxy.importing.openapi import Choice, read_openapi
 
@@ -35,13 +43,15 @@ class DescriptionChange:
 @dataclass(frozen=True, slots=True)
 class SourceDrift:
     """The changes of one source. `changed`: tool -> the changes of its schema; `gone`: tools that the source no longer
-    has -> the reason, or ''; `new`: tools that it had not before; `same`: the number of unchanged tools."""
+    has -> the reason, or ''; `new`: tools that it had not before; `same`: the number of unchanged tools; `unguarded`:
+    tools -> what their schemas surely mean and do not guard."""
 
     source: str
     same: int
     changed: dict[str, tuple[DescriptionChange, ...]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
     new: tuple[str, ...] = ()
+    unguarded: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_found(self) -> bool:
@@ -80,7 +90,9 @@ def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:
     }
     gone = {name: why.get(origin, "") for name, (origin, _) in recorded.tools.items() if origin not in live}
     new = tuple(tool.origin for tool in now.tools if tool.origin not in recorded.seen)
-    return SourceDrift(recorded.source, len(recorded.tools) - len(changed) - len(gone), changed, gone, new)
+    same = len(recorded.tools) - len(changed) - len(gone)
+    unguarded = {tool.origin: remarks for tool in now.tools if (remarks := describe_unguarded(tool))}
+    return SourceDrift(recorded.source, same, changed, gone, new, unguarded)
 
 
 def describe_drift(found: SourceDrift) -> Iterator[str]:
@@ -93,6 +105,8 @@ def describe_drift(found: SourceDrift) -> Iterator[str]:
     for name, why in found.gone.items():
         yield f"  {flatten_text(name)}: gone" + (f": {flatten_text(why)}" if why else "")
     yield from (f"  new, served by no route: {flatten_text(origin)}" for origin in found.new)
+    for name, remarks in found.unguarded.items():
+        yield f"  {flatten_text(name)}: its schema guards less than it says: {flatten_text(remarks)}"
 
 
 def _shorten(value: JsonValue) -> str:

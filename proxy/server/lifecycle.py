@@ -33,6 +33,7 @@ from proxy.server.setup.services import Corrections, Escalations, SecondJudges, 
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
+from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watches import AddressWatch, LoopLag
 
@@ -51,12 +52,11 @@ BREAKER_STATES: Final = ("closed", "half-open", "open")
 
 
 class Serving:
-    """A running proxy. `start.py` makes it and opens its ports."""
+    """A running proxy. `start.py` makes it and opens its ports. `admin`: the operator's port, not always the config's."""
 
     def __init__(
         self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
     ) -> None:
-        """`admin` is the operator's port, which is not always that of the config."""
         self.log, self._environ = log, environ
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
@@ -70,7 +70,9 @@ class Serving:
         self._corrections = Corrections(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        self._mcp = Mcp(base.clock, make_id, Reports(self.metrics.learn_tools, self._schema_unusable))
+        self._mcp = Mcp(
+            base.clock, make_id, Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
+        )
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -218,6 +220,10 @@ class Serving:
 
     def _schema_unusable(self, route: str, tool: str, reason: str) -> None:
         self.log.event("tool schema cannot be used", "warning", route=route, tool=tool, reason=reason)
+
+    def _schema_unguarded(self, route: str, tool: str, remarks: str) -> None:
+        self.metrics.unguarded.series[route, tool if self.metrics.knows(route, tool) else OTHER] += 1
+        self.log.event("tool schema guards less than it says", "warning", route=route, tool=tool, remarks=remarks)
 
     def _adopt(self, compiled: Compiled) -> None:
         """Serves another config from here on. Nothing in it waits, so no request sees a half of it."""

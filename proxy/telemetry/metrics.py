@@ -1,8 +1,7 @@
 """Prometheus metrics, as `metric_table.py` describes them. Uses prometheus_client.
 
 Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
-scrape. That takes a third of the time of the library's own counters, which look up a series and take a lock for each
-count (docs/performance.md). No lock is needed here, because each series is counted by one thread.
+scrape: a third of the time of its own counters, which lock (docs/performance.md). One thread counts each series.
 
 Label values come only from the config and our own tables. An unknown text from a client (a tool's name, a method)
 counts as `_other`, so no client can increase the number of series.
@@ -183,6 +182,7 @@ class Metrics:
         self._budgets = self._add_counter("toolproxy_correction_budget_exhausted_total")
         self._answers = self._add_counter("toolproxy_answers_total")
         self._hooks = self._add_counter("toolproxy_hook_failures_total")
+        self.unguarded = self._add_counter("toolproxy_unguarded_schemas_total")
         self._second_opinions = self._add_counter("toolproxy_second_opinions_total")
 
     def _make_wire(self) -> None:

@@ -12,7 +12,7 @@ from proxy.config.load import load
 
 GOOD = """\
 version: 1
-tools: {a: {schema: {}}}
+tools: {a: {schema: {type: object}}}
 routes: {/a: {upstream: none, tool: a}, '/t/{tool}': {upstream: none, mode: report}}
 """
 

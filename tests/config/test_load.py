@@ -128,7 +128,7 @@ def test_an_address_has_three_spellings(tmp_path: Path, written: str, address: A
 
 
 def test_the_admin_port_can_be_off_and_says_when_it_is_exposed(tmp_path: Path) -> None:
-    tail = "\nroutes: {/a: {upstream: none, tool: x, schema: {}}}"
+    tail = "\nroutes: {/a: {upstream: none, tool: x, schema: {type: object}}}"
     assert loaded(tmp_path, "version: 1\nadmin: off" + tail).config.admin is None
     exposed = loaded(tmp_path, "version: 1\nadmin: {listen: '0.0.0.0:9090', console: off}" + tail).config
     assert (

@@ -26,6 +26,7 @@ from proxy.config.model import (
     Reload,
     SecondJudging,
     Telemetry,
+    UnknownKeywords,
     UpstreamConfig,
     find_default,
 )
@@ -293,6 +294,12 @@ def read_second_judge(context: Context) -> SecondJudging:
     if written in ("off", "always"):
         return "off" if written == "off" else "always"
     return "sampled"
+
+
+def read_unknown_keywords(context: Context) -> UnknownKeywords:
+    """What becomes of unknown keywords in schemas: `schemas.unknown_keywords`."""
+    written: UnknownKeywords | None = context.mapping("schemas").get("unknown_keywords")
+    return written or "misspelt"
 
 
 def read_guidance(context: Context, files: Files) -> Guidance:

@@ -308,29 +308,33 @@ def _list_declared_keys(node: Node) -> Iterator[str]:
 _MOST: Final = 10
 
 
-def list_contradictions(schemas: Schemas) -> tuple[str, ...]:
-    """A sentence for each contradiction with its place and remedy, at most 10."""
-    return tuple(islice(_list_all(schemas), _MOST))
+def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
+    """A sentence for each default that its own type refuses, with its place and remedy, at most 10."""
+    return tuple(islice(_list_defaults(schemas), _MOST))
 
 
-def _list_all(schemas: Schemas) -> Iterator[str]:
+def _list_defaults(schemas: Schemas) -> Iterator[str]:
     for node in schemas.nodes():
-        where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
         if node.choices is not None and not read_facts(node).site.types:
-            yield f"{where}: no value can satisfy it, the type and the listed values exclude each other{_remedy(node)}"
-        elif node.has("default") and not _takes(node, node.get("default")):
+            continue
+        if node.has("default") and not _takes(node, node.get("default")):
             named = name_json_type(node.get("default"))
+            where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
             yield (
                 f"{where}: the default is refused by the property's own type ({named} where "
                 f"{' or '.join(sorted(read_facts(node).site.types)) or 'nothing'} is asked): allow it in `type`, or "
                 f"say in `description` what holds where the property is left out"
             )
 
+
+def list_unsatisfiable(schemas: Schemas) -> Iterator[tuple[Node, str, str]]:
+    """The places that no value, or no object, can satisfy, each with (message, remedy)."""
+    for node in schemas.nodes():
+        if node.choices is not None and not read_facts(node).site.types:
+            yield node, "no value can satisfy it, the type and the listed values exclude each other", _remedy(node)
         for name in list_refused_keys(node):
-            yield (
-                f"{where}: no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well: "
-                f"declare it under `properties`, or take it out of `required`"
-            )
+            message = f"no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well"
+            yield node, message, "declare it under `properties`, or take it out of `required`"
 
 
 def list_refused_keys(node: Node) -> Iterator[str]:
@@ -357,8 +361,8 @@ def _remedy(node: Node) -> str:
     """Says where the listed values belong."""
     keyword = "const" if node.has("const") else "enum"
     if node.types is not None and "array" in node.types:
-        return f": move the `{keyword}` into `items`"
-    return f": change the `type` or the `{keyword}`"
+        return f"move the `{keyword}` into `items`"
+    return f"change the `type` or the `{keyword}`"
 
 
 def _takes(node: Node, value: JsonValue) -> bool:

@@ -38,9 +38,16 @@ TYPE_NAMES: Final[Mapping[str, str | None]] = {
 }
 
 # Keys that an entry of a flat parameter list may have besides the schema keywords.
-_ENTRY_WORDS: Final = frozenset({"name", "required", "example"})
+ENTRY_WORDS: Final = frozenset({"name", "required", "example"})
 # The keys of GoMind's InputSummary.
 _FIELD_LISTS: Final = ("required_fields", "optional_fields")
+# The keys of a tool's definition, and those among them that hold the schema of its arguments.
+_SCHEMA_KEYS: Final = ("parameters", "inputSchema", "input_schema")
+_DEFINITION: Final = frozenset(
+    {*_SCHEMA_KEYS, "name", "title", "description", "type", "strict", "outputSchema", "annotations", "cache_control",
+     "_meta", "icons", "execution", "defer_loading", "input_examples", "allowed_callers", "eager_input_streaming"}
+)  # fmt: skip
+_TOOL_TYPES: Final = ("function", "custom")
 _SUMMARY: Final = frozenset({*_FIELD_LISTS, "description"})
 
 
@@ -54,11 +61,31 @@ def normalise(schema: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
     if _is_input_summary(schema):
         schema = _flat_list(schema)
         notes.append("`required_fields` and `optional_fields` (GoMind) read as an object schema")
-    elif _is_parameter_list(schema):
+    elif is_parameter_list(schema):
         notes.append("a flat list of parameters read as an object schema")
-    if _is_parameter_list(schema):
+    if is_parameter_list(schema):
         schema = _object_of(schema)
     return _normalise_node(schema, (), notes), tuple(notes)
+
+
+def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
+    """Where the schema stands in a tool's definition, as vendors and `export` write it, with a note; () for a schema.
+
+    OpenAI writes `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini
+    `{name, parameters}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`.
+    """
+    inside: Pointer = ()
+    if isinstance(written, dict) and written.get("type") == "function" and isinstance(written.get("function"), dict):
+        written, inside = written["function"], ("function",)
+    if not isinstance(written, dict) or not isinstance(written.get("name"), str) or not written.keys() <= _DEFINITION:
+        return (), ()
+    if written.get("type", "function") not in _TOOL_TYPES:
+        return (), ()
+    places = [key for key in _SCHEMA_KEYS if isinstance(written.get(key), dict)]
+    if len(places) != 1:
+        return (), ()
+    path = (*inside, places[0])
+    return path, (f"the definition of tool {written['name']!r} read as the schema under `{format_pointer(path)}`",)
 
 
 def _is_input_summary(schema: JsonValue) -> bool:
@@ -66,7 +93,7 @@ def _is_input_summary(schema: JsonValue) -> bool:
     if not isinstance(schema, dict) or not schema or not schema.keys() <= _SUMMARY:
         return False
     lists = [schema[key] for key in _FIELD_LISTS if key in schema]
-    return bool(lists) and all(isinstance(fields, list) for fields in lists) and _is_parameter_list(_flat_list(schema))
+    return bool(lists) and all(isinstance(fields, list) for fields in lists) and is_parameter_list(_flat_list(schema))
 
 
 def _flat_list(summary: dict[str, JsonValue]) -> JsonValue:
@@ -78,7 +105,8 @@ def _flat_list(summary: dict[str, JsonValue]) -> JsonValue:
     ]
 
 
-def _is_parameter_list(schema: JsonValue) -> bool:
+def is_parameter_list(schema: JsonValue) -> bool:
+    """Whether a value is a flat list of parameters, `[{name, type, required, description}]`."""
     if not isinstance(schema, list) or not schema:
         return False
     entries_fit = all(
@@ -101,7 +129,7 @@ def _object_of(entries: list[dict[str, JsonValue]]) -> JsonValue:
 
 def _property_of(entry: dict[str, JsonValue]) -> JsonValue:
     """One entry as a schema; its `example` (GoMind's FieldHint) becomes one of `examples`."""
-    made = {key: value for key, value in entry.items() if key not in _ENTRY_WORDS}
+    made = {key: value for key, value in entry.items() if key not in ENTRY_WORDS}
     return {**made, "examples": [entry["example"]]} if "example" in entry and "examples" not in made else made
 
 

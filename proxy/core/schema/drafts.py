@@ -132,6 +132,17 @@ def list_subschemas(schema: dict[str, JsonValue]) -> Iterator[tuple[Pointer, Jso
             yield from (((keyword, key), item) for key, item in value.items() if isinstance(item, dict | bool))
 
 
+def is_conditional(path: Pointer) -> bool:
+    """Whether a place in a schema counts only for some values of its object: a branch, a negation, a condition."""
+    steps = iter(path)
+    for step in steps:
+        if step in ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"):
+            return True
+        if step in MAPS or step in LISTS:
+            next(steps, None)
+    return False
+
+
 def knows(draft: Draft, keyword: str) -> bool:
     """Whether a draft gives a keyword a meaning."""
     first, last = KNOWN_BY.get(keyword, (Draft.D4, Draft.D2020))

@@ -43,8 +43,9 @@ class McpRequest:
 @dataclass(frozen=True, slots=True)
 class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
-    a route, a tool, and why the tool's schema cannot be used. Each is called once per list, `unusable` for each
-    tool."""
+    a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
+    than it guards. Each is called once per list, the last two for each tool."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]
+    unguarded: Callable[[str, str, str], None]

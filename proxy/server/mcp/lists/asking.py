@@ -23,6 +23,8 @@ from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.values import Failure, Forward, ToolCall, UpstreamReply
+from proxy.core.schema.lint import describe_grave
+from proxy.core.schema.nodes import Schemas
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.catalogue import Catalogue
@@ -185,7 +187,13 @@ class Asking:
             if found is None and route.mode is Mode.ENFORCE:
                 message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
                 return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
+        elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
+            self._report_unguarded(route.name, call.tool, found.check.schemas)
         return Tools(catalogue.tools, catalogue)
+
+    def _report_unguarded(self, route: str, tool: str, schemas: Schemas) -> None:
+        if remarks := describe_grave(schemas):
+            self.reports.unguarded(route, tool, remarks)
 
     def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
         """Returns the tools where no list can be learned: those of an older list, else those of the config, else the

@@ -1,0 +1,300 @@
+"""A schema that guards less than it says is never served in silence: at load, at a reload, and where it is listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
+from proxy.core.check.validation import compile_check
+from proxy.core.schema.lint import describe_grave, find_meant_keyword
+
+LAT = {"lat": {"type": "number"}}
+
+
+def said(folder: Path, schema: object, **rest: object) -> list[str]:
+    """The mistakes of a config with this schema; without any, its notes."""
+    config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": schema}], **rest}
+    (folder / "c.yaml").write_text(json.dumps(config, indent=1))
+    try:
+        return list(load(folder / "c.yaml", {}).config.notes)
+    except ConfigError as error:
+        return [f"{mistake.line}: {mistake.message}  ({mistake.hint})" for mistake in error.mistakes]
+
+
+# --- misspelt keywords ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("propertes", "properties"),
+        ("Properties", "properties"),
+        ("requird", "required"),
+        ("requierd", "required"),
+        ("requires", "required"),
+        ("minumum", "minimum"),
+        ("maxlength", "maxLength"),
+        ("min_length", "minLength"),
+        ("max-items", "maxItems"),
+        ("enums", "enum"),
+        ("Type", "type"),
+        ("tpye", "type"),
+        ("patern", "pattern"),
+        ("additionalproperties", "additionalProperties"),
+        ("additionalProperty", None),
+        ("aditionalProperties", "additionalProperties"),
+        ("any_of", "anyOf"),
+        ("exclusive_minimum", "exclusiveMinimum"),
+    ],
+)
+def test_a_misspelt_keyword_is_known_for_what_it_means(written: str, meant: str | None) -> None:
+    assert meant == find_meant_keyword(written)
+
+
+WORDS = """
+example note unit units cost count title Title readonly examples x-minimum minimum $ref ref id name label order group
+widget options allow when multiple container dtype size max min optional nullable xml deprecated
+"""
+
+
+@pytest.mark.parametrize("word", WORDS.split())
+def test_words_that_people_write_there_are_not_taken_for_keywords(word: str) -> None:
+    assert find_meant_keyword(word) is None
+
+
+def test_a_misspelt_keyword_is_a_mistake_at_its_own_line(tmp_path: Path) -> None:
+    assert [
+        "10: unknown keyword 'propertes', which JSON Schema ignores  (did you mean 'properties'?)",
+        "15: unknown keyword 'requird', which JSON Schema ignores  (did you mean 'required'?)",
+    ] == said(tmp_path, {"type": "object", "propertes": LAT, "requird": ["lat"]})
+
+
+def test_a_misspelt_keyword_in_a_file_that_is_referred_to_is_a_mistake_of_that_file(tmp_path: Path) -> None:
+    (tmp_path / "parts.yaml").write_text("point:\n  type: object\n  requird: [lat]\n")
+    (tmp_path / "c.yaml").write_text(
+        "version: 1\nroutes:\n- {path: /x, upstream: none, tool: x, schema: {$ref: 'parts.yaml#/point'}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "c.yaml", {})
+    (mistake,) = caught.value.mistakes
+    assert ("parts.yaml", 3, "did you mean 'required'?") == (Path(mistake.file).name, mistake.line, mistake.hint)
+
+
+def test_any_other_unknown_keyword_is_a_note_unless_it_is_marked_as_a_remark(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": LAT, "ui": "map", "x-ui": "map"}
+    assert [
+        "tool 'x': `/ui`: unknown keyword 'ui', which JSON Schema ignores  (call it `x-...` if it is a remark of yours)"
+    ] == said(tmp_path, schema)
+
+
+def test_a_keyword_of_another_draft_is_a_note(tmp_path: Path) -> None:
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "prefixItems": [{"type": "null"}]}
+    assert [
+        "tool 'x': `/prefixItems`: 'prefixItems' is a keyword of other drafts: draft 7 ignores it  "
+        "(it belongs to drafts 2020 to 2020)"
+    ] == said(tmp_path, schema)
+
+
+@pytest.mark.parametrize(("mode", "mistakes", "notes"), [("refuse", 2, 0), ("note", 0, 2), ("off", 0, 0)])
+def test_the_operator_decides_about_unknown_keywords(tmp_path: Path, mode: str, mistakes: int, notes: int) -> None:
+    schema = {"type": "object", "properties": LAT, "requird": ["lat"], "ui": "map"}
+    found = said(tmp_path, schema, schemas={"unknown_keywords": mode})
+    assert (mistakes, notes) == (
+        len([line for line in found if not line.startswith("tool")]),
+        len([line for line in found if line.startswith("tool")]),
+    )
+
+
+# --- properties beside the keywords -----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("schema", "rightly"),
+    [
+        ({"lat": "number", "lon": "float"}, {"lat": {"type": "number"}, "lon": {"type": "number"}}),
+        ({"type": "object", "lat": {"type": "number"}}, {"lat": {"type": "number"}}),
+        ({"type": "object", "lat": "number"}, {"lat": {"type": "number"}}),
+    ],
+)
+def test_properties_beside_the_keywords_are_a_mistake_that_shows_how_to_write_it(
+    tmp_path: Path, schema: dict[str, object], rightly: dict[str, object]
+) -> None:
+    (line,) = said(tmp_path, schema)
+    assert "stands where keywords stand, and guards nothing: a property belongs under `properties`" in line
+    shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
+    assert {"type": "object", "properties": rightly} == shown
+
+
+def test_what_is_advised_for_a_required_property_guards_it(tmp_path: Path) -> None:
+    (line,) = said(tmp_path, {"lat": {"type": "number", "required": True}, "unit": {"type": "string"}})
+    shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
+    assert [] == said(tmp_path, shown)
+    assert [True, False] == [compile_check(shown).accepts(value) for value in ({"lat": 1, "unit": "C"}, {"unit": "C"})]
+
+
+def test_a_property_map_within_a_property_is_a_mistake_too(tmp_path: Path) -> None:
+    (line,) = said(tmp_path, {"type": "object", "properties": {"at": {"street": "string", "zip": "string"}}})
+    assert line.startswith("12: 'street' and 1 more stands where keywords stand")
+
+
+# --- values and limits ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"x-severity": "warn"}, 'x-severity is none of error, warning, info: "warn"'),
+        ({"x-severity": {"maxLenght": "info"}}, "x-severity names no keyword: 'maxLenght'"),
+        ({"x-hint": 5}, "x-hint is not a text: 5"),
+        ({"x-sensitive": "yes"}, 'x-sensitive is neither true nor false: "yes"'),
+        ({"minimum": 10, "maximum": 1}, "no number can satisfy it, `minimum: 10` and `maximum: 1` exclude each other"),
+        (
+            {"minimum": 1, "exclusiveMaximum": 1},
+            "no number can satisfy it, `minimum: 1` and `exclusiveMaximum: 1` exclude each other",
+        ),
+        (
+            {"minLength": 2, "maxLength": 1},
+            "no string can satisfy it, `minLength: 2` and `maxLength: 1` exclude each other",
+        ),
+        (
+            {"type": "array", "enum": ["a"]},
+            "no value can satisfy it, the type and the listed values exclude each other",
+        ),
+        (
+            {"type": "object", "properties": LAT, "required": ["lon"], "additionalProperties": False},
+            "no object can satisfy it, 'lon' is required and refused as well",
+        ),
+    ],
+)
+def test_what_no_value_can_satisfy_and_what_our_own_keywords_do_not_take_are_mistakes(
+    tmp_path: Path, part: dict[str, object], message: str
+) -> None:
+    (line,) = said(tmp_path, {"type": "object", "properties": {"a": part}})
+    assert message == line.partition(": ")[2].partition("  (")[0]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"minimum": 1, "maximum": 1},
+        {"type": "string", "minimum": 10, "maximum": 1},
+        {"anyOf": [{"type": "array", "enum": ["a"]}, {"type": "string"}], "x-severity": {"anyOf": "info"}},
+        {"required": ["zz"], "patternProperties": {"^z": {}}, "additionalProperties": False},
+        {"not": {"required": ["a"], "properties": {"a": False}}},
+    ],
+)
+def test_what_some_value_can_satisfy_is_no_mistake(tmp_path: Path, part: dict[str, object]) -> None:
+    assert not [line for line in said(tmp_path, {"type": "object", "properties": {"a": part}}) if line[0].isdigit()]
+
+
+def test_a_required_name_without_a_property_and_a_schema_that_refuses_nothing_are_notes(tmp_path: Path) -> None:
+    assert [
+        "tool 'x': `/required`: 'lng' is required and not among `properties`: its value is not judged  "
+        "(declare it, or take it out)"
+    ] == said(tmp_path, {"type": "object", "properties": LAT, "required": ["lat", "lng"]})
+    assert ["tool 'x': the schema has no keyword that could refuse anything: every call passes"] == said(
+        tmp_path, {"description": "anything"}
+    )
+
+
+def test_limits_that_no_body_can_reach_are_a_note(tmp_path: Path) -> None:
+    (line,) = said(tmp_path, {"type": "object", "properties": {"text": {"type": "string", "maxLength": 1048576}}})
+    assert line == (
+        "tool 'x': `/properties/text/maxLength`: 1048576 does not fit into a body of `limits.body` (1048576 bytes), "
+        "which is refused first"
+    )
+
+
+@pytest.mark.parametrize(("path", "meant"), [("/users/:id", "{id}"), ("/tools/*", "{rest...}")])
+def test_a_path_that_is_spelt_as_other_routers_spell_templates_is_a_note(tmp_path: Path, path: str, meant: str) -> None:
+    (tmp_path / "c.yaml").write_text(
+        f"version: 1\nroutes: [{{path: '{path}', upstream: none, tool: x, schema: {{type: object}}}}]"
+    )
+    assert [f"route '{path}': {path.split('/')[-1]!r} stands for itself  (did you mean {meant!r}?)"] == [
+        *load(tmp_path / "c.yaml", {}).config.notes
+    ]
+
+
+# --- flat lists and definitions ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("entries", "line", "message"),
+    [
+        (
+            [{"name": "a"}, {"name": "b", "requird": True}],
+            14,
+            "unknown key 'requird' of a parameter  (did you mean 'required'?)",
+        ),
+        ([{"name": "a", "minumum": 1}], 11, "unknown key 'minumum' of a parameter  (did you mean 'minimum'?)"),
+        ([{"Name": "a"}], 9, "'name' is missing  ()"),
+        (["lat"], 9, 'expects a mapping; this is "lat"  ()'),
+        ([{"name": "a", "required": "yes"}], 11, '`required` of a parameter is true or false, not "yes"  ()'),
+    ],
+)
+def test_a_mistake_in_a_flat_list_is_told_at_its_entry(
+    tmp_path: Path, entries: list[object], line: int, message: str
+) -> None:
+    assert [f"{line}: {message}"] == said(tmp_path, entries)
+
+
+def test_a_flat_list_in_a_file_is_judged_entry_by_entry(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("- {Name: a}\n- lat\n- {name: b, required: 1}\n- {type: string}\n")
+    assert [
+        "1: unknown key 'Name' of a parameter  (did you mean 'name'?)",
+        '2: a parameter is a mapping, and this is "lat"  (write `- {name: lat, type: number, required: true}`)',
+        "3: `required` of a parameter is true or false, not 1  ()",
+        "4: this parameter has no `name`  (write `- {name: lat, type: number, required: true}`)",
+    ] == said(tmp_path, "t.yaml")
+
+
+def test_a_misspelt_keyword_within_an_entry_is_told_at_its_line(tmp_path: Path) -> None:
+    entries = [{"name": "a"}, {"name": "b", "type": "object", "properties": {"c": {"typ": "string"}}}]
+    assert ["17: unknown keyword 'typ', which JSON Schema ignores  (did you mean 'type'?)"] == said(tmp_path, entries)
+
+
+@pytest.mark.parametrize(
+    ("definition", "place"),
+    [
+        ({"name": "t", "parameters": {}}, "/parameters"),
+        ({"name": "t", "description": "d", "input_schema": {}}, "/input_schema"),
+        ({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": True}}, "/inputSchema"),
+        ({"type": "function", "name": "t", "parameters": {}, "strict": True}, "/parameters"),
+        ({"type": "function", "function": {"name": "t", "parameters": {}}}, "/function/parameters"),
+    ],
+)
+def test_a_tools_definition_is_read_as_the_schema_in_it(
+    tmp_path: Path, definition: dict[str, object], place: str
+) -> None:
+    text = json.dumps(definition).replace("{}", '{"type": "object", "properties": {"lat": {"type": "number"}}}')
+    config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": json.loads(text)}]}
+    (tmp_path / "c.yaml").write_text(json.dumps(config))
+    made = load(tmp_path / "c.yaml", {}).config
+    assert (f"tool 'x': the definition of tool 't' read as the schema under `{place}`",) == made.notes
+    schema = made.routes[0].tools["x"].schema
+    assert schema is not None
+    assert [True, False] == [schema.check.accepts(value) for value in ({"lat": 1}, {"lat": "x"})]
+
+
+def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"name": "t",\n "parameters": {"type": "object",\n "requird": ["lat"]}}')
+    config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": "t.json"}]}
+    (tmp_path / "c.yaml").write_text(json.dumps(config))
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "c.yaml", {})
+    assert [("t.json", 3)] == [(Path(each.file).name, each.line) for each in caught.value.mistakes]
+
+
+# --- schemas of somebody else -----------------------------------------------------------------------------------------
+def test_an_imported_operation_is_served_and_told_of(tmp_path: Path) -> None:
+    body = {"content": {"application/json": {"schema": {"type": "object", "properties": LAT, "requird": ["lat"]}}}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "paths": {"/p": {"post": {"operationId": "p", "requestBody": {**body, "required": True}, "responses": {}}}},
+    }
+    (tmp_path / "o.json").write_text(json.dumps(document))
+    (line,) = said(tmp_path, {"openapi": "o.json", "operation": "p"})
+    assert line.endswith("unknown keyword 'requird', which JSON Schema ignores  (did you mean 'required'?)")
+
+
+def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:
+    schema = {"type": "object", "properties": {f"p{number}": {"minumum": 1} for number in range(5)}}
+    assert describe_grave(compile_check(schema).schemas).endswith("; and 2 more")
+    assert "" == describe_grave(compile_check({"type": "object", "ui": 1}).schemas)
