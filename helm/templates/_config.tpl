@@ -6,7 +6,7 @@ into a Secret: what looks like one fails here instead of standing in a ConfigMap
 {{/* The sections that a running proxy takes over (docs/operations.md, "Reload"); a change of any other rolls the
 pods. Of `telemetry`, `log.level` is one too. */}}
 {{- define "toolcall-proxy.live" -}}
-routes tools defaults documents guidance correction on_escalation upstreams drain reload second_judge record
+routes tools schemas defaults documents guidance correction on_escalation upstreams drain reload second_judge record
 {{- end }}
 
 {{/* The whole config into a dictionary: (list CHART DICT) -> DICT.config */}}
@@ -68,7 +68,7 @@ is not of the proxy's making (schemas, settings of hooks) is left alone.
 {{- define "toolcall-proxy.off" -}}
 {{- if kindIs "map" . -}}
   {{- range $key, $inner := . -}}
-    {{- if and (kindIs "bool" $inner) (not $inner) (has $key (list "repair" "level" "auto_expand" "traces" "second_judge" "leaked_markup" "mcp")) -}}
+    {{- if and (kindIs "bool" $inner) (not $inner) (has $key (list "repair" "level" "auto_expand" "traces" "second_judge" "unknown_keywords" "leaked_markup" "mcp")) -}}
       {{- $_ := set $ $key "off" -}}
     {{- else if not (has $key (list "schema" "settings" "rules" "body")) -}}
       {{- include "toolcall-proxy.off" $inner -}}

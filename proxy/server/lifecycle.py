@@ -52,7 +52,7 @@ BREAKER_STATES: Final = ("closed", "half-open", "open")
 
 
 class Serving:
-    """A running proxy. `start.py` makes it and opens its ports. `admin`: the operator's port, not always the config's."""
+    """A running proxy; `start.py` makes it and opens its ports. `admin`: the operator's port, perhaps of its worker."""
 
     def __init__(
         self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
