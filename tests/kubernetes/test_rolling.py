@@ -89,7 +89,7 @@ def test_the_chart_and_the_proxy_agree_on_what_needs_a_restart(tmp_path: Any) ->
 def test_the_chart_knows_every_section_that_a_running_proxy_takes_over() -> None:
     text = (CHART / "templates" / "_config.tpl").read_text()
     (listed,) = re.findall(r'define "toolcall-proxy.live" -}}\n(.*)\n', text)
-    policy = {"tools", "defaults", "documents"}  # in the model, they are part of the routes
+    policy = {"tools", "defaults", "documents", "schemas"}  # in the model, they are part of the routes
     assert (reload._LIVE - {"finish", "stay_ready", "notes", "written"}) | policy == set(listed.split())
 
 
