@@ -34,15 +34,24 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.core.schema.http.body import FORM, MULTIPART
-from proxy.core.schema.http.request_text import (
+from proxy.core.schema.http.multipart import Part, find_boundary, is_field_text, split_parts
+from proxy.core.schema.http.names import (
     Pairs,
-    Part,
-    find_boundary,
+    decode_cookie,
+    find_doubtful_cookies,
+    fold_name,
+    list_cookies,
+    list_hidden_names,
+)
+from proxy.core.schema.http.request_text import (
+    MOST_PAIRS,
+    group_pairs,
     is_of,
+    list_written_names,
     read_header,
     read_pairs,
     read_path,
-    split_parts,
+    select_pairs,
     split_query,
 )
 
@@ -122,23 +131,55 @@ def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape
         lines = [value for name, value in request.headers if name == argument.declared.name.lower()]
         if lines:
             _take(read, operation, argument, read_header(argument.declared, lines))
-    if any(operation.in_place("cookie")):
-        pairs = list(list_cookies(request))
-        for argument in operation.in_place("cookie"):
-            mine = [pair for pair in pairs if is_of(argument.declared, pair[0])]
-            if mine:
-                _take(read, operation, argument, read_pairs(argument.declared, mine))
+    read.violations += _find_lookalike_headers(operation, request)
+    if cookies := list(operation.in_place("cookie")):
+        _read_cookies(read, operation, cookies, list_cookie_lines(request))
     _read_body(read, operation, request, shape)
     return read
 
 
-def list_cookies(request: RawRequest) -> Iterator[tuple[str, str]]:
-    """The cookies of a request, as they were sent."""
-    for name, value in request.headers:
-        if name == "cookie":
-            for part in value.split(";"):
-                key, _, text = part.strip().partition("=")
-                yield key, text.strip('"')
+def list_cookie_lines(request: RawRequest) -> list[str]:
+    """The values of the request's Cookie headers."""
+    return [value for name, value in request.headers if name == "cookie"]
+
+
+def _read_cookies(read: ReadRequest, operation: HttpOperation, cookies: list[HttpArgument], lines: list[str]) -> None:
+    pairs = list_cookies(lines)
+    owners = {name: argument for argument in cookies for name in list_written_names(argument.declared)}
+    in_json = {each.declared.name for each in cookies if each.declared.style == "json"}
+    for name in dict.fromkeys(find_doubtful_cookies(lines, owners, in_json)):
+        read.violations.append(_explain_doubtful_cookie(owners[name], name))
+    for argument in cookies:
+        mine = [pair for pair in pairs if is_of(argument.declared, pair[0])]
+        if not mine:
+            continue
+        _take(read, operation, argument, read_pairs(argument.declared, mine))
+        decoded = [(name, decode_cookie(text)) for name, text in mine]
+        if decoded != mine and not _takes_any(operation, argument, read_pairs(argument.declared, decoded)):
+            read.violations.append(_explain_doubtful_cookie(argument, argument.declared.name))
+
+
+def _takes_any(operation: HttpOperation, argument: HttpArgument, readings: list[JsonValue]) -> bool:
+    check = operation.check
+    return check is None or any(all(check.accepts_at(node, reading) for node in argument.nodes) for reading in readings)
+
+
+def _explain_doubtful_cookie(argument: HttpArgument, name: str) -> Violation:
+    shown = clean_text(name, _SHOWN)
+    message = f"The cookie '{shown}' can be read in two ways"
+    hint = f"Send it once, as {shown}=VALUE, without blanks, quotes, backslashes and escapes."
+    return Violation(codes.CONSTRAINT, (argument.name,), message, hint=hint)
+
+
+def _find_lookalike_headers(operation: HttpOperation, request: RawRequest) -> Iterator[Violation]:
+    """Headers that gateways of CGI's kind (RFC 3875 section 4.1.18) read as a declared one: `X_Lim` for `X-Lim`."""
+    declared = {each.declared.name.lower().replace("-", "_"): each for each in operation.in_place("header")}
+    for name in dict.fromkeys(name for name, _ in request.headers):
+        argument = declared.get(name.replace("-", "_"))
+        if argument is not None and name != argument.declared.name.lower():
+            meant = argument.declared.name
+            message = f"The header '{clean_text(name, _SHOWN)}' is read as '{meant}' by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (argument.name,), message, hint=f"Write it as '{meant}'.")
 
 
 def _take(read: ReadRequest, operation: HttpOperation, argument: HttpArgument, readings: list[JsonValue]) -> None:
@@ -153,7 +194,7 @@ def _take(read: ReadRequest, operation: HttpOperation, argument: HttpArgument, r
 
 # --- names and values -------------------------------------------------------------------------------------------------
 def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None:
-    if operation.query not in _JUDGING:
+    if operation.query not in _JUDGING or _has_too_many(read, query, "query string"):
         return
     pairs = split_query(query)
     if pairs is None:
@@ -161,7 +202,7 @@ def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None
         message = "The query string is not escaped text in UTF-8"
         read.violations.append(Violation(codes.CONSTRAINT, (), message, hint=hint))
         return
-    _read_names(read, operation, pairs, "query")
+    _read_names(read, operation, pairs, "query", query)
 
 
 def _check_undeclared_query(operation: HttpOperation, query: str) -> list[Violation]:
@@ -172,42 +213,61 @@ def _check_undeclared_query(operation: HttpOperation, query: str) -> list[Violat
     return read.violations
 
 
-def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place: str) -> None:
-    """The arguments that stand in a query or a form."""
+def _has_too_many(read: ReadRequest, text: str, what: str) -> bool:
+    """Whether a query or a form has more pairs than are read; then a violation says so."""
+    if text.count("&") < MOST_PAIRS:
+        return False
+    hint = "Send less, or split the work over several calls."
+    read.violations.append(Violation(codes.CONSTRAINT, (), f"The {what} has more than {MOST_PAIRS} pairs", hint=hint))
+    return True
+
+
+def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place: str, text: str = "") -> None:
+    """The arguments that stand in a query or a form; `text` as it was sent."""
     taken = set(operation.template.credentials) if place == "query" else set[str]()
-    arguments = list(operation.in_place(place))
+    arguments, groups = list(operation.in_place(place)), group_pairs(pairs)
     for argument in arguments:
-        mine = [pair for pair in pairs if is_of(argument.declared, pair[0])]
+        mine = select_pairs(argument.declared, groups)
         taken.update(name for name, _ in mine)
         taken.add(argument.declared.name)
         if mine:
             _take(read, operation, argument, read_pairs(argument.declared, mine))
     known = [*(each.declared.name for each in arguments), *operation.template.credentials]
-    read.violations += _find_undeclared(operation, known, [name for name, _ in pairs if name not in taken], place)
+    known += [name for argument in arguments for name in list_written_names(argument.declared)]
+    read.violations += _find_undeclared(operation, known, [name for name in groups if name not in taken], place)
+    read.violations += _find_hidden(known, text)
+
+
+def _find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
+    """Declared names behind a `;`, which some services read and others take for a part of the value before it."""
+    folded = {fold_name(name): name for name in declared}
+    for name in dict.fromkeys(list_hidden_names(text)):
+        if (meant := folded.get(fold_name(name))) is not None:
+            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (meant,), message, hint="Escape the ';' as %3B, and join by '&'.")
 
 
 def _find_undeclared(
     operation: HttpOperation, declared: list[str], names: list[str], place: str
 ) -> Iterator[Violation]:
     folded = {fold_name(name): name for name in declared}
-    what = "query parameter" if place == "query" else "field of the form"
-    for name in list(dict.fromkeys(names))[:_MOST_UNKNOWN]:
+    others = ("form", "file") if place == "query" else ("query", "file")
+    elsewhere = {fold_name(each.declared.name): each.declared.name for each in operation.in_place(*others)}
+    what, other = ("query parameter", "form") if place == "query" else ("field of the form", "query")
+    for name in names[:_MOST_UNKNOWN]:
         shown = clean_text(name, _SHOWN)
         meant = folded.get(fold_name(name))
         if meant is not None:
             message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.")
+        elif (meant := elsewhere.get(fold_name(name))) is not None:
+            message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")
         else:
-            strict = operation.query is QueryPolicy.STRICT
+            strict = operation.query is QueryPolicy.STRICT or (place == "form" and operation.closed)
             hint = f"Leave it out; known: {', '.join(sorted(declared)) or 'none'}." if strict else ""
             severity = Severity.ERROR if strict else Severity.WARNING
             yield Violation(codes.UNKNOWN_FIELD, (name,), f"Unknown {what} '{shown}'", hint=hint, severity=severity)
-
-
-def fold_name(name: str) -> str:
-    """A name as the most lenient frameworks read it: without case, brackets and outer blanks, with `_` for `.`
-    (PHP)."""
-    return name.strip(" \t\0").partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -254,12 +314,14 @@ def _read_json(read: ReadRequest, operation: HttpOperation, body: bytes, shape: 
 
 def _read_form(read: ReadRequest, operation: HttpOperation, request: RawRequest) -> None:
     text = request.body.decode("latin-1")
+    if _has_too_many(read, text, "form"):
+        return
     pairs = split_query(text) if text.isascii() else None
     if pairs is None:
         hint = "Escape each byte of the UTF-8 text as %XX."
         read.violations.append(Violation(codes.CONSTRAINT, (), "The form is not escaped text in UTF-8", hint=hint))
         return
-    _read_names(read, operation, pairs, "form")
+    _read_names(read, operation, pairs, "form", text)
 
 
 def split_body_parts(request: RawRequest) -> list[Part] | None:
@@ -275,23 +337,43 @@ def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest
     fields = _read_fields(request.body, parts) if parts is not None else None
     if parts is None or fields is None:
         hint = "Send each field as a part with a name of its own, its text in UTF-8, and no other headers."
-        read.violations.append(Violation(codes.CONSTRAINT, (), "The body is not plain multipart/form-data", hint=hint))
+        message = "The body is not plain multipart/form-data that all services read alike"
+        read.violations.append(Violation(codes.CONSTRAINT, (), message, hint=hint))
         return
     files = {each.declared.name: each for each in operation.in_place("file")}
     for part in parts:
-        if part.name in files and part.filename is not None:
-            argument = files[part.name]
-            if argument.declared.explode:
-                read.value.setdefault(argument.name, []).append("")
-            elif argument.name in read.value:
-                read.violations.append(explain_unreadable(argument.declared, (argument.name,)))
-            else:
-                read.value[argument.name] = ""
+        if part.filename is not None or part.name in files:
+            _read_file(read, files.get(part.name), part)
     _read_names(read, operation, [pair for pair in fields if pair[0] not in files], "form")
 
 
+def _read_file(read: ReadRequest, argument: HttpArgument | None, part: Part) -> None:
+    """Notes that a file is there. Browsers send a part without a file's name and content where none was chosen."""
+    shown = clean_text(part.name, _SHOWN)
+    if argument is None:
+        message = f"The part '{shown}' has a file's name, and no file of this name is declared"
+        read.violations.append(Violation(codes.UNKNOWN_FIELD, (part.name,), message, hint="Send it as a field."))
+    elif not part.filename:
+        if part.filename is None or part.end > part.start:
+            message = f"The part '{shown}' is a file, and is sent without a file's name"
+            hint = f'Send it with filename="{shown}".'
+            read.violations.append(Violation(codes.CONSTRAINT, (argument.name,), message, hint=hint))
+    elif argument.declared.explode:
+        read.value.setdefault(argument.name, []).append("")
+    elif argument.name in read.value:
+        read.violations.append(explain_unreadable(argument.declared, (argument.name,)))
+    else:
+        read.value[argument.name] = ""
+
+
 def _read_fields(body: bytes, parts: list[Part]) -> Pairs | None:
+    fields = [part for part in parts if part.filename is None]
+    if not all(is_field_text(part.media_type) for part in fields):
+        return None
     try:
-        return [(part.name, body[part.start : part.end].decode()) for part in parts if part.filename is None]
+        pairs = [(part.name, body[part.start : part.end].decode()) for part in fields]
     except UnicodeDecodeError:
         return None
+    # HTML's form field that names the charset of all others (section 4.10.22.4).
+    named = [text.strip().lower() for name, text in pairs if name == "_charset_"]
+    return pairs if all(charset in ("utf-8", "us-ascii") for charset in named) else None

@@ -19,17 +19,16 @@ from typing import Final
 from urllib.parse import quote
 
 from proxy.adapters.base import CallShape
-from proxy.adapters.http_operation import ReadRequest, list_cookies, read_request, split_body_parts
+from proxy.adapters.http_operation import ReadRequest, list_cookie_lines, read_request, split_body_parts
 from proxy.core.contract.http_operation import HttpArgument, HttpOperation
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest
 from proxy.core.schema.http.body import FORM, MULTIPART
+from proxy.core.schema.http.multipart import find_boundary, join_parts
+from proxy.core.schema.http.names import Pairs
 from proxy.core.schema.http.request_text import (
-    Pairs,
     escape_pairs,
-    find_boundary,
     is_of,
-    join_parts,
     split_query,
     write_header,
     write_pairs,
@@ -90,8 +89,10 @@ def write_request(operation: HttpOperation, value: Values) -> WrittenRequest:
     if cookies:
         headers.append(("cookie", "; ".join(f"{name}={text}" for name, text in cookies)))
     body, media_type = _write_body(operation, value)
-    removed = frozenset(each.declared.name.lower() for each in operation.in_place("header"))
-    return WrittenRequest(segments, query, tuple(headers), removed, body, media_type)
+    removed = {each.declared.name.lower() for each in operation.in_place("header")}
+    if any(operation.in_place("cookie")):  # what a client sends itself beside the arguments, nobody has judged
+        removed.add("cookie")
+    return WrittenRequest(segments, query, tuple(headers), frozenset(removed), body, media_type)
 
 
 def _list_pairs(argument: HttpArgument, value: Values) -> Pairs:
@@ -198,9 +199,10 @@ def _rewrite_query(query: str, changed: list[HttpArgument], value: Values) -> st
 
 
 def _rewrite_cookies(request: RawRequest, changed: list[HttpArgument], value: Values) -> str:
-    kept = [pair for pair in list_cookies(request) if not any(is_of(each.declared, pair[0]) for each in changed)]
-    written = [pair for each in changed for pair in _list_pairs(each, value)]
-    return "; ".join(f"{name}={text}" for name, text in (*kept, *written))
+    parts = [part.strip(" \t") for line in list_cookie_lines(request) for part in line.split(";")]
+    kept = [part for part in parts if not any(is_of(each.declared, part.partition("=")[0]) for each in changed)]
+    written = [f"{name}={text}" for each in changed for name, text in _list_pairs(each, value)]
+    return "; ".join([*kept, *written])
 
 
 def _rewrite_body(

@@ -90,7 +90,9 @@ class RouteBinding:
     ) -> UpstreamRequest:
         """A request of an HTTP operation as it goes out."""
         route = self.route
-        dropped, own = self.dropped | written.removed, hop_fields + written.headers + route.headers_set
+        lookalikes = {name for name, _ in request.headers if "_" in name and name.replace("_", "-") in written.removed}
+        dropped = self.dropped | written.removed | lookalikes
+        own = hop_fields + written.headers + route.headers_set
         if written.body is not request.body:
             dropped = dropped | _DIGESTS
             if written.media_type or not written.body:

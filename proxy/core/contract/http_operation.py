@@ -139,9 +139,13 @@ def _bind_argument(declared: Parameter, parts: list[Node]) -> HttpArgument:
     inner = [part for node in nodes for part in _alternatives(node)]
     items = [part.items for part in inner if part.items is not None]
     members = {key: _kinds([child]) for part in inner for key, child in part.properties.items()}
+    kinds = _kinds(list(nodes))
+    explode = declared.explode if declared.place != "file" else "array" in kinds  # a part each, or the only one
     return HttpArgument(
         name,
-        replace(declared, kinds=_kinds(list(nodes)), properties=tuple(members), items=_kinds(items), members=members),
+        replace(
+            declared, kinds=kinds, explode=explode, properties=tuple(members), items=_kinds(items), members=members
+        ),
         nodes,
     )
 

@@ -25,11 +25,15 @@ from proxy.core.explain.explain import list_violations
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
+from proxy.core.schema.http.names import fold_name, is_cookie_octets, is_token, list_hidden_names
 from proxy.core.schema.http.parameters import Parameter
 from proxy.core.schema.http.request_text import (
-    is_of,
+    MOST_PAIRS,
+    group_pairs,
+    list_written_names,
     read_pairs,
     read_path,
+    select_pairs,
     split_query,
     write_header,
     write_pairs,
@@ -63,14 +67,18 @@ def _path(channels: Channels, params: Mapping[str, str]) -> Iterator[Violation]:
 
 
 def _query(channels: Channels, query: str) -> Iterator[Violation]:
+    if query.count("&") >= MOST_PAIRS:
+        message = f"The query string has more than {MOST_PAIRS} pairs"
+        yield Violation(codes.CONSTRAINT, ("query",), message, hint="Send less, or split the work over several calls.")
+        return
     pairs = split_query(query)
     if pairs is None:
         hint = "Escape each byte of the UTF-8 text as %XX."
         yield Violation(codes.CONSTRAINT, ("query",), "The query string is not escaped text in UTF-8", hint=hint)
         return
-    taken: set[str] = set(channels.free)
+    taken, groups = set(channels.free), group_pairs(pairs)
     for parameter in channels.query:
-        mine = [pair for pair in pairs if is_of(parameter.declared, pair[0])]
+        mine = select_pairs(parameter.declared, groups)
         taken.update(name for name, _ in mine)
         taken.add(parameter.declared.name)
         if mine:
@@ -84,15 +92,21 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
             name = parameter.declared.name
             message = f"Required query parameter '{clean_text(name, _SHOWN)}' is missing"
             yield Violation(codes.REQUIRED_MISSING, ("query", name), message, hint=f"Add '?{name}=...' to the URL.")
-    yield from _find_undeclared(channels, [name for name, _ in pairs if name not in taken])
+    yield from _find_undeclared(channels, [name for name in groups if name not in taken])
+    declared = {fold_name(each.declared.name): each.declared.name for each in channels.query}
+    for name in dict.fromkeys(list_hidden_names(query)):
+        if (meant := declared.get(fold_name(name))) is not None:
+            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
+            hint = "Escape the ';' as %3B, and join by '&'."
+            yield Violation(codes.UNKNOWN_FIELD, ("query", meant), message, hint=hint)
 
 
 def _find_undeclared(channels: Channels, names: list[str]) -> Iterator[Violation]:
-    declared = {_fold_name(name): name for name in (*(each.declared.name for each in channels.query), *channels.free)}
+    declared = {fold_name(name): name for name in (*(each.declared.name for each in channels.query), *channels.free)}
     known = ", ".join(sorted(declared.values())) or "none"
-    for name in list(dict.fromkeys(names))[:100]:
+    for name in names[:100]:
         shown = clean_text(name, _SHOWN)
-        meant = declared.get(_fold_name(name))
+        meant = declared.get(fold_name(name))
         if meant is not None:
             message = f"Query parameter '{shown}' is read as '{meant}' by some services, and as unknown by others"
             yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=f"Write it as '{meant}'.")
@@ -101,11 +115,6 @@ def _find_undeclared(channels: Channels, names: list[str]) -> Iterator[Violation
             message = f"Unknown query parameter '{shown}'"
             hint = f"Leave it out of the URL; known: {known}." if channels.strict else ""
             yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=hint, severity=severity)
-
-
-def _fold_name(name: str) -> str:
-    """A name as the most lenient framework reads it: case, brackets and blanks do not count, `.` is `_` (PHP)."""
-    return name.strip(" \t\0").partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
 
 
 def _judge_readings(parameter: JudgedParameter, readings: list[JsonValue]) -> Iterator[Violation]:
@@ -163,10 +172,52 @@ def _violations(operation: HttpOperation, value: dict[str, JsonValue]) -> Iterat
                 )
             elif not is_segment(argument, given):
                 yield _violation(argument, _PATH_HINT, given)
-        elif argument.declared.place == "file" and not _is_writable(argument, given):
-            yield _violation(argument, "Send the content of the file as base64.", given)
-        elif given is not ABSENT and given is not None and not _is_writable(argument, given):
-            yield _violation(argument, "Send a single value, or a list without its delimiter in an item.", given)
+        elif given is ABSENT or given is None:
+            continue
+        elif not _is_writable(argument, given):
+            base64 = "Send the content of the file as base64."
+            single = "Send a single value, or a list without its delimiter in an item."
+            yield _violation(argument, base64 if argument.declared.place == "file" else single, given)
+        elif isinstance(given, dict):
+            yield from _find_foreign_names(operation, argument, given, value)
+
+
+def _find_foreign_names(
+    operation: HttpOperation, argument: HttpArgument, given: dict[str, JsonValue], value: dict[str, JsonValue]
+) -> Iterator[Violation]:
+    """Members of an object that a service would read as another parameter, or as no member at all."""
+    declared = argument.declared
+    if declared.style == "deepObject":
+        for key in given:
+            if "[" in key or "]" in key:
+                yield _foreign_name(argument, key, "holds a bracket, at which services cut names")
+        return
+    if declared.place not in ("query", "form", "cookie") or declared.style != "form" or not declared.explode:
+        return
+    places = ("cookie",) if declared.place == "cookie" else ("query", "form", "file")
+    taken = {fold_name(name): name for name in operation.template.credentials} if declared.place != "cookie" else {}
+    for other in operation.in_place(*places):
+        if other is not argument:
+            sent = value.get(other.name, ABSENT)
+            names = [
+                other.declared.name,
+                *list_written_names(other.declared),
+                *(sent if isinstance(sent, dict) else ()),
+            ]
+            taken |= {fold_name(name): other.declared.name for name in names}
+    for key in given:
+        if declared.place == "cookie" and not is_token(key):
+            yield _foreign_name(argument, key, "cannot be the name of a cookie")
+        elif (meant := taken.get(fold_name(key))) is not None:
+            yield _foreign_name(argument, key, f"would be read as the parameter '{meant}'")
+
+
+def _foreign_name(argument: HttpArgument, key: str, why: str) -> Violation:
+    where = _OF_PLACE[argument.declared.place]
+    message = f"The member '{clean_text(key, _SHOWN)}' of '{argument.name}' cannot be written into {where}: it {why}"
+    return Violation(
+        codes.CONSTRAINT, (argument.name, key), message, hint="Leave this member out, or name it otherwise."
+    )
 
 
 def is_segment(argument: HttpArgument, value: JsonValue) -> bool:
@@ -186,7 +237,7 @@ def _is_writable(argument: HttpArgument, value: JsonValue) -> bool:
     pairs = write_pairs(declared, value)
     if pairs is None or (declared.required and not pairs):
         return False
-    return declared.place != "cookie" or all(_is_cookie(text) for _, text in pairs)
+    return declared.place != "cookie" or all(is_cookie_octets(text) for _, text in pairs)
 
 
 def _is_base64(text: JsonValue) -> bool:
@@ -195,11 +246,6 @@ def _is_base64(text: JsonValue) -> bool:
     except (ValueError, TypeError):
         return False
     return True
-
-
-def _is_cookie(text: str) -> bool:
-    """RFC 6265 section 4.1.1, cookie-octet."""
-    return all("!" <= character <= "~" and character not in '",;\\' for character in text)
 
 
 def _violation(argument: HttpArgument, hint: str, value: JsonValue) -> Violation:

@@ -1,24 +1,21 @@
-"""The text of an HTTP request's parameters and forms, read into values and written from them (RFC 6570, OpenAPI). Pure.
+"""The text of parameters and urlencoded forms, read into values and written from them (RFC 6570, OpenAPI). Pure.
 
 Parameters are read by style and schema. Text has no types, so `3` is the integer 3 where the schema takes an integer
 and the text "3" where it takes a text. A number is read only where every reader takes it for the same: `1e2`, which
 some parsers read as 1, is not an integer here. A text may have several readings, the likeliest first; no reading means
 that it is not in its style.
-
-`multipart/form-data` (RFC 7578) is read strictly: a body that two parsers could take apart differently is not read. A
-part is `Content-Disposition: form-data; name="..."`, with `filename="..."` for a file. Contents stay as they came.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from proxy.core.json.jsontext import FRACTIONS, dumps, parse, write_number
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.schema.http.names import Pairs
 from proxy.core.schema.http.parameters import Parameter
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})")
@@ -27,7 +24,8 @@ _WORDS: Final[Mapping[str, JsonValue]] = {"true": True, "false": False, "null": 
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _DELIMITERS: Final = {"form": ",", "simple": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
 
-Pairs = list[tuple[str, str]]
+# The most pairs of a query or a form that are read: ten times what PHP, Django and Flask take by default.
+MOST_PAIRS: Final = 10_000
 
 
 # --- text -> values ---------------------------------------------------------------------------------------------------
@@ -121,6 +119,30 @@ def is_of(parameter: Parameter, name: str) -> bool:
     if parameter.style == "form" and parameter.explode and "object" in parameter.kinds:
         return name in parameter.properties
     return name == parameter.name
+
+
+def list_written_names(parameter: Parameter) -> tuple[str, ...]:
+    """The names of a query, a form or cookies under which a parameter's declared parts stand."""
+    if parameter.style == "form" and parameter.explode and "object" in parameter.kinds:
+        return parameter.properties
+    return (parameter.name,)
+
+
+def group_pairs(pairs: Pairs) -> dict[str, Pairs]:
+    """The pairs by their names."""
+    groups: dict[str, Pairs] = {}
+    for pair in pairs:
+        groups.setdefault(pair[0], []).append(pair)
+    return groups
+
+
+def select_pairs(parameter: Parameter, groups: dict[str, Pairs]) -> Pairs:
+    """The pairs of a query or a form that belong to a parameter (`is_of`)."""
+    if parameter.style == "deepObject":
+        return [pair for name, pairs in groups.items() if is_of(parameter, name) for pair in pairs]
+    if parameter.style == "form" and parameter.explode and "object" in parameter.kinds:
+        return [pair for name in parameter.properties for pair in groups.get(name, ())]
+    return groups.get(parameter.name, [])
 
 
 def read_pairs(parameter: Parameter, pairs: Pairs) -> list[JsonValue]:
@@ -261,95 +283,3 @@ def _all_written(pairs: list[tuple[str, str | None]]) -> Pairs | None:
 def escape_pairs(pairs: Pairs) -> str:
     """Names and values as a query has them; a comma and a colon stay."""
     return "&".join(f"{quote(name, safe='[]')}={quote(text, safe=',:')}" for name, text in pairs)
-
-
-# --- multipart/form-data ----------------------------------------------------------------------------------------------
-_BOUNDARY: Final = re.compile(
-    r"""(?:^|;)\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s";,]{1,70}))\s*(?:;|$)""", re.IGNORECASE
-)
-_FIELD: Final = re.compile(rb"([A-Za-z-]+):[ \t]*([^\r\n\0]*)")
-_DISPOSITION: Final = re.compile(r'form-data((?:; ?(?:name|filename)="[^"\r\n]*")+)')
-_PARAMETER: Final = re.compile(r'; ?(name|filename)="([^"\r\n]*)"')
-_MOST_PARTS: Final = 1000
-_KNOWN: Final = frozenset({"content-disposition", "content-type"})
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part: its name, its file's name (None where it is not a file), its type, and where its content stands."""
-
-    name: str
-    filename: str | None
-    media_type: str
-    start: int
-    end: int
-
-
-def find_boundary(content_type: str) -> str:
-    """The boundary that a Content-Type names, '' where it names none or several."""
-    found = _BOUNDARY.findall(content_type.partition(";")[2])
-    return found[0][0] or found[0][1] if len(found) == 1 else ""
-
-
-def split_parts(body: bytes, boundary: str) -> list[Part] | None:
-    """The parts of a body; None where it is not what RFC 7578 describes."""
-    line = b"--" + boundary.encode("ascii", "replace")
-    if not boundary or not body.startswith(line + b"\r\n"):
-        return None
-    parts: list[Part] = []
-    at = len(line) + 2
-    while len(parts) < _MOST_PARTS:
-        end = body.find(b"\r\n" + line, at)
-        head, blank, _ = body[at : at + 4096].partition(b"\r\n\r\n")
-        if end < 0 or not blank or at + len(head) + 2 > end:
-            return None
-        part = _part(head, at + len(head) + 4, end)
-        if part is None:
-            return None
-        parts.append(part)
-        rest = end + 2 + len(line)
-        if body[rest : rest + 2] == b"--":
-            return parts if body[rest + 2 :] in (b"", b"\r\n") else None
-        if body[rest : rest + 2] != b"\r\n":
-            return None
-        at = rest + 2
-    return None
-
-
-def _part(head: bytes, start: int, end: int) -> Part | None:
-    fields: dict[str, str] = {}
-    for line in head.split(b"\r\n"):
-        found = _FIELD.fullmatch(line)
-        if found is None:
-            return None
-        name = found[1].decode().lower()
-        if name in fields or name not in _KNOWN:
-            return None
-        try:
-            fields[name] = found[2].decode().strip()
-        except UnicodeDecodeError:
-            return None
-    disposition = _DISPOSITION.fullmatch(fields.get("content-disposition", ""))
-    if disposition is None:
-        return None
-    pairs = _PARAMETER.findall(disposition[1])
-    named = dict(pairs)
-    if len(named) != len(pairs) or "name" not in named or "\\" in disposition[1]:
-        return None
-    return Part(named["name"], named.get("filename"), fields.get("content-type", ""), start, max(start, end))
-
-
-def join_parts(parts: list[tuple[str, str | None, str, bytes]], boundary: str) -> bytes:
-    """A body of parts (name, file name, media type, content)."""
-    made = []
-    for name, filename, media_type, content in parts:
-        file = "" if filename is None else f'; filename="{_quote_text(filename)}"'
-        kind = f"\r\ncontent-type: {media_type}" if media_type else ""
-        head = f'--{boundary}\r\ncontent-disposition: form-data; name="{_quote_text(name)}"{file}{kind}\r\n\r\n'
-        made.append(head.encode() + content + b"\r\n")
-    return b"".join(made) + f"--{boundary}--\r\n".encode()
-
-
-def _quote_text(text: str) -> str:
-    """RFC 7578 section 2, as browsers do it."""
-    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
