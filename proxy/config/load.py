@@ -24,7 +24,7 @@ from proxy.config.sections.correction_section import check_correct, read_correct
 from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
 from proxy.config.sections.mcp_upstreams import add_joined, add_operations
 from proxy.config.sections.network import read_listen, read_trusted
-from proxy.config.sections.stateurl import mask_url, read_state
+from proxy.config.sections.stateurl import mask_beyond_host, mask_url, read_state
 from proxy.config.sections.top_level import (
     check_addresses,
     read_admin,
@@ -337,6 +337,14 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         return [_mask(item, (*path, index)) for index, item in enumerate(value)]
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
+    if isinstance(value, str) and path[-1:] == ("webhook",):
+        return mask_beyond_host(value)
+    if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
+        return "***"
+    if isinstance(value, str) and path[-1:] == ("command",):
+        return f"{value.split()[0]} ***" if value.split()[1:] else value
+    if isinstance(value, str) and "://" in value and "${" not in value:
+        value = mask_url(value)
     if isinstance(value, str) and "${" not in value and path[-1:] != ("url",):
         named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
         return "***" if named or _may_hold_secret(path) else value

@@ -109,7 +109,7 @@ async def test_values_are_shown_to_the_operator_alone_and_only_where_the_config_
     assert SECRET not in json.dumps([mine, theirs])
 
 
-async def test_readers_change_nothing_and_wrong_tokens_have_to_wait() -> None:
+async def test_readers_change_nothing_and_wrong_tokens_have_to_wait_while_the_right_one_is_taken() -> None:
     admin = f"{{listen: 127.0.0.1:0, token: {TOKEN}, readers: {READER}}}"
     async with proxied(REMINDERS, admin=admin) as proxy:
         reset = await proxy.ask_admin("/-/attempts/reset", f"Authorization: Bearer {READER}", method="POST")
@@ -118,7 +118,7 @@ async def test_readers_change_nothing_and_wrong_tokens_have_to_wait() -> None:
 
     assert 403 == reset.status
     assert [401] * 10 + [429] == [seen.status for seen in wrong]
-    assert 429 == right.status
+    assert 200 == right.status
 
 
 async def test_what_models_get_wrong_is_counted_by_place_with_the_shape_of_texts() -> None:

@@ -23,6 +23,7 @@ from proxy.config.files.source import ConfigSource
 from proxy.config.files.yaml12 import read_scalar
 from proxy.config.mistakes import Mistake, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
+from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import dumps, name_json_type, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.core.schema.nodes import Node
@@ -194,8 +195,21 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
     else:
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
-        message = f"{subject} {_describe_expected(entry)}; this is {_shorten(_find_value(value, entry.path))}"
+        message = f"{subject} {_describe_expected(entry)}; this is {_describe_written(value, entry.path)}"
         yield entry.path, False, message, _suggest_hint(value, entry)
+
+
+# Keys whose values may be secrets, besides those that are named as secrets are.
+_MAY_HIDE: Final = frozenset({"readers", "bearer", "env", "settings", "webhook", "command", "set"})
+
+
+def _describe_written(value: JsonValue, path: Pointer) -> str:
+    """What was written at a place; of a text that may be a secret only its length."""
+    found = _find_value(value, path)
+    named = [step for step in path if isinstance(step, str)]
+    if isinstance(found, str) and ("@" in found or any(step in _MAY_HIDE or is_secret_name(step) for step in named)):
+        return f"a text of {len(found)} characters"
+    return _shorten(found)
 
 
 def _describe_expected(entry: BrokenKeyword) -> str:

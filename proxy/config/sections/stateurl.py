@@ -109,6 +109,16 @@ def mask_url(written: str) -> str:
     return f"{written[: found.start()]}{shown}{written[found.end() - 1 :]}"
 
 
+def mask_beyond_host(written: str) -> str:
+    """A URL as it is written in the config, of which only scheme, host and port are shown: those of webhooks are
+    secrets as a whole."""
+    found = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#]*@)?([^/?#]*)", written)
+    if found is None or "${" in written:
+        return written if "${" in written else "***"
+    scheme = written.partition("://")[0]
+    return f"{scheme}://{found[1]}/***" if written[found.end() :].strip("/") else f"{scheme}://{found[1]}"
+
+
 # --- the section ------------------------------------------------------------------------------------------------------
 _SHARED_ONLY: Final = ("url", "prefix", "timeouts", "tls", "sentinel")
 

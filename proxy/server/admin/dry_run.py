@@ -89,8 +89,7 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
     tools: Mapping[str, ToolPolicy] = binding.route.tools
     if binding.route.learn is not None:
         tools = binding.catalogues.get_latest(binding.route.learn)
-    alone = replace(services, store=make_store("memory", services.clock), upstreams={}, hooks=None, corrector=None)
-    outcome = await run_call(call, Nowhere(_Enforced(tools)), alone, record)
+    outcome = await run_call(call, Nowhere(_Enforced(tools)), make_dry_services(services), record)
     policy = tools.get(record.tool)
     shown |= {"tool": record.tool, "mode": policy.mode.value if policy else "enforce", "schema_id": record.schema_id}
     if isinstance(outcome, Delivered):
@@ -101,6 +100,27 @@ async def judge_question(binding: RouteBinding, request: RawRequest, services: S
         return {"decision": "forward", **shown, "repairs": _repairs(outcome.repairs), "errors": [],
                 "warnings": warnings, "arguments": arguments}  # fmt: skip
     return _show_refused(binding, request, outcome, tuple(record.repairs), shown)
+
+
+def make_dry_services(services: Services) -> Services:
+    """The services of a dry run: nothing leaves the process, and nothing is counted. Every field is named here, so that
+    one which is added has to be thought of."""
+    return Services(
+        store=make_store("memory", services.clock),
+        clock=services.clock,
+        upstreams={},
+        pacing=services.pacing,
+        extra_lines=services.extra_lines,
+        corrector=None,
+        hooks=None,
+        elsewhere=services.elsewhere,
+        second_judge=None,
+        escalated=_tell_nobody,
+    )
+
+
+def _tell_nobody(_result: ToolResult, _record: CallRecord) -> None:
+    """Takes an escalation that nobody is told of."""
 
 
 class _Enforced(Mapping[str, ToolPolicy]):

@@ -8,6 +8,7 @@ Prometheus and kubelet use names of their own.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -38,6 +39,8 @@ _API: Final = "/-/"
 _UI: Final = "/ui/"
 # A reader may POST to these paths because they change nothing.
 _HARMLESS: Final = frozenset({"/-/validate", "/-/trial", "/-/conversations/find"})
+# Seconds that the answer to a wrong token waits, so that guessing is slow.
+_WRONG_TOKEN_WAIT: Final = 0.1
 _FOREIGN: Final = "a page of another origin may not use this port"
 _JSON: Final = "application/json"
 
@@ -82,7 +85,7 @@ class Admin:
             return _answer(refuse_question(_FOREIGN, 403))
         role: Role | Response = "operator"
         if path.startswith(_API):
-            role = self._find_role(request, fields, path)
+            role = await self._find_role(request, fields, path)
         if isinstance(role, Response):
             return role
         if path == "/" and _UI in self._pages and "text/html" in (fields.get("accept") or ""):
@@ -96,16 +99,18 @@ class Admin:
             return _answer(refuse_question(_FOREIGN, 403))
         return await self._page(request, fields, split_target(request.raw_path), self._probes, "reader")
 
-    def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
-        """Returns the role in which a request may use this path, or the response that refuses it."""
+    async def _find_role(self, request: web.BaseRequest, fields: Fields, path: str) -> Role | Response:
+        """Returns the role in which a request may use this path, or the response that refuses it. The right token is
+        taken at any time: other processes of the pod share its address, and must not lock the operator out."""
         address = request.remote or ""
-        if self._access.needs_token and self._access.has_to_wait(address):
-            response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))
-            response.fields.append(("Retry-After", "60"))
-            return response
         role = self._access.find_role(fields)
         if role is None:
             if fields.get("authorization"):
+                await asyncio.sleep(_WRONG_TOKEN_WAIT)
+                if self._access.has_to_wait(address):
+                    response = _answer(refuse_question("too many wrong tokens from this address: wait a minute", 429))
+                    response.fields.append(("Retry-After", "60"))
+                    return response
                 self._access.count_wrong_token(address)
             response = _answer(
                 refuse_question("this path requires `Authorization: Bearer` and the operator's token", 401)

@@ -40,6 +40,8 @@ _LONGEST: Final = 200
 # The most texts and numbers of the sent arguments that are masked in kept texts.
 _MOST_LEAVES: Final = 256
 _SHORTEST_LEAF: Final = 3
+# The outcomes of calls whose failure is worded by the tool.
+_OF_THE_TOOL: Final = frozenset({"tool_error", "upstream_error"})
 # Details of a failure that quote the upstream, which may quote the call.
 _QUOTING: Final = frozenset({"original_error", "answer_errors", "errors", "hint"})
 _NOBODY: Final = Conversation("", Rung.HEADER)
@@ -78,11 +80,15 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     sent = _find_sent(record)
     leaves = _list_leaves(sent)
     came = list_errors(record)[:MOST_LISTED]
-    violations = tuple(_mask_violation(each, limits, leaves) for each in came)
+    mask = _mask_violation if record.outcome not in _OF_THE_TOOL else _mask_words
+    violations = tuple(mask(each, limits, leaves) for each in came)
     errors = tuple(_describe_error(*pair) for pair in zip(violations, came, strict=True))
     went = record.checked.value if record.checked is not None else ABSENT
     repairs = tuple(_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
+    if answer is not None and (record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(answer.failure.details)):
+        failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "")
+        answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
     return KeptFailure(errors, repairs, answer, record.policy)
 
 
@@ -160,6 +166,13 @@ def _mask_violation(violation: Violation, limits: FeedbackLimits, leaves: Sequen
     )  # fmt: skip
 
 
+def _mask_words(violation: Violation, _limits: FeedbackLimits, _leaves: Sequence[str]) -> Violation:
+    """A violation that the tool found: its words may quote what was sent in any form, and are masked whole."""
+    shown = MASK if violation.expected else ""
+    hint = MASK if violation.hint else ""
+    return Violation(violation.code, violation.path, MASK, shown, hint, violation.severity, MASK, sensitive=True)
+
+
 def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: Sequence[str]) -> ToolResult:
     """The answer with nothing in it that was sent."""
     failure = result.failure
@@ -177,7 +190,10 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
     call = ToolCall(
         result.call.tool, _NO_ARGUMENTS, result.call.call_id, replace(_NOBODY, rung=result.call.conversation.rung)
     )
-    return replace(result, call=call, failure=kept, example="", example_complete=False, extra=(), repairs=())
+    history = tuple(_hide(line, leaves) for line in result.history)
+    return replace(
+        result, call=call, failure=kept, history=history, example="", example_complete=False, extra=(), repairs=()
+    )
 
 
 def _mask_details(details: Any, leaves: Sequence[str]) -> Iterator[tuple[str, str]]:

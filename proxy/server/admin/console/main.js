@@ -72,7 +72,7 @@ function Shell() {
   const { about, error } = useAbout();
   const [theme, setTheme] = useState(localStorage.getItem("theme") || "auto");
   useEffect(() => { document.documentElement.dataset.theme = theme; localStorage.setItem("theme", theme); }, [theme]);
-  const [title, Page] = PAGES[page] || PAGES.overview;
+  const [title, Page] = Object.hasOwn(PAGES, page) ? PAGES[page] : PAGES.overview;
   useEffect(() => { document.title = `${title} · toolcall-proxy`; }, [title]);
   if (error && [401, 403, 429].includes(error.status)) return html`<${Login} error=${error} />`;
   const state = !about ? "" : error ? "DOES NOT ANSWER" : about.status === "draining" ? "DRAINING" : "READY";
