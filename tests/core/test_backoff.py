@@ -118,7 +118,7 @@ DECISION_MATRIX = [
     Row("5xx | Yes (after backoff): 503", reply(503), "yes", None, Reason.IDEMPOTENT, True, NOT_TWICE),
     Row("5xx | Yes (after backoff): 504", reply(504), "yes", None, Reason.IDEMPOTENT, True, NOT_TWICE),
     Row(
-        "5xx | Yes (after backoff): 501", reply(501), "yes", None, None, True,
+        "5xx | Yes (after backoff): 501", reply(501), "yes", None, None, False,
         "the service says that it cannot do this at all",
     ),
     Row("4xx + Retryable | No: 400", reply(400), "no", None, None, True),

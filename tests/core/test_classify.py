@@ -222,9 +222,21 @@ def test_a_fault_says_how_often_the_call_was_sent_and_when_to_come_back() -> Non
     } == make_fault_failure(fault, 3).details
 
 
-@pytest.mark.parametrize(("status", "executed"), [(502, "unknown"), (504, "unknown"), (500, None), (429, None)])
-def test_a_gateway_that_lost_the_tool_does_not_know_whether_it_ran(status: int, executed: str | None) -> None:
+@pytest.mark.parametrize(
+    ("status", "executed"), [(502, "unknown"), (504, "unknown"), (500, "unknown"), (503, None), (429, None)]
+)
+def test_what_may_have_run_is_said(status: int, executed: str | None) -> None:
     assert executed == failed(status).details.get("executed")
+
+
+def test_a_tool_that_may_be_called_twice_is_not_said_to_have_run_at_a_500() -> None:
+    answers = [classify_answer(UpstreamReply(500, (), b""), 0.0, idempotent=idempotent) for idempotent in (True, False)]
+    assert [None, "unknown"] == [each.details.get("executed") for each in answers if each is not None]
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(501, False), (505, False), (500, True), (503, True)])
+def test_what_the_service_cannot_do_at_all_is_final(status: int, retryable: bool) -> None:
+    assert retryable == failed(status).may_retry
 
 
 # --- complaints about the arguments -----------------------------------------------------------------------------------

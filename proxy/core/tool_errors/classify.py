@@ -57,6 +57,8 @@ _MENDABLE: Final = frozenset({400, 409, 422})
 
 # Statuses by which a gateway reports that it could not reach the tool.
 _LOST: Final = frozenset({502, 504})
+# The service cannot do this at all (RFC 9110 sections 15.6.2 and 15.6.6): no repetition helps.
+_FINAL: Final = frozenset({501, 505})
 
 # The upstream's headers that a client needs although the body is replaced.
 _KEPT_HEADERS: Final = frozenset({"retry-after", "www-authenticate"})
@@ -104,7 +106,10 @@ def classify_answer(
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
+    may_have_run = status in _LOST or (status == 500 and not idempotent)
     details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
+    if may_have_run:
+        details = {"executed": "unknown", **details}
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
 
@@ -126,7 +131,6 @@ def _limits(check: Check | None) -> FeedbackLimits:
 def _details(failure: Failure, status: int, retry_after: str, original: str) -> dict[str, str]:
     """The details of the tool's own envelope, and those of every failed answer."""
     return {
-        **({"executed": "unknown"} if status in _LOST else {}),
         **failure.details,
         "upstream_status": str(status),
         **({"retry_after": retry_after} if retry_after else {}),
@@ -215,10 +219,10 @@ def _about_url(value: JsonValue) -> tuple[str, ...]:
 def _by_status(status: int) -> Failure:
     message = f"The tool answered with HTTP status {status}"
     if status >= 500:
-        return Failure(_BY_STATUS.get(status, codes.SERVICE_UNAVAILABLE), message)
-    code = _BY_STATUS.get(status)
-    if code is not None:
-        return Failure(code, message)
+        code = _BY_STATUS.get(status, codes.SERVICE_UNAVAILABLE)
+        return Failure(code, message, retryable=False if status in _FINAL else None)
+    if (known := _BY_STATUS.get(status)) is not None:
+        return Failure(known, message)
     return Failure(codes.INVALID_REQUEST, message, retryable=status in _MENDABLE)
 
 
