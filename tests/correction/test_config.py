@@ -28,7 +28,7 @@ from proxy.core.contract.correction import (
 from proxy.correction.questions import load_prompt
 from tests.config.test_published_schema import SCHEMA, default
 
-ROUTE = "routes: {/a: {upstream: none, tool: x, schema: {}%s}}\n"
+ROUTE = "routes: {/a: {upstream: none, tool: x, schema: {type: object}%s}}\n"
 MODEL = 'upstreams: {model: {url: "http://m/v1", headers: {set: {authorization: "Bearer ${KEY}"}}}}\n'
 
 
@@ -210,6 +210,6 @@ def test_a_dump_masks_what_the_endpoint_is_sent_under_the_name_of_a_secret_at_an
 
 def test_property_names_of_schemas_are_no_secrets_of_the_config(tmp_path: Path) -> None:
     schema = "{type: object, properties: {password: {type: string}, token: {const: x}}}"
-    (tmp_path / "c.yaml").write_text("version: 1\n" + ROUTE.replace("schema: {}%s", f"schema: {schema}"))
+    (tmp_path / "c.yaml").write_text("version: 1\n" + ROUTE.replace("schema: {type: object}%s", f"schema: {schema}"))
     written = load(tmp_path / "c.yaml", {}).config.written
     assert {"password": {"type": "string"}, "token": {"const": "x"}} == written["routes"]["/a"]["schema"]["properties"]

@@ -90,6 +90,8 @@ async def get(target: str, *headers: str) -> tuple[int, int]:
         "sid=a b",
         'sid=a"b',
         "sid",
+        'n "a"',
+        "x=1; sid 5, y=2",
         "sid=b/c",
         "sid=a; sid=b",
     ],

@@ -24,7 +24,9 @@ EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything
 # Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
 LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
                 "tools": HERE / "tools.txt", "servers": HERE / "servers.json",
-                "services": HERE / "services.json", "strict": HERE / "servers/strict/main.go"}  # fmt: skip
+                "services": HERE / "services.json", "strict": HERE / "servers/strict/main.go",
+                "web": HERE / "web.txt", "webnode": HERE / "webnode.json",
+                "readings": HERE / "servers/readings/main.go"}  # fmt: skip
 
 # For a config: the operator's port is any that is free.
 ADMIN: Final = "admin: {listen: 127.0.0.1:0}\n"
@@ -57,6 +59,9 @@ SERVERS: Final = {
     "node": ["node", str(HERE / "servers" / "typescript.mjs"), str(NODE)],
     "trips": [python("py1"), str(HERE / "servers" / "trips.py")],
     "ledger": [str(PARTIES / "strict" / "ledger")],
+    "web": [python("web"), str(HERE / "servers" / "readings.py")],
+    "webnode": ["node", str(HERE / "servers" / "readings.cjs"), str(PARTIES / "webnode")],
+    "readings": [str(PARTIES / "readings" / "readings")],
     "everything": ["node", "--require", str(HERE / "servers" / "loopback.cjs"), str(EVERYTHING), "streamableHttp"],
 }
 CLIENTS: Final = {

@@ -82,8 +82,7 @@ def classify_answer(
 
     `wall` is the time of day in Unix seconds, for a Retry-After that is a date. `check` is the tool's compiled schema,
     `sent` the arguments that were forwarded (`ABSENT`: none), `limits` how they may be shown. `named`: place and name
-    of each parameter outside of the body -> the argument. `idempotent`: the tool may be called twice. A streamed body
-    is not read.
+    of each parameter outside of the body -> the argument. `idempotent`: the tool may run twice. No stream is read.
     """
     if is_success(reply):
         return None
@@ -106,10 +105,8 @@ def classify_answer(
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
-    may_have_run = status in _LOST or (status == 500 and not idempotent)
-    details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
-    if may_have_run:
-        details = {"executed": "unknown", **details}
+    executed = {"executed": "unknown"} if status in _LOST or (status == 500 and not idempotent) else {}
+    details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
 

@@ -19,6 +19,7 @@ Pairs = list[tuple[str, str]]
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # A cookie within the text of another, as readers of RFC 2109 find it: behind a comma or a blank.
 _COOKIE_WITHIN: Final = re.compile(r"[,\s]\s*\"?([^=;,\s\"]+)\"?\s*=")
+_FIRST_WORD: Final = re.compile(r"^\s*\"?([^=;,\s\"]+)\"?(?=[,\s]+[^=,\s]|[,\s]*$)")
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
@@ -67,7 +68,8 @@ def find_doubtful_cookies(
                 is_exact = name.lstrip(" ") == meant and separator and not within
                 if not is_exact or not (meant in json_text or _is_plain(_strip_quotes(value))):
                     yield meant
-            for hidden in _COOKIE_WITHIN.findall(part.strip(" \t")):
+            bare = _FIRST_WORD.findall(part)  # a name without a value, whatever comes behind it
+            for hidden in (*bare, *_COOKIE_WITHIN.findall(part.strip(" \t"))):
                 if (meant := by_fold.get(fold_name(hidden))) is not None:
                     yield meant
 
