@@ -133,7 +133,7 @@ ENDPOINT = MODEL + "correction: {upstream: model, model: m, prompts: {%s: p.txt}
     ("text", "route", "mistake"),
     [
         ("", ", correct: {semantic_retry: on}",
-         "2:52  route '/a'  there is no section `correction`  "
+         "2:64  route '/a'  there is no section `correction`  "
          "(say whom to ask: `correction: {upstream: NAME, model: NAME}`)"),
         ("defaults: {correct: {validation_feedback: on}}\n", "",
          "2:12  defaults  there is no section `correction`  "
