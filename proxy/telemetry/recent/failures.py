@@ -175,7 +175,10 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
         container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),
     )
     call = ToolCall(
-        result.call.tool, _NO_ARGUMENTS, result.call.call_id, replace(_NOBODY, rung=result.call.conversation.rung)
+        result.call.tool[:_LONGEST],
+        _NO_ARGUMENTS,
+        result.call.call_id,
+        replace(_NOBODY, rung=result.call.conversation.rung),
     )
     return replace(result, call=call, failure=kept, example="", example_complete=False, extra=(), repairs=())
 
