@@ -48,7 +48,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.core.model.work import share_work
+from proxy.core.model.work import find_budget, share_work
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.matching import make_matcher
 
@@ -170,7 +170,7 @@ def decide_call(payload: bytes) -> bytes:
     if isinstance(value, JsonProblem):
         raise ValueError("the arguments were read before")
     call = ToolCall(policy.tool, Document(text, value), "", _NOWHERE)
-    with share_work():
+    with share_work(find_budget(value)):
         decision = decide(call, policy)
     if isinstance(decision, Forward):
         checked = decision.checked
@@ -263,7 +263,7 @@ def find_failing(payload: bytes) -> bytes:
     if policy.check is None or isinstance(value, JsonProblem):
         raise ValueError("arguments that were judged")
     violations = [_from_json(entry, lambda: value) for entry in head["told"]]
-    with share_work():
+    with share_work(find_budget(value)):
         return dumps([list(place) for place in list_failing_places(policy.check, value, violations)])
 
 

@@ -33,6 +33,7 @@ from proxy.config.sections.top_level import (
     read_guidance,
     read_headers,
     read_hooks,
+    read_memory,
     read_on_escalation,
     read_record,
     read_reload,
@@ -176,7 +177,7 @@ def _read_config(context: Context, files: Files) -> Config:
         workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
         written=redact_config(context.structure),
-        **{**read_drain(context), "record": read_record(context)},
+        **{**read_drain(context), "record": read_record(context), "memory": read_memory(context)},
     )
     _check_workers(context, config)
     return config

@@ -525,7 +525,8 @@ class Config:
 
     `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
     mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
-    that, in seconds; with `stay_ready` the proxy is ready meanwhile.
+    that, in seconds; with `stay_ready` the proxy is ready meanwhile. `memory`: what the bodies under way may take
+    together, in bytes; None: by what the system leaves free.
     """
 
     routes: tuple[RouteEntry, ...]
@@ -548,5 +549,6 @@ class Config:
     reload: Reload = field(default_factory=Reload)
     second_judge: SecondJudging = "sampled"
     workers: int = 1
+    memory: int | None = None
     notes: tuple[str, ...] = ()
     written: JsonValue = field(default=None, repr=False)

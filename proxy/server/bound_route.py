@@ -22,6 +22,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
+from proxy.server.http.memory import BodyMemory
 from proxy.server.mcp.lists.catalogue import Catalogues
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
@@ -116,12 +117,13 @@ class RouteBinding:
 @value_class
 class RouteRequest:
     """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
-    the fields of the answer by which a page may read it."""
+    the fields of the answer by which a page may read it, `memory` what its body holds."""
 
     binding: RouteBinding
     raw: RawRequest
     hop_fields: Headers
-    cors: Headers = ()
+    cors: Headers
+    memory: BodyMemory
 
     @property
     def tools(self) -> Mapping[str, ToolPolicy]:

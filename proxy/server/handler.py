@@ -25,7 +25,6 @@ from proxy.core.model.values import (
     Delivered,
     Failure,
     Fields,
-    Headers,
     HttpReply,
     Passthrough,
     RawRequest,
@@ -59,6 +58,7 @@ from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.framing import Response, has_begun
 from proxy.server.http.guidance import answer_guidance
 from proxy.server.http.headers import Callers, Hop, read_fields, split_target
+from proxy.server.http.memory import FULL, JUDGED, RELAYED, BodyMemory, MemoryBudget
 from proxy.server.http.responses import (
     answer_failure,
     answer_fault,
@@ -98,6 +98,7 @@ class Snapshot:
 
 class Handler:
     """Handles requests. `snapshot` and `observers` may be exchanged at any time; `inflight` counts requests under way.
+    `memory` bounds the bodies under way; its `room` may change.
 
     While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
     the proxy restarts.
@@ -113,8 +114,10 @@ class Handler:
         hosts: frozenset[str] = frozenset(),
         begin_trace: BeginTrace | None = None,
         mcp: Mcp | None = None,
+        room: int = 0,
     ) -> None:
         self.snapshot = snapshot
+        self.memory = MemoryBudget(room)
         self.draining = False
         self.closing = False
         self._stopping = False
@@ -259,17 +262,18 @@ class Handler:
         if admitted.token:
             record.notes = {"client.token": admitted.token}
         own = (*caller.own_fields(fields, binding.judges), ("x-request-id", record.request_id))
-        if binding.route.kind == "passthrough":
-            own += UPGRADE if binding.route.websocket and asks_for_websocket(request, fields) else ()
-            raw = RawRequest(request.method, path, query, fields, b"", match.params, client)
-            call_route = RouteRequest(binding, raw, own, admitted.cors)
+        relayed = binding.route.kind == "passthrough"
+        if relayed and binding.route.websocket and asks_for_websocket(request, fields):
+            own += UPGRADE
+        data = None if relayed or binding.form else take_body(request, fields, binding.route.max_body)
+        raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
+        memory = BodyMemory(self.memory, RELAYED if relayed else JUDGED)
+        call_route = RouteRequest(binding, raw, own, admitted.cors, memory)
+        if relayed:
             made = self._relay(request, fields, call_route, snapshot.services, record)
         else:
-            data = None if binding.form else take_body(request, fields, binding.route.max_body)
-            raw = RawRequest(request.method, path, query, fields, data or b"", match.params, client)
-            call_route = RouteRequest(binding, raw, own, admitted.cors)
             made = self._call(request, fields, call_route, data is not None, snapshot.services, record)
-        return _readable(made, admitted.cors) if admitted.cors else made
+        return _end(made, call_route)
 
     def _answer_unrouted(
         self,
@@ -308,8 +312,8 @@ class Handler:
     ) -> web.StreamResponse:
         """Reads the body, unless the `whole` of it is there; runs the call, and encodes its outcome."""
         binding, route, now = call_route.binding, call_route.binding.route, self._clock.now
-        if not whole:
-            body = await read_body(request, fields, route.max_body, route.timeout, route.form, route.kind == "validate")
+        if not whole or not call_route.memory.reach(len(call_route.raw.body)):
+            body = FULL if whole else await read_body(request, fields, call_route.memory, route)
             if isinstance(body, BadRequest):
                 record.stages["read"] = now() - record.started
                 return _unread(binding, call_route.raw, body, record)
@@ -349,7 +353,7 @@ class Handler:
         body = None
         if request.body_exists and not request.content.at_eof():  # else the call's own reader has taken it
             if 0 < read_content_length(fields) <= _SENT_WHOLE:
-                whole = await read_whole(request, _SENT_WHOLE, binding.route.timeout)
+                whole = await read_whole(request, _SENT_WHOLE, binding.route.timeout, call_route.memory)
                 if isinstance(whole, BadRequest):
                     return _unread(binding, raw, whole, record)
                 call_route = replace(call_route, raw=replace(raw, body=whole))
@@ -468,12 +472,18 @@ def _unread(binding: RouteBinding, raw: RawRequest, why: BadRequest, record: Cal
     """The response to a request whose body could not be read. What is left of it ends the connection."""
     response = answer_failure(binding, raw, make_refusal(why.code, why.message, record, why.status), record)
     response.closes = True
+    if why is FULL:
+        response.fields.append(("Retry-After", "1"))
     return response
 
 
-async def _readable(made: Coroutine[Any, Any, web.StreamResponse], cors: Headers) -> web.StreamResponse:
-    """A response that a page may read. A stream has its fields already."""
-    response = await made
-    if isinstance(response, Response):
-        response.fields += cors
+async def _end(made: Coroutine[Any, Any, web.StreamResponse], call_route: RouteRequest) -> web.StreamResponse:
+    """A response that a page may read, where its route says so; a stream has its fields already. From here on the
+    request's body holds no memory."""
+    try:
+        response = await made
+    finally:
+        call_route.memory.release()
+    if call_route.cors and isinstance(response, Response):
+        response.fields += call_route.cors
     return response

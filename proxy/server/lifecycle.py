@@ -22,6 +22,7 @@ from proxy.server.admin.console_data import list_observers, make_console_data
 from proxy.server.admin.event_stream import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
+from proxy.server.http.memory import find_room
 from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.mcp.entry import Mcp
@@ -84,6 +85,7 @@ class Serving:
             compiled.loaded.config.listen.hosts,
             self._tracing.begin,
             self._mcp,
+            _find_room(compiled.loaded.config),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
         self.drained = False
@@ -231,6 +233,7 @@ class Serving:
         upstreams, gone = self._pools.of(compiled.loaded.config)
         last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
+        self.handler.memory.room = _find_room(compiled.loaded.config)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
         self._tell_metrics(compiled)
@@ -304,3 +307,8 @@ def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
     return Snapshot(
         compiled.table, compiled.bindings, services, compiled.loaded.digest, compiled.loaded.config.guidance
     )
+
+
+def _find_room(config: Config) -> int:
+    """The memory that the bodies under way of this worker may take together, in bytes."""
+    return find_room(config.workers) if config.memory is None else max(1, config.memory // config.workers)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
+from proxy.core.contract.attempts import hash_conversation
+from proxy.core.model import codes
+from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult
+from proxy.interfaces import CallRecord
+from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
@@ -189,3 +195,17 @@ async def test_with_the_console_off_only_failed_calls_are_kept() -> None:
 
     assert (["refused"], 500) == ([entry["outcome"] for entry in kept["calls"]], kept["bound"])
     assert 400 <= overview.status < 500
+
+
+def test_a_kept_call_holds_the_hash_of_its_conversation_and_a_cut_name_of_its_tool() -> None:
+    kept = RecentCalls(lambda: 0.0)
+    conversation = Conversation("c" * 900_000, Rung.META, sent=True)
+    call = ToolCall("t" * 900_000, Document(b"{}", {}), "call-1", conversation)
+    refused = ToolResult(call, Failure(codes.UNKNOWN_TOOL, codes.UNKNOWN_TOOL.meaning))
+    kept.finished(CallRecord("r-1", "/tools", tool="w", call=call, outcome="delivered"))
+    kept.finished(CallRecord("r-2", "/tools", tool="t", call=call, outcome="refused", result=refused))
+    entries = list(kept.select(CallFilter(conversation=hash_conversation(conversation)[:8])))
+
+    assert ["r-2", "r-1"] == [make_entry(entry)["correlation_id"] for entry in entries]
+    assert {hash_conversation(conversation)} == {entry.conversation for entry in entries}
+    assert all(len(pickle.dumps((entry.told, entry.stages, entry.failure))) < 8_000 for entry in entries)

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.decide import decide
 from proxy.core.model.values import Forward, Reject
-from proxy.core.model.work import CALL, REPAIRING, TooMuchWorkError, borrow_work, share_work
+from proxy.core.model.work import CALL, REPAIRING, TooMuchWorkError, borrow_work, find_budget, share_work
 from proxy.core.schema.matching import SearchGivenUp, make_matcher, share_search_budget
 from tests.core.repairing import call, policy
 
@@ -60,3 +60,9 @@ def test_patterns_that_backtrack_spend_from_it_too() -> None:
         assert hard.search("abc")
     with share_work(19), share_search_budget(), pytest.raises(SearchGivenUp):
         hard.search("abc")
+
+
+def test_what_a_call_may_cost_depends_on_how_much_it_holds_up_to_a_bound() -> None:
+    assert [100_040, 100_000 + 40 * 101, 2_000_000] == [
+        find_budget(None), find_budget([1] * 100), find_budget(["x" * 100] * 90_000)
+    ]  # fmt: skip

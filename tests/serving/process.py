@@ -31,12 +31,16 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def process(config: Path, *words: str, log_to: int | None = None, **environ: str) -> AsyncIterator[Process]:
+async def process(
+    config: Path, *words: str, log_to: int | None = None, within: Path | None = None, **environ: str
+) -> AsyncIterator[Process]:
     """`serve` with a config file, and `environ` beside our own environment; ended at the end, at the latest. Its log
     goes to the file descriptor `log_to`, or to a file beside the config. The config names its operator's port, for the
-    default one is the same for all tests."""
+    default one is the same for all tests. `within`: the control group that it is started in."""
     assert "admin:" in config.read_text(), "`admin: off`, or `admin: {listen: 127.0.0.1:0}`"
     command = [sys.executable, "-m", "proxy", "serve", str(config), *words]
+    if within is not None:
+        command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(within), *command]
     with (config.parent / "log.jsonl").open("w") as log:
         popen = subprocess.Popen(  # noqa: ASYNC220 - returns at once
             command,

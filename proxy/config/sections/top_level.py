@@ -371,6 +371,12 @@ def read_workers(context: Context) -> int:
     return 1 if value is None else int(value)
 
 
+def read_memory(context: Context) -> int | None:
+    """Reads the memory that bodies may take together, in bytes; None where the config does not say."""
+    value = context.structure.entry("limits")
+    return read_size(value["memory"]) if isinstance(value, dict) and "memory" in value else None
+
+
 def _reveal_texts(values: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}
 

@@ -27,11 +27,16 @@ from proxy.core.model.values import JsonValue
 # Characters of text that cost as much as one value.
 _CHARACTERS: Final = 100
 
-# The budget of a call that is judged on the event loop, at most a tenth of a second: one that takes more is judged
-# anew in a child process.
-HERE: Final = 50_000
-# The budget of one call: two to four seconds of an ordinary machine, within the time that a child process has for it.
+# The budget of a call that is judged on the event loop, at most 50 ms: one that takes more is judged anew in a child
+# process.
+HERE: Final = 20_000
+# The budget of the largest call: two to four seconds of an ordinary machine, within the time that a child process has
+# for it.
 CALL: Final = 2_000_000
+# What any call may take, at most a fifth of a second, and what it may take beside for each of its values: a schema that
+# makes few values dear takes no more than this.
+FEW_VALUES: Final = 100_000
+EACH_VALUE: Final = 40
 # The values of one text, unless a config says otherwise.
 READING: Final = 100_000
 # The share of each stage.
@@ -107,6 +112,11 @@ def share_work(limit: int = CALL) -> Iterator[Work]:
         yield budget
     finally:
         _call.reset(token)
+
+
+def find_budget(value: JsonValue) -> int:
+    """What a call with this value may cost: by how much it holds, and not by its schema."""
+    return min(CALL, FEW_VALUES + EACH_VALUE * Work(0).size(value))
 
 
 def lend_work(share: int) -> int:

@@ -19,7 +19,9 @@ from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_know
 from proxy.core.model import codes
 from proxy.core.model.fields import NO_SPELLINGS, FieldNames
 from proxy.core.model.values import Fields, RawRequest, value_class
+from proxy.routing import Route
 from proxy.server.http.checks import BadRequest
+from proxy.server.http.memory import FULL, BodyMemory
 
 # RFC 6839 section 3.1; one media type, as RFC 9110 section 8.3.1 has it, and no list of them.
 _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9a-z]+\+json")
@@ -53,39 +55,45 @@ def take_body(request: web.BaseRequest, fields: Fields, limit: int) -> bytes | N
     return content.read_nowait() if is_json(fields.get("content-type") or "") else None
 
 
-async def read_body(
-    request: web.BaseRequest,
-    fields: Fields,
-    limit: int,
-    timeout: float,  # noqa: ASYNC109 - of the whole body
-    form: str = "",
-    takes_text: bool = False,
-) -> Body | BadRequest:
-    """Reads the body of a call. `limit` in bytes, as sent and as decoded; `timeout` in seconds. `form`: the media type
-    of a form that is taken in place of JSON. `takes_text`: plain text will do as well, which a final output is."""
+async def read_body(request: web.BaseRequest, fields: Fields, memory: BodyMemory, route: Route) -> Body | BadRequest:
+    """Reads the body of a call, within the bytes and the seconds that its route gives it, as sent and as decoded.
+    `memory` takes what it needs. Plain text will do for a final output (a route of kind `validate`)."""
     if not request.body_exists:
         return Body(b"")
-    coding = _coding(fields)
-    unfit = _unfit(fields, coding, limit, form, takes_text=takes_text)
+    coding, limit = _coding(fields), route.max_body
+    unfit = _unfit(fields, coding, limit, route.form, takes_text=route.kind == "validate")
     if unfit is not None:
         return unfit
+    if not memory.reach(read_content_length(fields)):
+        return FULL
     await say_continue(request, fields)
-    data = await read_whole(request, limit, timeout)
+    data = await read_whole(request, limit, route.timeout, memory)
     if isinstance(data, BadRequest):
         return data
-    return _decode_body(data, coding, limit) if coding and is_coded(coding) else Body(data)
+    if not (coding and is_coded(coding)):
+        return Body(data)
+    body = _decode_body(data, coding, limit)
+    return body if isinstance(body, BadRequest) or memory.reach(len(body.data)) else FULL
 
 
-async def read_whole(request: web.BaseRequest, limit: int, timeout: float) -> bytes | BadRequest:  # noqa: ASYNC109 - as above
-    """The body as it was sent, unless it is longer than `limit` bytes, comes too slowly or is badly framed."""
+async def read_whole(
+    request: web.BaseRequest,
+    limit: int,
+    timeout: float,  # noqa: ASYNC109 - of the whole body
+    memory: BodyMemory | None = None,
+) -> bytes | BadRequest:
+    """The body as it was sent, unless it is longer than `limit` bytes or than `memory` (if given) has room for, comes
+    too slowly or is badly framed."""
+    if memory is not None and not memory.reach(request.content_length or 0):
+        return FULL
     try:
         async with asyncio.timeout(timeout):
-            data = await _read(request.content, limit)
+            data = await _read(request.content, limit, memory)
     except TimeoutError:
         return _LATE
     except BROKEN:
         return _BADLY_FRAMED
-    return _too_large(limit) if data is None else data
+    return data
 
 
 def read_content_length(fields: Fields) -> int:
@@ -190,15 +198,17 @@ def is_form(content_type: str, form: str) -> bool:
     return media_type == form and all(value in ("utf-8", "utf8") for value in charsets)
 
 
-async def _read(content: StreamReader, limit: int) -> bytes | None:
-    """The whole body, or None as soon as it is longer than `limit`."""
+async def _read(content: StreamReader, limit: int, memory: BodyMemory | None) -> bytes | BadRequest:
+    """The whole body, or why it is read no further: it is longer than `limit`, or than `memory` has room for."""
     read = await content.readany()
     while len(read) <= limit:
+        if memory is not None and not memory.reach(len(read)):
+            return FULL
         chunk = await content.readany()
         if not chunk:
             return read
         read += chunk
-    return None
+    return _too_large(limit)
 
 
 def _decode_body(data: bytes, coding: str, limit: int) -> Body | BadRequest:

@@ -188,7 +188,10 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
         container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),
     )
     call = ToolCall(
-        result.call.tool, _NO_ARGUMENTS, result.call.call_id, replace(_NOBODY, rung=result.call.conversation.rung)
+        result.call.tool[:_LONGEST],
+        _NO_ARGUMENTS,
+        result.call.call_id,
+        replace(_NOBODY, rung=result.call.conversation.rung),
     )
     history = tuple(_hide(line, leaves) for line in result.history)
     return replace(

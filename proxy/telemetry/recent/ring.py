@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.display.preview import MASK, sanitise_value
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.values import Conversation, Document, FeedbackLimits, JsonValue
+from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields
 from proxy.telemetry.metric_table import WRONG
@@ -48,12 +48,13 @@ STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "upstream", 
 
 
 class KeptCall(NamedTuple):
-    """One kept request: its number, its end (seconds since the epoch), its conversation, the content of its line (the
-    values of `_NAMES` for a usual call, otherwise the line's fields), its stages, and its failure, if any."""
+    """One kept request: its number, its end (seconds since the epoch), its conversation's hash ('' where it has none),
+    the content of its line (the values of `_NAMES` for a usual call, otherwise the line's fields), its stages, and its
+    failure, if any."""
 
     seq: int
     at: float
-    conversation: Conversation | None
+    conversation: str
     told: tuple[Any, ...] | dict[str, Any]
     stages: dict[str, float]
     failure: KeptFailure | None
@@ -116,7 +117,7 @@ class RecentCalls:
         self.last = seq = self.last + 1
         usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
         call = record.call
-        who = None if call is None else call.conversation
+        who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
         if usual:
             self._kept.append((seq, self._wall(), who, _read_usual(record), record.stages, None))
         else:
@@ -168,8 +169,8 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     entry = dict(told) if isinstance(told, dict) else build_fields(_restore(told))
     if kept.failure is not None:
         entry |= kept.failure.fields()
-    if kept.conversation is not None:
-        entry["conversation"] = hash_conversation(kept.conversation)
+    if kept.conversation:
+        entry["conversation"] = kept.conversation
     return {"seq": kept.seq, "timestamp": stamp, **entry}
 
 
@@ -204,9 +205,7 @@ def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
     for name in ("request_id", "trace_id"):
         if (one := getattr(wanted, name)) and _value(kept, name) != one:
             return False
-    if wanted.conversation and not (
-        kept.conversation is not None and hash_conversation(kept.conversation).startswith(wanted.conversation)
-    ):
+    if not kept.conversation.startswith(wanted.conversation):
         return False
     return _fits_places(kept, wanted)
 
