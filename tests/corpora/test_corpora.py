@@ -12,7 +12,6 @@ import pytest
 from proxy.core.rules.rules import LEVELS
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
-from tests.corpora.run_quick_repair import collected
 from tests.corpora.run_repair import bfcl, fresh_failures, model_calls, real_failures
 from tests.corpora.run_schemas import mcp_tools
 from tests.corpora.run_text import DIFFERING, DUPLICATE_KEYS, READ_AT_LENIENT, READ_AT_STANDARD, malformed, parsing
@@ -104,11 +103,6 @@ def test_generated_calls_of_real_tools_are_left_alone_and_recovered() -> None:
     assert {"refused", "repaired", "valid"} == runs["mcp-tools, with mistakes"].keys()
 
 
-def test_quick_repairs_make_of_collected_calls_what_the_repair_engine_makes() -> None:
-    ((_, found),) = collected(DATA)
-    assert (0, True) == (found["wrong"], found["same"] > 50)
-
-
 def test_the_engine_judges_and_reports_collected_calls_as_its_peers_do() -> None:
     ((_, found),) = engine(DATA)
     assert (0, True) == (found["wrong"], found["values"] > 1000)
@@ -120,9 +114,7 @@ def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None
 
     assert 1 == reported((wrong,), DATA)
     assert "a run" + " " * 56 + "right 3, wrong 1\n" == capsys.readouterr().out
-    assert {real_failures, fresh_failures, bfcl, model_calls, parsing, malformed, mcp_tools, collected, engine} <= set(
-        RUNS
-    )
+    assert {real_failures, fresh_failures, bfcl, model_calls, parsing, malformed, mcp_tools, engine} <= set(RUNS)
 
 
 def test_the_lists_of_exceptions_are_short_and_reasoned() -> None:
