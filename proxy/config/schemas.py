@@ -22,7 +22,8 @@ from proxy.config.model import ToolSchema
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.facts import list_contradictions, list_mistaken_null_switches, list_mistaken_switches
+from proxy.core.rules.contradictions import list_contradictions
+from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import RULES
 from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.core.schema.formats import Formats

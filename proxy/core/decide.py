@@ -301,7 +301,7 @@ def _write_text(document: Document, repaired: Repaired) -> bytes:
 
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
-    value, rules = document.value, policy.repair
+    value, rules = document.value, policy.select_repairs()
     if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
     value, renames = respell_keys(check, value, rules) if policy.unknown_keys is _REFUSE else (value, ())
@@ -311,8 +311,8 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
         value, respelt = respell_integers(check, value, rules)
         return Repaired(value, renames + respelt, True)
     if acts_by_argument(check.root, value):
-        rules = rules.for_changes()
-    repaired = repair(check, value, rules)
+        rules = policy.select_repairs(acts=True)
+    repaired = repair(check, value, rules, tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 
