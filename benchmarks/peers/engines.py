@@ -24,7 +24,6 @@ from proxy.core.decide import decide, prepare
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import Conversation, Decision, Document, Reject, Rung, ToolCall
 from proxy.core.repair.engine import repair
-from proxy.core.repair.fast_repair import repair_quickly
 from proxy.core.rules.rules import select_rules
 
 Runner = Callable[[bytes], object]
@@ -55,7 +54,7 @@ def _ours(schema: Any) -> Runners:
 
     def mend(body: bytes) -> object:
         value = parse(body)
-        return check.accepts(value) or repair_quickly(check, value, policy) or repair(check, value, policy)
+        return check.accepts(value) or repair(check, value, policy)
 
     return {"valid": judge, "damaged": mend, "4 errors": report}
 

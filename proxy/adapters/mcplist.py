@@ -131,6 +131,7 @@ def _read_tool(entry: JsonValue) -> ListedTool | None:
         entry.get("outputSchema", ABSENT),
         hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
         destructive=hints.get("destructiveHint") is True,
+        read_only=hints.get("readOnlyHint") is True,
     )
 
 
@@ -153,6 +154,7 @@ def _hash_tool(tool: ListedTool) -> str:
         _show_schema(tool.output),
         tool.idempotent,
         tool.destructive,
+        tool.read_only,
     ]
     return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
 
@@ -181,7 +183,10 @@ def pack_page(payload: bytes) -> bytes:
         return join_frame(None)
     texts: list[bytes] = []
     told = [
-        [tool.name, tool.description, tool.idempotent, tool.destructive, _hash_tool(tool), *_list_texts(tool, texts)]
+        [
+            *(tool.name, tool.description, tool.idempotent, tool.destructive, tool.read_only, _hash_tool(tool)),
+            *_list_texts(tool, texts),
+        ]
         for tool in page.tools
     ]
     ttl = None if page.ttl is None else int(page.ttl * 1000)
@@ -206,12 +211,13 @@ def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
         return head if isinstance(head, dict) else None
     tools: list[ListedTool] = []
     at = 0
-    for name, description, idempotent, destructive, digest, *lengths in head["tools"]:
+    for name, description, idempotent, destructive, read_only, digest, *lengths in head["tools"]:
         schemas: list[JsonValue] = []
         for length in lengths:
             schemas.append(_unpack_text(texts, at, length))
             at += max(length, 0)
-        tools.append(ListedTool(name, description, schemas[0], schemas[1], idempotent, digest, destructive))
+        hints = idempotent, digest, destructive, read_only
+        tools.append(ListedTool(name, description, schemas[0], schemas[1], *hints))
     return ToolsPage(tuple(tools), head["cursor"], None if head["ttl"] is None else head["ttl"] / 1000)
 
 

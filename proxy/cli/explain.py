@@ -84,19 +84,11 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
     if policy.check is None:
         yield "# validation: off: every call goes on as it came"
         return
-    from proxy.core.repair.fast_repair import write_quick_repair
-
-    check, rules = policy.check, policy.repair.rules
+    check, rules = policy.check, policy.select_repairs().rules
     yield f"# repair rules that are on: {', '.join(sorted(rules)) or 'none'}"
     if policy.repair.drop_keys:
         yield f"# keys that drop_unknown may remove: {', '.join(sorted(policy.repair.drop_keys))}"
     yield f"\n# --- judge and report\n{_add_keywords(check, check.source())}"
-    quick_repair = _add_keywords(check, write_quick_repair(check, rules))
-    yield (
-        f"# --- quick repair\n{quick_repair}"
-        if quick_repair
-        else "# --- no quick repair: the repair engine makes every repair"
-    )
 
 
 def _add_keywords(check: Check, code: str) -> str:

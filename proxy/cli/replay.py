@@ -250,7 +250,7 @@ def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     policy = Policy(repair=repair)
     served = ToolConfig(tool, "", ToolSchema(value, compile_check(value), "replay"), None, policy)
     shape = CallShape(tool=tool, text_repairs=make_repair_policy(repair).rules & frozenset(TEXT_RULES))
-    entry = RouteEntry("replay", "/", ("POST",), "validate", "plain", shape, policy, {tool: served})
+    entry = RouteEntry("replay", "/", ("POST",), "call", "plain", shape, policy, {tool: served})
     return build_routes(Config((entry,))).routes[0]
 
 

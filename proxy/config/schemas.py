@@ -22,12 +22,8 @@ from proxy.config.model import ToolSchema, UnknownKeywords
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.facts import (
-    list_mistaken_null_switches,
-    list_mistaken_switches,
-    list_refused_defaults,
-    list_unsatisfiable,
-)
+from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
+from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
 from proxy.core.rules.rules import RULES
 from proxy.core.schema.dialects import find_definition, is_parameter_list, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional

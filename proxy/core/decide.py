@@ -41,7 +41,6 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.core.repair.engine import Repaired, repair
-from proxy.core.repair.fast_repair import compile_quick_repair, repair_quickly
 from proxy.core.repair.respell import INTEGRAL_FRACTION, RESPELT, respell_integers, respell_keys, respell_text
 from proxy.core.rules.names import acts_by_argument
 from proxy.core.schema.matching import share_search_budget
@@ -83,23 +82,23 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Decision:
 
 
 def prepare(policy: ToolPolicy) -> None:
-    """Writes the code that judges and repairs a tool's calls and judges its answers. Takes milliseconds, or a second
+    """Writes the code that judges a tool's calls and its answers. Takes milliseconds, or a second
     for a very large schema, so it runs in a thread."""
     if policy.check is not None:
-        policy.check.once(("written", policy.repair.rules), partial(_write, policy.check, policy.repair.rules))
+        everywhere = bool(policy.repair.rules)
+        policy.check.once(("written", everywhere), partial(_write, policy.check, everywhere=everywhere))
     if policy.answer is not None:
         policy.answer.check.prepare(everywhere=False)
 
 
-def _write(check: Check, rules: frozenset[str]) -> bool:
-    check.prepare(everywhere=bool(rules))
-    compile_quick_repair(check, rules)
+def _write(check: Check, *, everywhere: bool) -> bool:
+    check.prepare(everywhere=everywhere)
     return True
 
 
 def is_ready(policy: ToolPolicy) -> bool:
     """Whether the code that `prepare` writes exists already."""
-    return (policy.check is None or policy.check.has(("written", policy.repair.rules))) and (
+    return (policy.check is None or policy.check.has(("written", bool(policy.repair.rules)))) and (
         policy.answer is None or policy.answer.check.ready
     )
 
@@ -302,7 +301,7 @@ def _write_text(document: Document, repaired: Repaired) -> bytes:
 
 def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
-    value, rules = document.value, policy.repair
+    value, rules = document.value, policy.select_repairs()
     if document.text == b"" or (value is None and "empty_arguments" in rules.rules and not check.accepts(None)):
         return Repaired({}, (Repair("empty_arguments", ()),), check.accepts({}))
     value, renames = respell_keys(check, value, rules) if policy.unknown_keys is _REFUSE else (value, ())
@@ -312,9 +311,8 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
         value, respelt = respell_integers(check, value, rules)
         return Repaired(value, renames + respelt, True)
     if acts_by_argument(check.root, value):
-        rules = rules.for_changes()
-    short = repair_quickly(check, value, rules)
-    repaired = repair(check, value, rules) if short is None else Repaired(*short, True)
+        rules = policy.select_repairs(acts=True)
+    repaired = repair(check, value, rules, tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

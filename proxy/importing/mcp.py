@@ -18,7 +18,7 @@ from proxy.adapters.mcpmessage import LIST, METHOD_HEADER, SESSION_HEADER, VERSI
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import ABSENT, Headers, JsonValue
-from proxy.core.rules.facts import list_unsatisfiable
+from proxy.core.rules.contradictions import list_unsatisfiable
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.drafts import is_conditional
 from proxy.importing.fetch import Enough, FetchedAnswer, FetchSite

@@ -202,6 +202,7 @@ def _build_policy(
         channels=channels,
         operation=operation,
         changes=methods == {"PATCH"} or (operation is not None and operation.template.method == "PATCH"),
+        reads=methods == {"GET"} or (operation is not None and operation.template.method == "GET"),
         max_body=policy.max_body,
         leaked_markup=policy.leaked_markup,
     )

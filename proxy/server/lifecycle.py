@@ -71,9 +71,8 @@ class Serving:
         self._corrections = Corrections(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
-        self._mcp = Mcp(
-            base.clock, make_id, Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        )
+        reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
+        self._mcp = Mcp(base.clock, make_id, reports)
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(

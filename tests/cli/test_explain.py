@@ -55,8 +55,8 @@ def test_the_code_and_the_rules_of_a_tool_are_shown(
         "# repair rules that are on: string_to_boolean, string_to_integer, string_to_number\n"
     )
     names = [part.name for part in ast.parse(said).body if isinstance(part, ast.FunctionDef)]
-    assert ["A0", "R0", "repair"] == names
-    assert 3 == said.count('#/properties/lat: {"type":"number","maximum":90}\n')  # judge, report and quick repair
+    assert ["A0", "R0"] == names
+    assert 2 == said.count('#/properties/lat: {"type":"number","maximum":90}\n')  # judge and report
 
 
 def test_every_tool_of_a_route_is_shown_or_the_one_asked_for(config: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_what_is_shown_is_python_also_for_very_many_properties(config: str, caps
     said = capsys.readouterr().out
     functions = {part.name for part in ast.parse(said).body if isinstance(part, ast.FunctionDef)}
     tables = [part.value for part in ast.parse(said).body if isinstance(part, ast.Expr)]
-    assert {"A0", "R0", "repair"} < functions
+    assert {"A0", "R0"} < functions
     assert [150, 150] == [len(table.args[0].keys) for table in tables]  # type: ignore[attr-defined]
 
 

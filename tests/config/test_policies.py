@@ -162,7 +162,9 @@ routes:
 """,
     )
     assert "trailing_commas" in served["/a"].shape.text_repairs
-    assert {"code_fence", "control_characters", "repeated_body"} == set(served["/ab/{tool}"].shape.text_repairs)
+    assert {"code_fence", "control_characters", "repeated_body", "call_markup"} == set(
+        served["/ab/{tool}"].shape.text_repairs
+    )
     assert frozenset() == served["/abc/{tool}"].shape.text_repairs
 
 
@@ -181,7 +183,7 @@ routes:
 """,
     )
     leaving_out = {
-        (path, name): sorted(policy.repair.rules & LEAVING_OUT)
+        (path, name): sorted(policy.select_repairs().rules & LEAVING_OUT)
         for path, route in served.items()
         for name, policy in route.tools.items()
     }

@@ -251,7 +251,7 @@ async def test_so_they_are_of_large_arguments(pool: OffloadPool) -> None:
 
 
 async def test_a_call_that_was_read_there_is_decided_alike_and_its_value_is_read_when_it_is_asked_for() -> None:
-    text = dumps({"rows": [{"street": "x", "n": "1"}] * 9_000})
+    text = dumps({"rows": [{"street": "x", "n": "1"}] * 500 + [{"street": "x", "n": 1}] * 8_500})
     elsewhere = Elsewhere.with_pools()
     known = await elsewhere.read(text, DEFAULT_LIMITS, frozenset())
     assert isinstance(known, KnownText)

@@ -23,6 +23,8 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
 
+# A tool that only reads: on others null and nothing are never taken as not sent.
+TOOL: Final = "get_tool"
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 
 
@@ -35,15 +37,16 @@ def policy(
 ) -> ToolPolicy:
     """The policy of a tool with this schema at a repair level."""
     on = select_rules(level, switches)
-    rules = RepairPolicy(on, PLUMBING_KEYS if "drop_unknown" in on else frozenset())
-    return ToolPolicy("tool", compile_check(schema), "f", repair=rules, unknown_keys=unknown_keys, mode=mode)
+    by_hand = frozenset(name for name, wanted in (switches or {}).items() if wanted)
+    rules = RepairPolicy(on, PLUMBING_KEYS if "drop_unknown" in on else frozenset(), by_hand)
+    return ToolPolicy(TOOL, compile_check(schema), "f", repair=rules, unknown_keys=unknown_keys, mode=mode)
 
 
 def call(sent: str | bytes, rules: frozenset[str] = frozenset()) -> ToolCall:
     """A call whose arguments arrived as this text."""
     text = sent.encode() if isinstance(sent, str) else sent
     document = read_document(text, TextLimits(), rules & frozenset(TEXT_RULES)) if text else Document(b"", None)
-    return ToolCall("tool", document, "call_1", Conversation("c-1", Rung.HEADER), text)
+    return ToolCall(TOOL, document, "call_1", Conversation("c-1", Rung.HEADER), text)
 
 
 def judged(sent: str | bytes, under: ToolPolicy) -> Decision:

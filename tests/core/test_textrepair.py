@@ -48,7 +48,15 @@ def test_strict_json_is_read_as_it_is_whatever_it_looks_like() -> None:
         ('control_characters: {"a":"x\\u000ay"}', '{"a":"x\ny"}'),
         ('control_characters: {"a\\u0009":1}', '{"a\t":1}'),
         ('repeated_body: {"a":1}', '{"a":1}\n\n{"a":1}'),
-        ('trailing_text: {"a":1}', '{"a":1}\nLet me know.'),
+        ('trailing_text: {"a":1}', '{"a":1}\n```'),
+        ('trailing_text: {"a":1}', '{"a":1}}'),
+        ('trailing_text: {"a":[1]}', '{"a":[1]} </payload>\n</tool>'),
+        ('call_markup: {"a":1}', '<tool_call>{"a":1}</tool_call>'),
+        ('call_markup: {"a":1}', '<|python_tag|>{"a":1}'),
+        ('bare_keys: {"a":1}', "{a:1}"),
+        ('python_literals: {"a":1}', '{"a":+1}'),
+        ('needless_escapes: {"a":"it\'s"}', '{"a":"it\\\'s"}'),
+        ('escaped_text: {"a":1}', '{\\"a\\":1}'),
         ('trailing_commas: {"a":[1,{}]}', '{"a":[1,{},],}'),
         ('comments: {"a":1}', '// first\n{"a": /* one */ 1}\n// last\n'),
         ('single_quotes: {"a":"it\'s"}', "{'a':'it\\'s'}"),
@@ -82,10 +90,11 @@ def test_a_cut_off_call_says_so() -> None:
     "text",
     [
         '{"a":1}{"a":2}', '{"a":1}\n{"b":1}\n', '{"a":1}{"a":1}{"a":1}', '{"a":1} and [2]', '{"a":1}"x"',
-        "{a:1}", '{"a" 1}', '{"a":1 "b":2}', '{"a":,}', "[1,,2]", "[,1]", '{"a":01}', '{"a":+1}', '{"a":.5}',
+        "{a b:1}", '{"a" 1}', '{"a":1 "b":2}', '{"a":,}', "[1,,2]", "[,1]", '{"a":01}', '{"a":+x}', '{"a":.5}',
         '{"a":NaN}',
         '{"a":undefined}', '{"a":0x10}', '{"a":1_000}', '{"a":"\\x41"}', '{"a":"\\u12"}', "{'a':'it's'}", '{"a":"x"y"}',
-        '{"a":"x" "y"}', "plain words", "<tool>{}</tool>", '{"a":1}}', "{'a':\"x'}", '{"a":"b""c"}', "5 // five", "",
+        '{"a":"x" "y"}', "plain words", "<tool>{}</tool>",
+        '{"a":1}}}', '{"a":1} EUR', "<tool_call>stop {}</tool_call>", "{'a':\"x'}", '{"a":"b""c"}', "5 // five", "",
         '{"a":“x}', "{\"a\":1,\"a\":2,}",
     ],
 )  # fmt: skip
@@ -97,16 +106,18 @@ def test_what_has_more_than_one_reading_is_refused_even_with_every_class(text: s
 def test_no_class_is_used_that_is_not_allowed(name: str) -> None:
     samples = {
         "code_fence": '```\n{"a":1}\n```', "control_characters": '{"a":"x\ny"}', "repeated_body": '{"a":1}{"a":1}',
-        "windows_paths": '{"a":"C:\\Users"}', "trailing_text": '{"a":1} ok', "trailing_commas": '{"a":1,}',
+        "windows_paths": '{"a":"C:\\Users"}', "trailing_text": '{"a":1}}', "trailing_commas": '{"a":1,}',
         "comments": '{"a":1}// x\n', "single_quotes": "{'a':1}", "python_literals": '{"a":True}',
         "unescaped_quotes": '{"a":"say "hi" now"}', "curly_quotes": '{“a”:1}',
+        "call_markup": '<tool_call>{"a":1}', "bare_keys": "{a:1}", "needless_escapes": '{"a":"\\$5"}',
+        "escaped_text": '{\\"a\\":1}',
     }  # fmt: skip
     assert read(samples[name], frozenset({name})).startswith(f"{name}: ")
     assert read(samples[name], ALL - {name}) in ("refused", "truncated")
 
 
 def test_the_classes_of_standard_lose_nothing() -> None:
-    assert {"code_fence", "control_characters", "repeated_body"} == STANDARD
+    assert {"code_fence", "control_characters", "repeated_body", "call_markup"} == STANDARD
 
 
 def test_what_is_mended_obeys_every_bound_of_strict_text() -> None:

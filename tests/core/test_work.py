@@ -10,8 +10,10 @@ from proxy.core.model.work import CALL, REPAIRING, TooMuchWorkError, borrow_work
 from proxy.core.schema.matching import SearchGivenUp, make_matcher, share_search_budget
 from tests.core.repairing import call, policy
 
-POLICY = policy({"type": "object", "properties": {"xs": {"type": "array", "items": {"enum": ["Aa", "Bb", "Cc"]}}}})
-DAMAGED = '{"xs":[' + ",".join(['" aa "'] * 30) + "]}"
+POLICY = policy(
+    {"type": "object", "properties": {"xs": {"type": "array", "items": {"enum": ["Alpha", "Beta", "Gamma"]}}}}
+)
+DAMAGED = '{"xs":[' + ",".join(['" alpha "'] * 30) + "]}"
 
 
 def test_a_stage_spends_its_share_and_no_more() -> None:

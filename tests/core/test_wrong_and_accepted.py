@@ -93,7 +93,7 @@ def test_what_has_a_second_meaning_is_refused(level: str, meaning: str, schema: 
 def test_one_repair_beside_the_refused_ones_still_works() -> None:
     assert '{"a":5}' == outcome(obj(a=INT), '{"a":"05"}')
     assert '{"a":2.500}' == outcome(obj(a=NUM), '{"a":"2.500"}')
-    assert '{"a":["New York"]}' == outcome(obj(a=arr(STR)), '{"a":"New York"}')
+    assert '{"a":["new-york"]}' == outcome(obj(a=arr(STR)), '{"a":"new-york"}')
     assert '{"edits":[{"old":"a","new":"b"}]}' == outcome(
         obj(edits=arr(obj(old=STR, new=STR))), '{"edits":{"old":"a","new":"b"}}'
     )
@@ -126,9 +126,46 @@ def test_there_a_default_may_mean_a_value_to_be_set() -> None:
 def test_the_method_patch_and_an_action_say_so_as_well() -> None:
     sent = '{"issueId":"A-1","assignedTo":null}'
     assert "VAL-002 /assignedTo" == of_tool("issue", ISSUE, sent, patch=True)
-    memory = needs("action", action={"enum": ["save", "update"]}, review={"type": "string", "format": "date"})
-    assert "VAL-002 /review" == of_tool("memory", memory, '{"action":"update","review":null}')
-    assert '{"action":"save"}' == of_tool("memory", memory, '{"action":"save","review":null}')
+    memory = needs("action", action={"enum": ["read", "update"]}, review={"type": "string", "format": "date"})
+    assert "VAL-002 /review" == of_tool("get_memory", memory, '{"action":"update","review":null}')
+    assert '{"action":"read"}' == of_tool("get_memory", memory, '{"action":"read","review":null}')
+
+
+@pytest.mark.parametrize(
+    "tool",
+    ["revoke_tokens", "cancel_orders", "terminate_instances", "save_contact", "change_assignee", "put_item", "run_job",
+     "find_and_delete", "get_or_create", "fetch_then_burn", "list_item_for_sale", "check_and_cancel", "frobnicate",
+     "memory", "get_rid_of_items", "read_and_launch"],
+)  # fmt: skip
+@pytest.mark.parametrize("sent", ['{"issueId":"A-1","assignedTo":null}', '{"issueId":"A-1","points":""}',
+                                  '{"issueId":"A-1","points":"None"}'])  # fmt: skip
+def test_nothing_is_read_as_not_sent_but_where_reading_is_all_the_tool_does(tool: str, sent: str) -> None:
+    assert "VAL-002" in of_tool(tool, ISSUE, sent)
+    assert "VAL-002" in of_tool(tool, ISSUE, sent, "lenient")
+
+
+@pytest.mark.parametrize("tool", ["get_issue", "searchIssues", "brave_web_search", "GetUsers", "scrape", "list_orders"])
+def test_a_tool_whose_name_says_that_it_reads_is_not_sent_nothing(tool: str) -> None:
+    assert '{"issueId":"A-1"}' == of_tool(tool, ISSUE, '{"issueId":"A-1","assignedTo":null}')
+    assert '{"issueId":"A-1"}' == of_tool(tool, ISSUE, '{"issueId":"A-1","points":""}')
+
+
+def test_a_tool_that_creates_something_loses_null_where_no_default_takes_its_place() -> None:
+    schema = needs("title", title=STR, days=INT, zone={**STR, "default": "UTC"})
+    assert '{"title":"x"}' == of_tool("create_plan", schema, '{"title":"x","days":null}')
+    assert '{"title":"x"}' == of_tool("create_plan", schema, '{"title":"x","days":"None"}')
+    assert "VAL-002 /zone" == of_tool("create_plan", schema, '{"title":"x","zone":null}')
+    assert "VAL-002 /days" == of_tool("create_plan", schema, '{"title":"x","days":""}')
+    assert "VAL-002 /days" == of_tool("create_or_replace_plan", schema, '{"title":"x","days":null}')
+
+
+def test_nothing_becomes_null_on_other_tools_but_a_word_at_a_required_key() -> None:
+    team = {"anyOf": [INT, {"type": "null"}], "default": None}
+    assert "VAL-0" in of_tool("delete_users", obj(team=team), '{"team":""}')
+    assert "VAL-0" in of_tool("delete_users", obj(team=team), '{"team":"None"}')
+    assert "VAL-0" in of_tool("delete_users", needs("team", team=team), '{"team":""}')
+    assert '{"team":null}' == of_tool("delete_users", needs("team", team=team), '{"team":"None"}')
+    assert '{"team":null}' == of_tool("list_users", obj(team=team), '{"team":""}')
 
 
 def test_the_operator_has_the_last_word_for_a_tool_and_a_property() -> None:

@@ -3,8 +3,8 @@
     python -m tests.corpora.run_all DATA_FOLDER
 
 Prints a line for each run and, where something is wrong, the case. Exits 1 if a call was forwarded with other
-arguments than the right ones, a right call was changed or refused, a text was read wrongly, the quick repairs and the
-repair engine differ, the validation engine and its peers do, or advice on a schema does not hold.
+arguments than the right ones, a right call was changed or refused, a text was read wrongly, the validation
+engine and its peers differ, or advice on a schema does not hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tests.corpora import (
     run_engine,
     run_improvements,
     run_operations,
-    run_quick_repair,
     run_repair,
     run_schemas,
     run_text,
@@ -33,7 +32,6 @@ RUNS: Final[tuple[Run, ...]] = (
     *run_text.RUNS,
     *run_schemas.RUNS,
     *run_operations.RUNS,
-    *run_quick_repair.RUNS,
     *run_engine.RUNS,
     *run_endpoint.RUNS,
     *run_improvements.RUNS,

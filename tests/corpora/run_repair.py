@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from proxy.core.check.validation import compile_check
 from proxy.core.model.values import Forward, JsonValue
 from proxy.core.rules.facts import read_facts
-from proxy.core.rules.rules import LEVELS
+from proxy.core.rules.rules import LEVELS, RULES
 from tests.corpora.calls import check_of, exact, judged, outcome, rows
 
 Found = Counter[str]
@@ -35,6 +35,52 @@ def real_failures(data: Path) -> Iterator[tuple[str, Found]]:
 def fresh_failures(data: Path) -> Iterator[tuple[str, Found]]:
     """Failures reported in 2026, with nulls that clear a field and markup that leaked into a value."""
     yield from _failures("real-failures-2026", data / "real-failures-2026/failures.jsonl")
+
+
+def two_meanings(data: Path) -> Iterator[tuple[str, Found]]:
+    """Hand-made calls with two meanings: no level may take one."""
+    yield from _failures("two-meanings", data / "two-meanings/cases.jsonl")
+
+
+def one_meaning(data: Path) -> Iterator[tuple[str, Found]]:
+    """Hand-made calls that a fair human accepts."""
+    yield from _failures("one-meaning", data / "one-meaning/cases.jsonl")
+
+
+# The sets whose right arguments are known.
+_KNOWN: Final = (
+    "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "two-meanings/cases.jsonl",
+    "one-meaning/cases.jsonl", "model_calls/invalid_calls.jsonl.gz",
+)  # fmt: skip
+
+
+def count_rules(data: Path) -> dict[str, Found]:
+    """For every rule its uses at level `lenient` over all sets: in calls that came out right, wrong, or as another call
+    than the one that was asked for (`other`: the model meant another value)."""
+    counted = {rule: Counter({"right": 0, "wrong": 0, "other": 0}) for rule in RULES}
+    for name in _KNOWN:
+        for row in rows(data / name):
+            if str(row.get("kind", "")).startswith("tool_name"):
+                continue
+            raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
+            text = raw if isinstance(raw, str) else json.dumps(raw)
+            schema = row["json_schema"] if "json_schema" in row else row["schema"]
+            expected = row["expected_arguments"] if "expected_arguments" in row else row["expected"]
+            decision = judged(schema, text, "lenient", tool=row["tool"])
+            if not isinstance(decision, Forward):
+                continue
+            made = outcome(decision, text, expected)
+            if made == "wrong" and row.get("expected_note", "same up to types") != "same up to types":
+                made = "other"
+            for repair in decision.checked.repairs:
+                counted[repair.rule][made] += 1
+    return counted
+
+
+def rules_used(data: Path) -> Iterator[tuple[str, Found]]:
+    """Every rule with its uses; a rule without a right one is seen here."""
+    for rule, uses in count_rules(data).items():
+        yield f"rule {rule}", uses
 
 
 def _failures(name: str, path: Path) -> Iterator[tuple[str, Found]]:
@@ -135,7 +181,7 @@ def model_calls(data: Path) -> Iterator[tuple[str, Found]]:
         for row in rows(data / "model_calls/invalid_calls.jsonl.gz"):
             raw = row["raw_arguments"]
             text = raw if isinstance(raw, str) else json.dumps(raw)
-            decision = judged(row["json_schema"], text, level)
+            decision = judged(row["json_schema"], text, level, tool=row["tool"])
             made = outcome(decision, text, row["expected_arguments"])
             if made == "wrong" and row["expected_note"] != "same up to types":
                 made = "repaired; the model meant another value"
@@ -145,4 +191,4 @@ def model_calls(data: Path) -> Iterator[tuple[str, Found]]:
         yield f"model_calls, invalid, at {level}", found
 
 
-RUNS = (real_failures, fresh_failures, bfcl, model_calls)
+RUNS = (real_failures, fresh_failures, two_meanings, one_meaning, bfcl, model_calls, rules_used)

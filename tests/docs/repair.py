@@ -13,7 +13,9 @@ from proxy.core.model.work import REPAIRING
 from proxy.core.rules.rules import RULES, Rule
 from tests.core.test_never import REFUSED, UNTOUCHED
 from tests.core.test_rules import APPLIES, LEAVES
+from tests.corpora.run_repair import count_rules
 
+DATA: Final = Path(__file__).parents[1] / "data"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "repair.md"
 
 _HEAD: Final = """\
@@ -43,8 +45,10 @@ Numbers with an exponent stay as they came.
 
 ## Levels and switches
 
-`repair: standard` in `defaults`, a tool or a route sets the level: `off`, `basic`, `standard` or `lenient`. A rule is
-on from the level in its row on; `repair: {{level: standard, rules: {{yes_no: true}}}}` switches single rules.
+`repair: standard` in `defaults`, a tool or a route sets the level: `off`, `basic`, `standard` or `lenient`. At
+`standard` nothing that was sent is lost; at `lenient` the schema leaves one meaning as well, and the spelling is
+worse. A rule is on from the level in its row on; `repair: {{level: standard, rules: {{yes_no: true}}}}` switches
+single rules.
 {listed} is on from `standard` on for tools that an MCP server lists, because some servers require keys that have a
 default; elsewhere only by name.
 
@@ -53,13 +57,20 @@ In a property's own schema `x-repair: off` leaves it and everything below it as 
 
 ## Null, and tools that change something
 
-On a tool that updates, null may mean "clear this field". So `drop_null_optional`, `empty_optional`,
-`null_word_optional` and `default_optional` are off
+On a tool that updates, null may mean "clear this field"; on one that removes, a missing filter may mean "all". So
+`drop_null_optional`, `empty_optional`, `null_word_optional` and `default_optional` are on only where reading is all
+that a tool does:
 
-- for tools named update, upsert, patch, edit, set, modify, assign, clear, unset, delete, remove, purge, erase, wipe,
-  truncate or destroy; on routes that take PATCH alone; for a call with an argument that names such an action
-  (`{{"action": "update"}}` where the schema lists it);
-- for texts (`""`, `"None"`) at a filter: where, filter, condition, criteria, predicate, selector, query.
+- the first word of its name reads (get, list, search, find, read, fetch, query, lookup, check, count, describe, show,
+  scrape and their kin) or the last one is search or lookup, and no word of it does more (`find_and_delete`,
+  `get_or_create`); or its route takes GET alone; or its server says `readOnlyHint` and is trusted
+  (`trust_annotations`);
+- never for a call with an argument that names another action (`{{"action": "update"}}` where the schema lists it), and
+  never for texts (`""`, `"None"`) at a filter: where, filter, condition, criteria, predicate, selector, query.
+
+On a tool that creates (create, add, insert, new, make, generate, plan, draft ...) null and its words may go at an
+optional key without a default. Everywhere else they are refused, and `null_text` serves the words `null` and `None` at
+required keys alone. A word is never left out where a default other than null would take its place.
 
 A rule switched on by name (`repair: {{rules: {{drop_null_optional: on}}}}`) holds whatever the tool's name; `x-null:
 drop` or `x-null: refuse` in a property's schema for that property.
@@ -102,6 +113,28 @@ parameters apart.
 
 Each row ends with a call that the rule leaves to the refusal; more cases: `tests/core/test_rules.py`.
 """
+
+_USES: Final = """
+## What each rule did
+
+Uses of each rule at `lenient` over the sets of `tests/data` whose right arguments are known: reported failures,
+hand-made calls with one meaning and with two, real calls of models. "Other": repaired faithfully, but the model meant
+another call.
+`make corpora` prints the same over the whole collections.
+
+| rule | right | wrong | other |
+|---|---|---|---|
+"""
+
+
+def _uses() -> Iterator[str]:
+    counted = count_rules(DATA)
+    for rule, uses in counted.items():
+        if uses.total():
+            yield f"| `{rule}` | {uses['right']} | {uses['wrong']} | {uses['other']} |"
+    unused = ", ".join(f"`{rule}`" for rule, uses in counted.items() if not uses.total())
+    yield f"\nNot used there: {unused}."
+
 
 _UNIONS: Final = """
 ## Unions
@@ -151,7 +184,7 @@ def _rules() -> Iterator[str]:
 
 
 def _row(rule: Rule) -> str:
-    level = "MCP routes" if rule.level == "listed" else f"`{rule.level}`"
+    level = {"listed": "MCP routes", "named": "by name"}.get(rule.level, f"`{rule.level}`")
     left = _code(_find_refused(rule.name))
     return f"| `{rule.name}` | {level} | {_cell(rule.change)} | {_cell(rule.condition)} | {left} |"
 
@@ -204,6 +237,8 @@ def page() -> str:
     parts = [
         _HEAD.format(listed=", ".join(_only_listed())) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
         *_rules(),
+        _USES.rstrip("\n"),
+        *_uses(),
         _UNIONS.format(work=REPAIRING).rstrip("\n") + "\n",
         *_listed(REFUSED),
         "\nForwarded as the very bytes that came:\n",

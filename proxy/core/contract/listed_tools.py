@@ -39,7 +39,8 @@ Unjudged = Literal["refuse", "forward"]
 @dataclass(frozen=True, slots=True)
 class ListedTool:
     """A tool as its server lists it. `schema` and `output` are JSON Schemas (see `parse_schema`), `ABSENT` where there
-    is none; `digest` tells two tools of one name apart. `destructive`: its server says so (`destructiveHint: true`)."""
+    is none; `digest` tells two tools of one name apart. `destructive`, `read_only`: its server says so
+    (`destructiveHint: true`, `readOnlyHint: true`)."""
 
     name: str
     description: str = ""
@@ -48,6 +49,7 @@ class ListedTool:
     idempotent: bool = False
     digest: str = ""
     destructive: bool = False
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -373,6 +375,7 @@ def _policy(listed: ListedTool, rules: LearnPolicy, *, far: bool = False) -> Too
         cap=rules.caps.get(listed.name, base.cap),
         resend=resend,
         repair=base.repair.for_destructive() if listed.destructive else base.repair,
+        reads=rules.trust_annotations and listed.read_only and not listed.destructive,
     )
     found = _schema_of(listed, rules)
     if found is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
@@ -16,7 +17,7 @@ from proxy.core.contract.http_operation import Channels, HttpOperation
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
-from proxy.core.rules.names import changes_something
+from proxy.core.rules.names import changes_something, creates_only, reads_only
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT
 from proxy.core.schema.formats import Formats
 
@@ -57,16 +58,28 @@ class Block(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RepairPolicy:
     """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
-    that the operator switched on by name, whatever the tool's name suggests."""
+    that the operator switched on by name, whatever the tool's name suggests. `guards_null`: nothing is read as null at
+    a key that may be left out; `keeps_defaults`: no value is left out where a default would take its place."""
 
     rules: frozenset[str] = frozenset()
     drop_keys: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
+    guards_null: bool = False
+    keeps_defaults: bool = False
 
     def for_changes(self) -> RepairPolicy:
         """The policy of a call that changes or removes something: null and nothing are not taken as not sent, and what
         is missing stays missing."""
-        return self._without(LEAVING_OUT | ASSUMING)
+        return self.for_other_tools()._without(ASSUMING)
+
+    def for_other_tools(self) -> RepairPolicy:
+        """The policy of a call that may do anything: null and nothing are not taken as not sent."""
+        return replace(self._without(LEAVING_OUT), guards_null="null_text" not in self.by_hand)
+
+    def for_creation(self) -> RepairPolicy:
+        """The policy of a call that creates something: null and its words are not sent, without a default."""
+        kept = self._without(LEAVING_OUT - {"drop_null_optional", "null_word_optional"})
+        return replace(kept, guards_null="null_text" not in self.by_hand, keeps_defaults=True)
 
     def for_destructive(self) -> RepairPolicy:
         """The policy of a tool that its server calls destructive: what is missing stays missing."""
@@ -191,9 +204,10 @@ class ToolPolicy:
     for a function of one that wants to be expanded first (`require_expansion`). `wrap_success`: a JSON answer goes to
     the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `correction`: whether a model may correct its
     calls. `channels`: what is judged beside the body. `operation`: how its calls stand in HTTP requests. `answer`: what
-    the tool may answer, None for anything. `finalising`: nothing is called, a model's final output is checked (Compozy
-    gap 5). `listed`: the schema is not compiled here, `check` is None, and a child process judges. `answers_here`: the
-    proxy answers such calls itself, from their checked arguments.
+    the tool may answer, None for anything. `changes` and `reads`: known otherwise than by its name. `finalising`:
+    nothing is called, a model's final output is checked (Compozy gap 5). `listed`: the schema is not compiled here,
+    `check` is None, and a child process judges. `answers_here`: the proxy answers such calls itself, from their checked
+    arguments.
     """
 
     tool: str
@@ -220,10 +234,22 @@ class ToolPolicy:
     operation: HttpOperation | None = field(default=None, repr=False)
     listed: ListedSchema | None = field(default=None, repr=False)
     changes: bool = False
+    reads: bool = False
     max_body: int = 1024 * 1024
     leaked_markup: LeakedMarkup = LeakedMarkup.REFUSE
     answers_here: Callable[[JsonValue], JsonValue] | None = field(default=None, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.changes or changes_something(self.tool):
-            object.__setattr__(self, "repair", self.repair.for_changes())
+    def select_repairs(self, *, acts: bool = False) -> RepairPolicy:
+        """The repair policy as it holds for what a call does: by what the tool is known to do (`reads`, `changes`),
+        else by its name. `acts`: an argument of the call names an action that changes something."""
+        return _select_repairs(self.repair, self.tool, self.reads, acts or self.changes, self.finalising)
+
+
+@lru_cache(maxsize=4096)
+def _select_repairs(repair: RepairPolicy, tool: str, reads: bool, changes: bool, finalising: bool) -> RepairPolicy:
+    if changes or changes_something(tool):
+        return repair.for_changes()
+    if reads or reads_only(tool):
+        return repair
+    creates = finalising or creates_only(tool)  # a final output is new, too
+    return repair.for_creation() if creates else repair.for_other_tools()

@@ -8,6 +8,9 @@ is refused where that is certain:
 * its tags do not match, and they name a declared property that the call lacks:
   `...</content>\\n<parameter name="tags">`.
 
+A text that is nothing but such tags is judged by what they mean, however loosely they are spelt: `</ in voke>`,
+`</vendor:parameter>`.
+
 Any other loose tag or template token is a warning. Text about markup passes: tags that match, and what stands in
 Markdown code.
 """
@@ -40,10 +43,20 @@ _ARG_KEY: Final = re.compile(rf"<{_NAMESPACE}arg_key>\s*([\w.-]+)\s*<")
 # Tokens of chat templates: `<|channel|>`, `<|im_end|>`, `<｜tool▁calls▁end｜>`.
 _TOKEN: Final = re.compile(r"<[|｜][A-Za-z_▁]{1,40}[|｜]>")
 _CLOSING_TOKEN: Final = re.compile(r"<[|｜](?:[\w▁]*[_▁])?(?:end|call|return|eot_id)[|｜]>\Z")
+# A tag of a call with blanks in it or a vendor's prefix, and a text of such tags alone.
+_LOOSE: Final = (
+    r"<\s*(?P<close>/?)\s*(?:[\w.-]{1,30}\s*:\s*|[|｜]\s*\w{1,30}\s*[|｜]\s*)?"
+    r"(?P<name>[A-Za-z][\w -]{0,30}?)\s*(?P<rest>(?:\bname\s*)?=[^<>]*)?>"
+)
+_LOOSE_TAG: Final = re.compile(_LOOSE)
+_TAGS_ALONE: Final = re.compile(rf"(?:\s*{re.sub(r'[(][?]P<[a-z]+>', '(?:', _LOOSE)}\s*)+")
+_BARE_NAMES: Final = {name.replace("_", ""): name for name in _CALL_TAGS}
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MOST: Final = 20
 # A longer text is searched at its end alone, where a leak stands.
 _LONGEST: Final = 200_000
+# A longer text is not looked through for loosely spelt tags.
+_LONGEST_TAGS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +104,17 @@ def _texts(value: JsonValue) -> Iterator[tuple[Pointer, str]]:
             stack.extend(((*path, index), item) for index, item in reversed(list(enumerate(current))))
 
 
+def _spell_strictly(tag: re.Match[str]) -> str:
+    """A loosely spelt tag of a call in its strict spelling; any other tag as it is."""
+    name = _BARE_NAMES.get(re.sub(r"[\s_-]", "", tag["name"]).lower())
+    return tag[0] if name is None else f"<{tag['close']}{name}{' ' if tag['rest'] else ''}{tag['rest'] or ''}>"
+
+
 def _leak(text: str, known: set[str], absent: frozenset[str]) -> _Leak | None:
     """What of a call's markup stands in a text, None where it is plain or about markup."""
     text = _CODE.sub(" ", text[-_LONGEST:]).rstrip()
+    if len(text) <= _LONGEST_TAGS and _TAGS_ALONE.fullmatch(text):
+        text = _LOOSE_TAG.sub(_spell_strictly, text)
     opened: Counter[str] = Counter()
     loose: list[str] = []
     names: list[str] = []

@@ -29,7 +29,8 @@ from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
-from proxy.core.rules.facts import applies_always, list_refused_keys, read_facts
+from proxy.core.rules.contradictions import list_refused_keys
+from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]

@@ -10,6 +10,7 @@ call must not be executed). No token is invented, dropped or reordered; the clas
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Final
 
 from proxy.core.json import fast_json
@@ -27,8 +28,18 @@ _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\|\\\\[A-Za-z0-9]")
 _ESCAPED = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 # Arguments are an object, or a string that holds one; no other text is repaired.
 _ARGUMENTS_START: Final = ("{", "[", '"')
-# Trailing text with one of these characters could itself be part of a call, so it is not ignored.
-_SECOND_VALUE = re.compile(r'[{}\[\]"]')
+# Markup of a call: `<tool_call>`, `<|python_tag|>`, `[TOOL_CALLS]`. Tags of an answer or an example are none.
+_TAG: Final = r"(?:antml:|minimax:)?(?:tool_calls?|function_calls?|tool_use|invoke|function|parameter|arg_value)"
+_TEMPLATE: Final = (
+    r"<[|｜](?![^<>]*(?:response|output|result))"
+    r"(?:[\w▁]*(?:tool|call|python|end|eot|eom|return|stop)[\w▁]*)[|｜]>"
+)
+_BEFORE_CALL: Final = re.compile(rf"\A\s*(?:(?:<{_TAG}>|{_TEMPLATE}|\[TOOL_CALLS\])\s*)+(?=[{{\[])")
+_AFTER_CALL: Final = re.compile(rf"\s*(?:(?:</{_TAG}>|{_TEMPLATE})\s*)+\Z")
+# What may be cut behind a complete object: one closing bracket, fences and a call's closing tags.
+_CUT: Final = re.compile(rf"\s*[\]}}]?\s*(?:(?:```|</{_TAG}>|</[A-Za-z_][\w:-]*>|{_TEMPLATE})\s*)*\Z")
+_BARE_KEY: Final = re.compile(r"[A-Za-z_$][\w$]*(?=[ \t\n\r]*:)", re.ASCII)
+_NEEDLESS: Final = re.compile(r"\\(?:'|\$(?=[0-9]))")
 _NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _BEFORE_INNER: Final = " \t\n\r=("
@@ -36,7 +47,7 @@ _STRUCTURE_AFTER: Final = ",:]}"
 _QUOTES: Final = ('"', "'", "“")
 
 
-# A larger text is not repaired; the bound keeps the scan under a tenth of a second.
+# A larger text is not repaired: the scan takes under a tenth of a second.
 _MAX_MENDED_TEXT: Final = 256 * 1024
 # The strict reader refuses deeper texts, whatever the limits say.
 _MAX_MENDED_DEPTH: Final = 200
@@ -101,6 +112,11 @@ def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str,
     if inside is not None and "code_fence" in classes:
         used.append("code_fence")
         decoded = inside
+    if "call_markup" in classes and (called := _inside_markup(decoded)) is not None:
+        used.append("call_markup")
+        decoded = called
+    if "escaped_text" in classes and (plain := _read_escaped(decoded)) is not None:
+        return plain.encode("utf-8", "surrogatepass"), (*used, "escaped_text")
     scanner = _Scanner(decoded, classes)
     try:
         repaired = scanner.run()
@@ -118,6 +134,25 @@ def _inside_fence(text: str) -> str | None:
     body = text[len(_FENCE) : -len(_FENCE)]
     language = _LANGUAGE.match(body)
     return body[language.end() :] if language is not None else body
+
+
+def _inside_markup(text: str) -> str | None:
+    """The object or list inside a call's tags and tokens, or None where none stand around it."""
+    inside = _AFTER_CALL.sub("", _BEFORE_CALL.sub("", text, count=1), count=1)
+    return inside if inside != text and inside.lstrip(_SPACE)[:1] in ("{", "[") else None
+
+
+def _read_escaped(text: str) -> str | None:
+    """A text of which every quote is escaped once more, by a backslash or as an HTML entity, as it reads without that;
+    None for any other text, and where the result does not parse strictly."""
+    stripped = text.strip(_SPACE)
+    if stripped[:1] != "{" or '"' in stripped.replace('\\"', ""):
+        return None
+    is_entity = '"' not in stripped
+    read = unescape(stripped) if is_entity else parse(f'"{stripped}"'.encode("utf-8", "surrogatepass"))
+    if not isinstance(read, str) or isinstance(parse(read.encode("utf-8", "surrogatepass")), JsonProblem):
+        return None
+    return read
 
 
 class _UnreadableError(Exception):
@@ -156,7 +191,7 @@ class _Scanner:
     def _rest(self, first: str, rest: str) -> None:
         if rest.strip(_SPACE) == first and first[:1] in ("{", "["):
             self._need("repeated_body")
-        elif first[:1] in ("{", "[") and not _SECOND_VALUE.search(rest):
+        elif first[:1] in ("{", "[") and _CUT.fullmatch(rest):
             self._need("trailing_text")
         else:
             raise _UnreadableError
@@ -218,9 +253,15 @@ class _Scanner:
         if stack[-1] != "}":
             return
         self._blank()
-        if self._peek() not in _QUOTES:
+        bare = _BARE_KEY.match(self.text, self.at)
+        if bare is not None:
+            self._need("bare_keys")
+            self.out.append(f'"{bare[0]}"')
+            self.at = bare.end()
+        elif self._peek() in _QUOTES:
+            self._string()
+        else:
             raise _UnreadableError
-        self._string()
         self._blank()
         if self._peek() != ":":
             raise _UnreadableError
@@ -256,6 +297,9 @@ class _Scanner:
         if word in _PYTHON_WORDS:
             self._need("python_literals")
             word = _PYTHON_WORDS[word]
+        elif word[0] == "+" and _STRICT_WORD.fullmatch(word[1:]) and word[1:2].isdigit():
+            self._need("python_literals")
+            word = word[1:]
         elif not _STRICT_WORD.fullmatch(word):
             raise _UnreadableError
         self.out.append(word)
@@ -331,6 +375,11 @@ class _Scanner:
                     at += 2
                     continue
                 escape = _ESCAPED.match(raw, at)
+                if escape is None and _NEEDLESS.match(raw, at):
+                    self._need("needless_escapes")
+                    parts.append(raw[at + 1])
+                    at += 2
+                    continue
                 if escape is None:
                     raise _UnreadableError
                 parts.append(escape[0])

@@ -119,19 +119,6 @@ def find_budget(value: JsonValue) -> int:
     return min(CALL, FEW_VALUES + EACH_VALUE * Work(0).size(value))
 
 
-def lend_work(share: int) -> int:
-    """What a stage may spend: its share, or what is left of the call's budget. It pays with `pay_work`."""
-    budget = _call.get()
-    return share if budget is None else max(0, min(share, budget.left))
-
-
-def pay_work(lent: int, left: int) -> None:
-    """Takes what a stage has used of the work that it was lent out of the call's budget."""
-    budget = _call.get()
-    if budget is not None:
-        budget.left -= lent - max(0, left)
-
-
 def afford_work(amount: int) -> bool:
     """Takes a small amount of work out of the call's budget, if there is one. False: the budget is spent, so the work
     is left out."""
@@ -144,10 +131,12 @@ def afford_work(amount: int) -> bool:
 
 @contextmanager
 def borrow_work(share: int) -> Iterator[Work]:
-    """The work of one stage, paid for at its end."""
-    lent = lend_work(share)
+    """The work of one stage: its share, or what is left of the call's budget, out of which it is paid at its end."""
+    budget = _call.get()
+    lent = share if budget is None else max(0, min(share, budget.left))
     work = Work(lent)
     try:
         yield work
     finally:
-        pay_work(lent, work.left)
+        if budget is not None:
+            budget.left -= lent - max(0, work.left)

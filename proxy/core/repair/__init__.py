@@ -1,1 +1,1 @@
-"""The repair engine, and the generated quick repairs beside it."""
+"""The repair engine, and what it uses of a call as a whole: wrappers and spellings."""

@@ -24,7 +24,7 @@ from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_class
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
 from proxy.core.repair.respell import respell_integers, respell_keys
-from proxy.core.repair.wrappers import WRAPPER_RULES, unwrap_arguments
+from proxy.core.repair.wrappers import WRAPPER_RULES, nest_arguments, unwrap_arguments, unwrap_call
 from proxy.core.rules.branches import Ambiguity, Fit, drop_duplicates, select_branches
 from proxy.core.rules.facts import applies_always, list_applicable_rules, list_member_schemas, list_required, read_facts
 from proxy.core.rules.keys import KEY_RULES, drop_members, drop_refused, fill_optional, fill_required, rename_one_key
@@ -43,6 +43,7 @@ _READ: Final = 5
 # Words of an enum that one unit of work looks through.
 _CHOICES: Final = 10
 _OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
+_NULL_TEXT: Final = "null_text"
 
 
 @value_class
@@ -57,14 +58,14 @@ class Repaired:
     exhausted: bool = False
 
 
-def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = REPAIRING) -> Repaired:
+def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = REPAIRING, *, tool: str = "") -> Repaired:
     """Repairs one value (the arguments) under a policy. Never changes `value` itself; never raises.
 
-    `limit` bounds the work, in the units of `work.py`.
+    `tool` is the name of the tool, which a call may hold once more. `limit` bounds the work, in the units of `work.py`.
     """
     try:
         with borrow_work(limit) as work:
-            run = _Run(check, policy, work)
+            run = _Run(check, policy, work, tool)
             fitted = run.complete_fit(run.arguments(value), value)
     except (RecursionError, TooMuchWorkError):
         return Repaired(value, (), False, exhausted=True)
@@ -77,10 +78,13 @@ def repair(check: Check, value: JsonValue, policy: RepairPolicy, limit: int = RE
 class _Run:
     """One repair of one call's arguments."""
 
-    def __init__(self, check: Check, policy: RepairPolicy, work: Work) -> None:
+    def __init__(self, check: Check, policy: RepairPolicy, work: Work, tool: str) -> None:
         self.check = check
         self.policy = policy
         self.work = work
+        self.tool = tool
+        # The places where nothing is read as null (`RepairPolicy.guards_null`).
+        self.guarded: set[Pointer] = set()
         self.ambiguous: dict[Pointer, Ambiguity] = {}
         # Keyed by identity. Each value is stored beside its result, so that its id is not used again.
         self.memo: dict[tuple[int, int, Pointer, frozenset[str]], tuple[JsonValue, Fit]] = {}
@@ -94,10 +98,12 @@ class _Run:
     def arguments(self, value: JsonValue) -> Fit:
         """Fits the arguments as a whole. Only here is a wrapper around them considered."""
         root, rules = self.check.root, self.policy.rules
-        if not rules & WRAPPER_RULES or not isinstance(value, dict) or self.accepts(root, value):
+        if not rules & WRAPPER_RULES or not isinstance(value, dict | list) or self.accepts(root, value):
             return self.fit(root, value, (), rules)
         direct = self.fit(root, value, (), rules - LAST_RESORTS)
-        inner = unwrap_arguments(self, value, ())
+        inner = unwrap_call(self, value)
+        if inner is None and isinstance(value, dict):
+            inner = unwrap_arguments(self, value, ()) or nest_arguments(self, value)
         if direct.accepted and inner is not None and not are_equal(direct.value, inner.value):
             self.note(("", direct.value), (inner.repairs[0].rule, inner.value))
             return Fit(value, (), False)
@@ -172,6 +178,8 @@ class _Run:
     ) -> Fit | None:
         """One rule's proposal, judged; None if the rule proposes nothing worth keeping."""
         if rule.propose is None or (rule.member and not (path and isinstance(path[-1], str))):
+            return None
+        if rule.name == _NULL_TEXT and self.policy.guards_null and (value == "" or path in self.guarded):
             return None
         if rule.nests and isinstance(value, str):
             self.work.spend(len(value) // _READ)
@@ -288,7 +296,7 @@ class _Run:
         del node
         if not isinstance(work, dict) or not rules & _OF_KEYS:
             return work, ()
-        return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.accepts, self.work)
+        return rename_one_key(nodes, work, path, rules, self.policy.drop_keys, self.tool, self.accepts, self.work)
 
     def children(
         self, node: Node, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: frozenset[str]
@@ -303,9 +311,12 @@ class _Run:
             schemas = list_member_schemas(nodes, step, self.work)
             if len(schemas) == 1 and self.accepts(schemas[0], item):
                 continue  # the case for nearly every member
+            if self.policy.guards_null and (isinstance(work, list) or step not in wanted):
+                self.guarded.add((*path, step))
             fitted = self.member(schemas, item, (*path, step), rules)
             if not fitted.accepted and isinstance(work, dict) and step not in wanted:
-                taken_out = drop_refused(schemas, item, (*path, step), rules, self.accepts)
+                keeps = self.policy.keeps_defaults
+                taken_out = drop_refused(schemas, item, (*path, step), rules, self.accepts, keeps_defaults=keeps)
                 fitted = Fit(ABSENT, taken_out, True) if taken_out else fitted
             if fitted.value is not item:
                 changed[step] = fitted.value

@@ -10,15 +10,20 @@ from typing import Final, Protocol
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
+from proxy.core.contract.toolname import trim
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
 from proxy.core.rules.branches import Fit
-from proxy.core.rules.facts import applies_always, list_declared
+from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required
+from proxy.core.rules.keys import TELLING_WORDS, is_plumbing
+from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site, read_inside
 from proxy.core.rules.rules import LAST_RESORTS, TEXT_RULES, WRAPPER_KEYS
 from proxy.core.schema.nodes import Node
 
-WRAPPER_RULES: Final = frozenset({"unwrap_arguments", "unwrap_any", "unwrap_scalar"})
+WRAPPER_RULES: Final = frozenset({"unwrap_arguments", "unwrap_any", "unwrap_scalar", "call_envelope", "nest_arguments"})
+# Names under which arguments were seen in other calls; beside a blank and the tool's own name no other says so little.
+_LOOSE_WRAPPERS: Final = WRAPPER_KEYS | {"type", "properties", "data", "options"}
 # The most wrappers that are removed.
 _MAX_WRAPPERS: Final = 3
 # Characters of JSON text that one unit of work reads.
@@ -33,6 +38,7 @@ class Run(Protocol):
     check: Check
     policy: RepairPolicy
     work: Work
+    tool: str
 
     def accepts(self, node: Node, value: JsonValue) -> bool:
         """The judge's verdict on a value at a node."""
@@ -45,11 +51,13 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     """The inner object of `{"arguments": {...}}`, if it is the call's only meaning. `path` holds the wrappers that were
     removed before."""
     known = list_declared(applies_always(run.check.root))
-    others = [key for key in value if key not in run.policy.drop_keys]
+    others = [key for key, item in value.items() if not is_plumbing(key, item, run.policy.drop_keys, run.tool)]
     if len(path) >= _MAX_WRAPPERS or len(others) != 1 or (len(value) == 1 and others[0] in known):
         return None
     key, rules = others[0], run.policy.rules
-    inner, alone = value[key], len(value) == 1 and key in WRAPPER_KEYS
+    inner, alone = value[key], len(value) == 1 and (key in WRAPPER_KEYS or key == run.tool)
+    if not (alone or key in _LOOSE_WRAPPERS or not key.strip("_ ") or _wraps_itself(value[key], key, known)):
+        return None
     rule = "unwrap_arguments" if alone and "unwrap_arguments" in rules else "unwrap_any"
     path = (*path, key)
     taken: tuple[Repair, ...] = (Repair(rule, path),)
@@ -67,6 +75,85 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
     if fitted is None or not fitted.accepted:
         fitted = unwrap_arguments(run, inner, path)
     return None if fitted is None else Fit(fitted.value, (*taken, *fitted.repairs), True)
+
+
+def _wraps_itself(inner: JsonValue, key: str, known: set[str]) -> bool:
+    """Whether the arguments stand under the name of one of them."""
+    return key in known and isinstance(inner, dict) and key in inner
+
+
+# --- the whole call, sent as its arguments ----------------------------------------------------------------------------
+_NAMES: Final = frozenset({"name", "function", "tool", "tool_name", "function_name", "action", "recipient_name"})
+_ARGUMENTS: Final = WRAPPER_KEYS | {"tool_input", "action_input", "tool_args", "tool_arguments"}
+_BESIDE: Final = frozenset({"id", "type", "call_id", "index"})
+_CALL_TYPES: Final = ("function", "function_call", "tool_call", "tool_use")
+_OUTER: Final = frozenset({"function", "function_call", "tool_call", "tool_calls"})
+
+
+def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | None:
+    """The arguments out of a whole call that was sent as its own arguments, where it names this tool: in the shapes of
+    OpenAI, Anthropic, LangChain and their kin. Nothing else may stand beside the call."""
+    if "call_envelope" not in run.policy.rules or not run.tool:
+        return None
+    found = _find_call(value, run.tool)
+    if found is None:
+        return None
+    path, inner = found
+    made: tuple[Repair, ...] = (Repair("call_envelope", path),)
+    if isinstance(inner, str):
+        run.work.spend(len(inner) // _READ)
+        read = read_inside(inner, Site(_OBJECT, False, None, classes=run.policy.rules & _TEXT_RULES))
+        if read is None:
+            return None
+        inner = read[0]
+        made += tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))
+    fitted = run.fit(run.check.root, inner, (), run.policy.rules) if isinstance(inner, dict) else None
+    return Fit(fitted.value, (*made, *fitted.repairs), True) if fitted is not None and fitted.accepted else None
+
+
+def _find_call(value: JsonValue, tool: str) -> tuple[Pointer, JsonValue] | None:
+    """The place of the arguments in a call's envelope, and what stands there."""
+    path: Pointer = ()
+    for _ in range(_MAX_WRAPPERS + 1):
+        if isinstance(value, list):
+            if len(value) != 1:
+                return None
+            path, value = (*path, 0), value[0]
+            continue
+        if not isinstance(value, dict) or value.get("type", "function") not in _CALL_TYPES:
+            return None
+        rest = value.keys() - _BESIDE
+        if len(rest) == 1 and rest <= _OUTER and isinstance(value[min(rest)], dict | list):
+            path, value = (*path, min(rest)), value[min(rest)]
+            continue
+        names, arguments = sorted(rest & _NAMES), sorted(rest & _ARGUMENTS)
+        if len(rest) != 2 or len(names) != 1 or len(arguments) != 1:
+            return None
+        named = value[names[0]]
+        if not isinstance(named, str) or (named != tool and trim(named, {tool}) != tool):
+            return None
+        return (*path, arguments[0]), value[arguments[0]]
+    return None
+
+
+def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
+    """The arguments under the one key that the tool declares and requires, an object that declares all of them. Not
+    where that key's name turns or tells what its members mean (`exclude`, `old`)."""
+    nodes = tuple(applies_always(run.check.root))
+    known = list_declared(nodes)
+    if "nest_arguments" not in run.policy.rules or len(known) != 1 or known != list_required(nodes) or not value:
+        return None
+    key = min(known)
+    schemas = list_member_schemas(nodes, key, run.work)
+    inner = list_declared(part for schema in schemas for part in applies_always(schema))
+    if key in value or not value.keys() <= inner or not TELLING_WORDS.isdisjoint(split_words(key)):
+        return None
+    whole: dict[str, JsonValue] = {key: value}
+    fitted = run.fit(run.check.root, whole, (), run.policy.rules)
+    kept = isinstance(fitted.value, dict) and isinstance(fitted.value.get(key), dict)
+    return (
+        Fit(fitted.value, (Repair("nest_arguments", ()), *fitted.repairs), True) if fitted.accepted and kept else None
+    )
 
 
 def _given_to_the_one_key(run: Run, inner: JsonValue, known: set[str], path: Pointer) -> Fit | None:

@@ -9,8 +9,6 @@ each union. `read_facts` combines these without looking at a value.
     list_applicable_rules   the value rules that may apply there; at most places none does, so most refused values are
                             skipped early. Each rule makes its proposal itself; its conditions stand in its row
                             (`rules.py`)
-    list_contradictions     places that no value can satisfy, and other mistakes of a schema's author, for a report when
-                            a schema is loaded
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
-from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES, format_pointer, is_integral, make_decimal, name_json_type
+from proxy.core.json.jsontext import JSON_TYPES, name_json_type
 from proxy.core.model.values import JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.names import narrows_something, split_words
@@ -55,7 +52,14 @@ class Facts:
 # Recognises a text that holds JSON by its media type, format, description or name.
 _JSON_TYPE: Final = re.compile(r"[/+]json\b", re.IGNORECASE)
 _JSON_WORD: Final = re.compile(r"\bjson\b", re.IGNORECASE)
-_JSON_NAMES: Final = frozenset({"arguments", "args", "kwargs"})
+_JSON_TOLD: Final = re.compile(
+    r"\b(?:as|in|valid|raw|of)\s+json\b(?!\s*(?:file|path|pointer|schema|url))"
+    r"|\bjson[- ](?:string|object|text|encoded|array|document|format|payload|body|data)\b"
+    r"|\bstringified\b|^\s*json\.?\s*$",
+    re.IGNORECASE,
+)
+_NEGATED: Final = re.compile(r"\b(?:not|no|never|non|without|instead|than|path|file|url)\b|n't", re.IGNORECASE)
+_JSON_NAMES: Final = frozenset({"arguments"})
 
 _ANYTHING: Final = Facts(Site(_ALL, True, None), None)
 _NULL_SWITCHES: Final = ("drop", "refuse")
@@ -124,6 +128,7 @@ def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fact
     types, free_text, choices, allowed, null = _ALL, True, None, None, ""
     descriptions: list[str] = []
     json_text = False
+    formats: set[str] = set()
     for part in applies_always(node):
         if id(part) in above and part is not node:
             continue
@@ -136,9 +141,19 @@ def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fact
         null = null or (str(part.get("x-null")) if part.get("x-null") in _NULL_SWITCHES else "")
         descriptions += [text for word in ("description", "title") if isinstance(text := part.get(word), str)]
         json_text = json_text or _says_json(part)
+        if isinstance(part.get("format"), str):
+            formats.add(str(part.get("format")))
     name = str(node.path[-1]) if node.path[-2:-1] == ("properties",) else ""
     json_text = json_text or name in _JSON_NAMES or split_words(name)[-1:] == ("json",)
-    site = Site(types, free_text and "string" in types, choices, name, tuple(descriptions), json_text)
+    site = Site(
+        types,
+        free_text and "string" in types,
+        choices,
+        name,
+        tuple(descriptions),
+        json_text,
+        formats=frozenset(formats),
+    )
     return Facts(site, allowed, null)
 
 
@@ -148,7 +163,7 @@ def _says_json(part: Node) -> bool:
     return (
         (isinstance(media, str) and _JSON_TYPE.search(media) is not None)
         or (isinstance(known, str) and _JSON_WORD.search(known.replace("-", " ")) is not None)
-        or (isinstance(told, str) and _JSON_WORD.search(told) is not None)
+        or (isinstance(told, str) and _JSON_TOLD.search(told) is not None and _NEGATED.search(told) is None)
     )
 
 
@@ -290,7 +305,40 @@ def _with_items(node: Node) -> Site:
     items = [part.items for part in applies_always(node) if part.items is not None]
     keys = frozenset(key for item in items for key in _list_declared_keys(item))
     choices = [found for item in items if (found := read_facts(item).site.choices) is not None]
-    return replace(site, item_keys=keys, item_choices=choices[0] if len(choices) == 1 else ())
+    pinned = any(_is_pinned(part) for item in items for part in applies_always(item))
+    return replace(site, item_keys=keys, item_choices=choices[0] if len(choices) == 1 else (), pinned=pinned)
+
+
+# Formats of which one text holds one value. Two dates or times may be the ends of one span.
+_SINGLE_FORMATS: Final = frozenset(
+    ["email", "idn-email", "uri", "iri", "uuid", "hostname", "idn-hostname", "ipv4", "ipv6"]
+)
+
+
+# Texts of several values; a pattern that takes one of them does not pin what one value is.
+_SEVERAL: Final = (
+    "one two",
+    "One Two",
+    "ONE TWO",
+    "one,two",
+    "one and two",
+    "One, Two",
+    "1 2",
+    "1,2",
+    "one-two",
+    "one/two",
+)
+
+
+def _is_pinned(part: Node) -> bool:
+    """Whether a format or pattern tells one value from several."""
+    pattern = part.get("pattern")
+    if not isinstance(pattern, str):
+        return part.get("format") in _SINGLE_FORMATS
+    try:
+        return not any(make_matcher(pattern).search(text) for text in _SEVERAL)
+    except SearchGivenUp:
+        return False
 
 
 def _list_declared_keys(node: Node) -> Iterator[str]:
@@ -299,74 +347,3 @@ def _list_declared_keys(node: Node) -> Iterator[str]:
         yield from part.properties
         for branch in (*part.any_of, *part.one_of):
             yield from (key for inner in applies_always(branch) for key in inner.properties)
-
-
-# --- contradictions ---------------------------------------------------------------------------------------------------
-# Places that no value can satisfy, keys that are required and refused, and defaults that their own type refuses. A
-# model cannot get past the first two.
-# The most contradictions reported; more of them have one cause.
-_MOST: Final = 10
-
-
-def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
-    """A sentence for each default that its own type refuses, with its place and remedy, at most 10."""
-    return tuple(islice(_list_defaults(schemas), _MOST))
-
-
-def _list_defaults(schemas: Schemas) -> Iterator[str]:
-    for node in schemas.nodes():
-        if node.choices is not None and not read_facts(node).site.types:
-            continue
-        if node.has("default") and not _takes(node, node.get("default")):
-            named = name_json_type(node.get("default"))
-            where = f"`{format_pointer(node.path)}`" if node.path else "the schema"
-            yield (
-                f"{where}: the default is refused by the property's own type ({named} where "
-                f"{' or '.join(sorted(read_facts(node).site.types)) or 'nothing'} is asked): allow it in `type`, or "
-                f"say in `description` what holds where the property is left out"
-            )
-
-
-def list_unsatisfiable(schemas: Schemas) -> Iterator[tuple[Node, str, str]]:
-    """The places that no value, or no object, can satisfy, each with (message, remedy)."""
-    for node in schemas.nodes():
-        if node.choices is not None and not read_facts(node).site.types:
-            yield node, "no value can satisfy it, the type and the listed values exclude each other", _remedy(node)
-        for name in list_refused_keys(node):
-            message = f"no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well"
-            yield node, message, "declare it under `properties`, or take it out of `required`"
-
-
-def list_refused_keys(node: Node) -> Iterator[str]:
-    """The keys that a place requires and that it refuses whatever their value."""
-    parts = list(applies_always(node)) if node.required or node.all_of or node.references else []
-    for name in dict.fromkeys(name for part in parts for name in part.required):
-        if any(_refuses(part, name) for part in parts):
-            yield name
-
-
-def _refuses(part: Node, name: str) -> bool:
-    """Whether one schema refuses a key whatever its value. A pattern that runs into its limit may allow it."""
-    if name in part.properties:
-        return part.properties[name].never
-    if part.additional is None or not part.additional.never:
-        return False
-    try:
-        return not any(make_matcher(pattern).search(name) for pattern in part.pattern_properties)
-    except SearchGivenUp:
-        return False
-
-
-def _remedy(node: Node) -> str:
-    """Says where the listed values belong."""
-    keyword = "const" if node.has("const") else "enum"
-    if node.types is not None and "array" in node.types:
-        return f"move the `{keyword}` into `items`"
-    return f"change the `type` or the `{keyword}`"
-
-
-def _takes(node: Node, value: JsonValue) -> bool:
-    """Whether a value's type is legal at a node; 3.0 counts as an integer too."""
-    types, kind = read_facts(node).site.types, name_json_type(value)
-    whole = isinstance(value, FRACTIONS) and "integer" in types and is_integral(make_decimal(value))
-    return kind in types or (kind == "integer" and "number" in types) or whole

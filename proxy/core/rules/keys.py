@@ -14,17 +14,24 @@ from typing import Final
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair
 from proxy.core.model.work import Work
-from proxy.core.rules.facts import applies_always, is_patterned, list_declared, list_required, read_facts
-from proxy.core.rules.names import changes_something, is_case_meaning, split_words
-from proxy.core.rules.proposals import NULL_WORDS, fold
-from proxy.core.rules.rules import WRAPPER_KEYS
+from proxy.core.rules.facts import (
+    applies_always,
+    is_patterned,
+    list_declared,
+    list_member_schemas,
+    list_required,
+    read_facts,
+)
+from proxy.core.rules.members import fold
+from proxy.core.rules.names import changes_something, is_same_case, split_words
+from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
 Accepts = Callable[[Node, JsonValue], bool]
 Made = tuple[JsonValue, tuple[Repair, ...]]
 
 # Rules that give a key another name; each relates keys in its own way (`_meanings`).
-KEY_RULES: Final = frozenset({"key_case", "key_quotes", "key_prefix", "key_markup", "key_word"})
+KEY_RULES: Final = frozenset({"key_case", "key_quotes", "key_prefix", "key_markup", "key_word", "dotted_keys"})
 # Marks a folded name that several declared keys share.
 _SEVERAL = ""
 
@@ -35,10 +42,12 @@ def rename_one_key(
     path: Pointer,
     rules: frozenset[str],
     drop: frozenset[str],
+    tool: str,
     accepts: Accepts,
     work: Work,
 ) -> Made:
-    """Renames keys that differ only in spelling from one absent declared key, and removes those in `drop`.
+    """Renames keys that differ only in spelling from one absent declared key, and removes those in `drop` and those
+    that name the tool itself.
 
     Only a key that some schema refuses is renamed, or one whose target is required. But where one key is renamed, every
     other key that the same rule relates to a declared key is renamed too; where that is impossible, none is. Otherwise
@@ -51,14 +60,16 @@ def rename_one_key(
         return value, ()
     work.spend(4 * len(unknown))
     refused = [key for key in unknown if _is_refused(nodes, key, value[key], accepts)]
-    for rule, meant in _meanings(unknown, value, known, wanted, rules):
+    if "dotted_keys" in rules and (nested := _nest_dotted(nodes, value, unknown, work)) is not None:
+        return nested, tuple(Repair("dotted_keys", (*path, key)) for key in unknown if nested is not value)
+    for rule, meant in _meanings(unknown, value, known, wanted, rules, nodes, tool):
         free = {key: target for key, target in meant.items() if target not in value}
         if not any(key in refused or target in wanted for key, target in free.items()):
             continue
         if len(free) < len(meant) or len(set(free.values())) < len(free):
             return value, ()
         return rename_keys(value, path, {key: (rule, target) for key, target in free.items()})
-    dropped = [key for key in refused if key in drop] if "drop_unknown" in rules else []
+    dropped = [key for key in refused if is_plumbing(key, value[key], drop, tool)] if "drop_unknown" in rules else []
     return rename_keys(value, path, dict.fromkeys(dropped, ("drop_unknown", None)))
 
 
@@ -71,23 +82,78 @@ def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, 
     return {key: item for key, item in kept if key is not None}, tuple(repairs)
 
 
+# Keys under which clients send the name of the tool once more, beside its arguments.
+_NAMING_KEYS: Final = frozenset({"tool", "action"})
+
+
+def is_plumbing(key: str, item: JsonValue, drop: frozenset[str], tool: str) -> bool:
+    """Whether a key is the client's own: in `drop`, or it names the tool. Another name or action says more."""
+    if key in drop:
+        return True
+    named = item.get("name") if isinstance(item, dict) else item
+    if key not in _NAMING_KEYS or not isinstance(named, str):
+        return False
+    words, said = split_words(tool), split_words(named)
+    return bool(said) and (said == words or (key == "tool" and said == words[1:]))
+
+
+# A path of keys: `location.city`, `location[city]`.
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[A-Za-z_]\w*\])+", re.ASCII)
+
+
+def _nest_dotted(
+    nodes: tuple[Node, ...], value: dict[str, JsonValue], unknown: list[str], work: Work
+) -> dict[str, JsonValue] | None:
+    """The object with every undeclared key at the place that it spells; None where one of them spells no declared
+    place, or one that was sent otherwise too."""
+    made = {key: item for key, item in value.items() if key not in unknown}
+    for key in unknown:
+        steps = re.findall(r"\w+", key) if _DOTTED.fullmatch(key) is not None else []
+        parts, inner = nodes, made
+        for number, step in enumerate(steps):
+            if step not in list_declared(parts) or (number == 0 and step in value):
+                return None
+            below = [part for schema in list_member_schemas(parts, step, work) for part in applies_always(schema)]
+            parts = tuple(below)
+            if number == len(steps) - 1:
+                if step in inner:
+                    return None
+                inner[step] = value[key]
+            else:
+                deeper = inner.setdefault(step, {})
+                if not isinstance(deeper, dict):
+                    return None
+                inner = deeper
+        if not steps:
+            return None
+    return made
+
+
 # --- which declared key an unknown one means --------------------------------------------------------------------------
 # Quotes and white space around a key, and a call's markup around it.
 _AROUND: Final = " \t\n\r\"'`\\“”‘’"
 _MARKUP: Final = re.compile(r"<?(?:parameter|param|arg)(?:_key)?(?: name)?=[\"']?([^\"'<>=]+)[\"']?/?>?")
-# Characters at which a common prefix of all keys may end.
-_JOINTS: Final = "_-./:"
-# Words that distinguish parameters; a key is never renamed by them.
-_TELLING: Final = frozenset(
+# A prefix that a wrapper leaves before all keys. `input_` is none: it may tell an input from an output.
+_PREFIX: Final = re.compile(r"(?:(?:params?|parameters?|args?|arguments?|kwargs)[_./:-])+")
+# Words that distinguish parameters; nothing is renamed or moved by them.
+TELLING_WORDS: Final = frozenset(
     ["min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target",
-     "src", "dst", "not", "no", "exclude", "before", "after", "first", "last", "prev", "previous", "next", "parent",
-     "child", "in", "out"]
+     "src", "dst", "not", "no", "non", "exclude", "excluded", "except", "without", "ignore", "ignored", "hide",
+     "hidden",
+     "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last",
+     "prev",
+     "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative"]
 )  # fmt: skip
-_LONG_WORD: Final = 6
 
 
 def _meanings(
-    unknown: list[str], value: dict[str, JsonValue], known: set[str], wanted: set[str], rules: frozenset[str]
+    unknown: list[str],
+    value: dict[str, JsonValue],
+    known: set[str],
+    wanted: set[str],
+    rules: frozenset[str],
+    nodes: tuple[Node, ...],
+    tool: str,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """For each key rule that is on: the unknown keys that it relates to declared keys, with those keys."""
     if "key_case" in rules:
@@ -100,8 +166,10 @@ def _meanings(
         yield "key_markup", _exactly(unknown, known, _inside_markup)
     missing = wanted - value.keys()
     if "key_word" in rules and len(unknown) == len(missing) == 1:
-        kin = {name for name in known if _is_word_of(unknown[0], name)}
-        yield "key_word", {unknown[0]: min(missing)} if kin == missing else {}
+        sent, target = unknown[0], min(missing)
+        kin = {name for name in known if split_words(name)[-1:] == split_words(sent)[-1:]}
+        told = [text for node in nodes if target in node.properties for text in _describe(node.properties[target])]
+        yield "key_word", {sent: target} if kin == missing and _is_same_word(sent, target, told, tool) else {}
 
 
 def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
@@ -110,8 +178,8 @@ def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]
     names: dict[str, str] = {}
     for name in known:
         key = fold(name)
-        names[key] = _SEVERAL if key in names or is_case_meaning(name) else name
-    return {key: target for key in unknown if (target := names.get(fold(key)))}
+        names[key] = _SEVERAL if key in names else name
+    return {key: target for key in unknown if (target := names.get(fold(key))) and is_same_case(key, target)}
 
 
 def find_targets(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
@@ -131,36 +199,37 @@ def _inside_markup(key: str) -> str:
 
 
 def _behind_prefix(unknown: list[str], known: set[str]) -> dict[str, str]:
-    """Every key without the one prefix that all keys share, if all the rest is declared; else nothing."""
-    first = unknown[0]
-    for end in range(1, len(first)):
-        prefix = first[:end]
-        if prefix[-1] not in _JOINTS or not all(key.startswith(prefix) and key[end:] in known for key in unknown):
-            continue
-        said = split_words(prefix)
-        if _TELLING.isdisjoint(said) and (len(unknown) > 1 or not WRAPPER_KEYS.isdisjoint(said)):
-            return {key: key[end:] for key in unknown}
-    return {}
+    """Every key without the one wrapper's name that all keys begin with, if all the rest is declared; else nothing."""
+    prefix = _PREFIX.match(unknown[0])
+    if prefix is None or not all(key.startswith(prefix[0]) and key[prefix.end() :] in known for key in unknown):
+        return {}
+    return {key: key[prefix.end() :] for key in unknown}
 
 
-def _is_word_of(unknown: str, missing: str) -> bool:
-    """Whether the words of one name include those of the other, or one letter differs in one long word."""
-    sent, meant = split_words(unknown), split_words(missing)
-    if not sent or not meant or not _TELLING.isdisjoint({*sent} ^ {*meant}):
+def _describe(node: Node) -> Iterator[str]:
+    for part in applies_always(node):
+        if isinstance(text := part.get("description"), str):
+            yield text
+
+
+def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
+    """Whether two names end in the same word and what the longer one has more is said elsewhere: it is what the tool's
+    name says it works on (`id` on `get_user` is `user_id`), or the target's description begins with it ("The company
+    name"), or it says nothing more (the path of a file)."""
+    one, other = split_words(sent), split_words(target)
+    if not one or not other or one[-1] != other[-1] or not TELLING_WORDS.isdisjoint({*one} ^ {*other}):
         return False
-    if {*sent} <= {*meant} or {*meant} <= {*sent}:
+    more, less = (one, other) if len(one) > len(other) else (other, one)
+    extra = more[: len(more) - len(less)]
+    if not extra or more[len(extra) :] != less:
+        return False
+    works_on = split_words(tool)[1:]
+    if extra == works_on or (len(extra) == len(works_on) == 1 and f"{extra[0]}s" == works_on[0]):
         return True
-    differing = [(one, other) for one, other in zip(sent, meant, strict=False) if one != other]
-    return len(sent) == len(meant) and len(differing) == 1 and _is_slip(*differing[0])
-
-
-def _is_slip(one: str, other: str) -> bool:
-    """Whether two words of six letters or more differ by one letter: inserted, left out or exchanged."""
-    short, long = sorted((one, other), key=len)
-    if len(short) < _LONG_WORD - 1 or len(long) < _LONG_WORD or len(long) - len(short) > 1:
-        return False
-    same = next((index for index, letter in enumerate(short) if letter != long[index]), len(short))
-    return short[same + (len(short) == len(long)) :] == long[same + 1 :]
+    if more is one and (extra, less) == (("file",), ("path",)):
+        return not {"dir", "directory", "folder"} & {*split_words(tool), *split_words(" ".join(told).lower())}
+    begins = re.compile(rf"(?:the |a |an |your )?{' '.join(extra)}(?:'s)? {' '.join(less)}\b", re.IGNORECASE)
+    return more is one and any(begins.match(text) for text in told)
 
 
 # --- which keys are touched -------------------------------------------------------------------------------------------
@@ -174,15 +243,26 @@ def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Acce
 
 
 def drop_refused(
-    schemas: list[Node], item: JsonValue, path: Pointer, rules: frozenset[str], accepts: Accepts
+    schemas: list[Node],
+    item: JsonValue,
+    path: Pointer,
+    rules: frozenset[str],
+    accepts: Accepts,
+    *,
+    keeps_defaults: bool,
 ) -> tuple[Repair, ...]:
-    """The repair that treats an optional key's refused value as not sent; () where no rule does."""
+    """The repair that treats an optional key's refused value as not sent; () where no rule does. A word such as "None"
+    is never left out where a default would take its place, and with `keeps_defaults` nothing is."""
     name = "drop_null_optional" if item is None else "empty_optional" if item == "" else ""
     for schema in schemas:
         allowed = read_facts(schema).allowed
         rules = rules if allowed is None else rules & allowed
     if not name and isinstance(item, str) and item in NULL_WORDS:
         name = "null_word_optional"
+    if (name == "null_word_optional" or (name and keeps_defaults)) and any(
+        part.get("default") is not None for schema in schemas for part in applies_always(schema) if part.has("default")
+    ):
+        return ()
     if name and all(read_facts(schema).can_leave_out(name, rules) for schema in schemas):
         return (Repair(name, path),)
     if item is None or item == "" or "default_optional" not in rules:

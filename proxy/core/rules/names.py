@@ -1,8 +1,9 @@
-"""What a name says by its words and letters: whether a call changes or removes something, and where case has a meaning.
+"""What a name says by its words and letters: whether a call only reads, and where case has a meaning.
 
 On a tool that changes something, null and an empty text may mean "clear this field"; on a tool that removes something,
-a missing filter may mean "all". Elsewhere such values (null, nothing, the word "null") count as not sent. On these
-tools they are refused, unless the operator switched the rule on.
+a missing filter may mean "all". So such values (null, nothing, the word "null") count as not sent only where reading is
+all that a tool does, and in part where it creates something, of which nothing can be cleared yet. No list of verbs that
+change something is complete, so a name has to say that it reads.
 
 The case of quantities and unit symbols carries their meaning: `1M` is a month and `1m` a minute, `MW` a megawatt and
 `mW` a milliwatt, `MB` a megabyte and `Mb` a megabit. Where a schema lists such a name, the same letters in another case
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Final
 
 from proxy.core.model.values import JsonValue
@@ -20,20 +22,50 @@ from proxy.core.schema.nodes import Node
 
 # Splits a name into words: `updateIssue`, `update_issue` and `issues.update` hold the same verb.
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_CHANGES: Final = frozenset(["update", "patch", "edit", "set", "modify", "assign", "clear", "unset", "upsert"])
-_REMOVES: Final = frozenset(["delete", "remove", "purge", "erase", "wipe", "truncate", "destroy"])
+_READS: Final = frozenset(
+    ["get", "list", "search", "find", "read", "fetch", "query", "lookup", "check", "count", "describe", "show",
+     "scrape",
+     "view", "browse", "retrieve", "inspect", "compare", "look", "select", "calculate", "compute", "estimate",
+     "analyze",
+     "analyse", "geocode", "ping", "whois", "summarize", "translate"]
+)  # fmt: skip
+# The last word of a name such as `brave_web_search`.
+_READS_AT_THE_END: Final = frozenset({"search", "lookup"})
+_CREATES: Final = frozenset(["create", "add", "insert", "new", "make", "generate", "plan", "draft", "compose", "build"])
+# Words that are verbs of changing wherever they stand in a name.
+_CHANGES: Final = frozenset(
+    ["update", "patch", "edit", "set", "modify", "assign", "clear", "unset", "upsert", "save", "put", "replace",
+     "change", "reassign", "configure", "write", "append", "rename", "move", "merge", "overwrite", "increment",
+     "decrement", "enable", "disable", "toggle", "activate", "deactivate", "adjust", "apply", "restore", "revert",
+     "undo",
+     "resolve", "approve", "reject", "mark", "submit", "send", "publish", "notify", "invite", "subscribe",
+     "unsubscribe",
+     "execute", "exec", "trigger", "launch", "start", "restart", "resume", "install", "upload", "sync", "import",
+     "store",
+     "lock", "unlock", "grant", "buy", "sell", "sale", "pay", "enqueue", "hide", "mute", "share", "unassign"]
+)  # fmt: skip
+_REMOVES: Final = frozenset(
+    ["delete", "remove", "purge", "erase", "wipe", "truncate", "destroy", "cancel", "revoke", "terminate", "kill",
+     "stop", "prune", "archive", "close", "reset", "drop", "flush", "evict", "expire", "invalidate", "discard", "rid",
+     "uninstall", "unregister", "deregister", "detach", "disconnect", "suspend", "ban", "block", "kick", "shutdown",
+     "burn", "shred", "clean", "cleanup", "empty", "trash", "unlink", "decommission", "delist", "refund", "rollback"]
+)  # fmt: skip
+# Words behind which a name tells a second thing that the tool does: `get_or_create`.
+_THEN: Final = frozenset({"and", "or", "then"})
 _NARROWS: Final = frozenset(
     ["where", "filter", "filters", "condition", "conditions", "criteria", "predicate", "selector", "query"]
 )
-# A number followed by up to three letters: `5m`, `1 MB`.
-_QUANTITY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?\s?[A-Za-zµμ]{1,3}")
+# A number followed by up to three letters, `5m`, `1 MB`; but hours, days, weeks and years have no twin in other case.
+_QUANTITY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?\s?(?![hdwyHDWY]\Z)[A-Za-zµμ]{1,3}")
 # Symbols that take SI prefixes (some prefixes exist in either case), and bits and bytes with any prefix. The symbols
 # are those of the SI brochure and IEC 80000-13.
 _SYMBOLS: Final = "m|g|s|A|K|mol|cd|Hz|N|Pa|J|W|C|V|F|S|T|H|Wb|lm|lx|Bq|Gy|Sv|L|l|bar|eV|Wh|Ah|VA|Ω|b|B|bit|bps"
 _PREFIXED: Final = re.compile(rf"(?:[mp](?:{_SYMBOLS})|[kgt](?:i?b|bit|bps|i?b/s|bit/s))(?:/s)?", re.IGNORECASE)
 # Spelt like a unit, but words: morning and afternoon. A lone capital never names the unit of its small letter.
 _WORDS: Final = frozenset({"pm", "PM"})
-_ALONE: Final = frozenset({"m"})
+_ALONE: Final = frozenset({"m", "cal", "Cal"})
+# Where one word of a longer name ends: `power_MW`, `10 Mb/s`, `powerMW`.
+_PIECES: Final = re.compile(r"[^\s_/.-]+")
 
 
 @lru_cache(maxsize=4096)
@@ -46,6 +78,23 @@ def split_words(name: str) -> tuple[str, ...]:
 def changes_something(name: str) -> bool:
     """Whether the name of a tool or an action contains a verb that changes or removes something."""
     return not (_CHANGES | _REMOVES).isdisjoint(split_words(name))
+
+
+@lru_cache(maxsize=4096)
+def reads_only(name: str) -> bool:
+    """Whether the name of a tool says that it reads, and no word of it that it does anything else."""
+    words = split_words(name)
+    if not words or changes_something(name) or not _CREATES.isdisjoint(words):
+        return False
+    after = [word for before, word in pairwise(words) if before in _THEN]
+    return (words[0] in _READS or words[-1] in _READS_AT_THE_END) and _READS.issuperset(after)
+
+
+@lru_cache(maxsize=4096)
+def creates_only(name: str) -> bool:
+    """Whether the name of a tool says that it creates something, and no word of it that it does anything else."""
+    words = split_words(name)
+    return bool(words) and words[0] in _CREATES and not changes_something(name) and _THEN.isdisjoint(words)
 
 
 @lru_cache(maxsize=4096)
@@ -82,3 +131,27 @@ def is_case_meaning(name: str) -> bool:
     if name in _WORDS:
         return False
     return name in _ALONE or _QUANTITY.fullmatch(name) is not None or _PREFIXED.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_same_case(one: str, other: str) -> bool:
+    """Whether no unit's symbol in either of two names that fold alike has another case in the other: `power_mW` and
+    `power_MW` differ. A capital that only begins a word of a camelCase name is no other case: `timeoutMs` is
+    `timeout_ms`."""
+    return _keeps_symbols(one, other) and _keeps_symbols(other, one)
+
+
+def _keeps_symbols(name: str, other: str) -> bool:
+    letters = "".join(_PIECES.findall(other))
+    begins = {0, *accumulate(len(piece) for piece in _PIECES.findall(other))}
+    at = 0
+    for piece in _PIECES.findall(name):
+        for start, word in [(0, piece), *((found.start(), found[0]) for found in _WORD.finditer(piece))]:
+            there = letters[at + start : at + start + len(word)]
+            if word == there or not (is_case_meaning(word) or is_case_meaning(there)):
+                continue
+            is_joined = start > 0 if word[:1].isupper() else at + start not in begins
+            if not is_joined or word[1:] != there[1:] or word[1:] != word[1:].lower():
+                return False
+        at += len(piece)
+    return True

@@ -9,10 +9,8 @@ one. The table in `rules.py` says which rule is on when, and the exact condition
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final
 
 from proxy.core.json.embedded import read_python_value
@@ -32,10 +30,11 @@ from proxy.core.json.jsontext import (
 )
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.rules.names import is_case_meaning
 
 _SCHEMA_SHAPE: Final = frozenset({"description", "type"})
 _TYPED_SHAPE: Final = frozenset({"type", "value"})
+# Python's name of a text's type. Any other word may be data: the type of an issue is lost with it.
+_TEXT_TYPES: Final = ("str", "Str")
 
 
 class _None:
@@ -52,7 +51,7 @@ MAX_UNWRAPS: Final = 3
 @dataclass(frozen=True, slots=True)
 class Site:
     """What the schema allows at one place: the possible types, whether free text is legal there, and the values an
-    enum or const leaves (None: no such list).
+    enum or const leaves (None: no such list). `pinned`: the schema pins each item of an array by a format or a pattern.
 
     `name` is the property's name, '' for a place without one; `descriptions` are those of its schemas. `json_text` says
     that the text is JSON, according to name, media type, format or description. `item_keys` and `item_choices` are the
@@ -67,6 +66,8 @@ class Site:
     item_keys: frozenset[str] = frozenset()
     item_choices: tuple[JsonValue, ...] = ()
     classes: frozenset[str] = frozenset()
+    pinned: bool = False
+    formats: frozenset[str] = frozenset()
 
 
 # --- numbers and booleans -------------------------------------------------------------------------------------------
@@ -81,9 +82,10 @@ MAX_EXPONENT: Final = 20
 _ASCII_SPACE: Final = " \t\n\r"
 _NUMERIC: Final = frozenset({"integer", "number"})
 
-# strconv.ParseBool, which GoMind's layer 2 uses.
-_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+# strconv.ParseBool, which GoMind's layer 2 uses; its letters are a rule of their own.
+_TRUE: Final = frozenset({"1", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "FALSE", "false", "False"})
+_LETTERS: Final = {"t": True, "T": True, "f": False, "F": False}
 
 
 def _number_text(value: JsonValue, *, whole: bool) -> str | None:
@@ -138,10 +140,18 @@ def leading_point(value: JsonValue, site: Site) -> JsonValue:
 
 
 def string_to_boolean(value: JsonValue, site: Site) -> JsonValue:
-    """The twelve spellings of strconv.ParseBool."""
+    """The spellings of strconv.ParseBool but for its single letters, which often stand for another word."""
     if not isinstance(value, str) or "boolean" not in site.types or site.free_text:
         return NONE
+    value = value.strip(_ASCII_SPACE)
     return True if value in _TRUE else False if value in _FALSE else NONE
+
+
+def boolean_letter(value: JsonValue, site: Site) -> JsonValue:
+    """The single letters of strconv.ParseBool."""
+    if not isinstance(value, str) or "boolean" not in site.types or site.free_text:
+        return NONE
+    return _LETTERS.get(value, NONE)
 
 
 def integral_float(value: JsonValue, site: Site) -> JsonValue:
@@ -152,10 +162,19 @@ def integral_float(value: JsonValue, site: Site) -> JsonValue:
 
 
 def number_to_string(value: JsonValue, site: Site) -> JsonValue:
-    """A number's own text; booleans and containers never become strings."""
+    """A number's own text; booleans and containers never become strings. A text has no exponent and no `.0`, except
+    where the schema lists the same number as text; and it has the number of digits that the schema tells."""
     if "string" not in site.types or isinstance(value, bool) or _NUMERIC & site.types:
         return NONE
-    return write_number(value) if isinstance(value, int | float | LosslessFloat) else NONE
+    if not isinstance(value, int | float | LosslessFloat):
+        return NONE
+    text = write_number(value)
+    if not _PLAIN_NUMBER.fullmatch(text):
+        whole = make_integral(make_decimal(value)) if isinstance(value, FRACTIONS) else NONE
+        return str(whole) if whole is not NONE and str(whole) in (site.choices or ()) else NONE
+    told = ["".join(named).lower() for one in site.descriptions for named in _DIGITS.findall(one)]
+    told = [_DIGIT_WORDS.get(named, named) for named in told]
+    return text if not told or str(len(text)) in told else NONE
 
 
 def yes_no(value: JsonValue, site: Site) -> JsonValue:
@@ -181,12 +200,80 @@ def boolean_word(value: JsonValue, site: Site) -> JsonValue:
     return spelt[0] if len(spelt) == 1 else NONE
 
 
+# A number whose text could not be another one: no exponent, no fraction of zeros.
+_PLAIN_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]*[1-9][0-9]*)?")
+# How many digits or characters a description tells: `5-digit`, `ten digits`, `ISBN-10`.
+_DIGITS: Final = re.compile(
+    r"\b([0-9]+|three|four|five|six|seven|eight|nine|ten)[- ](?:digit|character|numeral)|\bISBN-(?=(1[03]))",
+    re.IGNORECASE,
+)
+_DIGIT_WORDS: Final = {
+    word: str(3 + number)
+    for number, word in enumerate(("three", "four", "five", "six", "seven", "eight", "nine", "ten"))
+}
+
 # --- text that holds something else ---------------------------------------------------------------------------------
 # The possible starts of JSON text that holds a container: itself, a string around it, a fence, a comment.
 _JSON_STARTS: Final = ("[", "{", '"', "'", "`", "/")
 _NULL_TEXTS: Final = frozenset({"null", "None", ""})
 # Words that mean "no value" where free text is not legal.
 NULL_WORDS: Final = _NULL_TEXTS | {"undefined"}
+
+
+# Quotes around a text that are part of it: one pair, and none inside.
+_QUOTED: Final = re.compile(r"""\s*(?:"([^"'`]*)"|'([^"'`]*)'|`([^"'`]*)`|“([^"'`“”]*)”)\s*""")
+
+
+def quoted_text(value: JsonValue, site: Site) -> JsonValue:
+    """`"\\"5\\""` -> 5, `"'celsius'"` -> `"celsius"`: a number, boolean or listed word within quotes of its own."""
+    found = _QUOTED.fullmatch(value) if isinstance(value, str) and not site.free_text else None
+    if found is None:
+        return NONE
+    text = next(part for part in found.groups() if part is not None)
+    if site.choices is not None:
+        return text if text in site.choices else NONE
+    found_values = [read(text, site) for read in (string_to_integer, string_to_number)]
+    found_values.append({"true": True, "false": False}.get(text, NONE) if "boolean" in site.types else NONE)
+    proposed = [one for one in found_values if one is not NONE]
+    return proposed[0] if len(proposed) == 1 else NONE
+
+
+# A date whose year stands first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. Day and month of
+# other
+# orders cannot be told apart; with the year first, the month is second everywhere.
+_DATE: Final = re.compile(r"([12][0-9]{3})([-/])([0-9]{1,2})\2([0-9]{1,2})", re.ASCII)
+_SHORT_DATE: Final = re.compile(r"((?:19|20)[0-9]{2})([01][0-9])([0-3][0-9])", re.ASCII)
+_BLANK_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?) ?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def year_first_date(value: JsonValue, site: Site) -> JsonValue:
+    """`"2026/01/15"` -> `"2026-01-15"` where a date is asked; a blank for the `T` where a time is."""
+    if not isinstance(value, str):
+        return NONE
+    if site.formats == {"date-time"}:
+        time = _BLANK_TIME.fullmatch(value.strip(_ASCII_SPACE))
+        return f"{time[1]}T{time[2]}{time[3]}" if time is not None else NONE
+    if site.formats != {"date"}:
+        return NONE
+    found = _DATE.fullmatch(value.strip(_ASCII_SPACE))
+    if found is not None:
+        return f"{found[1]}-{found[3]:0>2}-{found[4]:0>2}"
+    short = _SHORT_DATE.fullmatch(value)
+    return "-".join(short.groups()) if short is not None else NONE
+
+
+# Two groups of three digits or more behind commas. One alone may be a fraction.
+_GROUPS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3}){2,}(?:\.[0-9]+)?", re.ASCII)
+
+
+def grouped_number(value: JsonValue, site: Site) -> JsonValue:
+    """`"1,000,000"` -> 1000000: two groups of three digits or more, which no fraction has."""
+    if not isinstance(value, str) or site.free_text or _GROUPS.fullmatch(value.strip(_ASCII_SPACE)) is None:
+        return NONE
+    digits = value.replace(",", "")
+    return string_to_integer(digits, site) if "number" not in site.types else string_to_number(digits, site)
 
 
 def null_text(value: JsonValue, site: Site) -> JsonValue:
@@ -233,46 +320,6 @@ def python_literal(value: JsonValue, site: Site) -> JsonValue:
     return read if isinstance(read, dict) else NONE
 
 
-# --- enum members ---------------------------------------------------------------------------------------------------
-def enum_case(value: JsonValue, site: Site) -> JsonValue:
-    """The one enum member that is equal after trimming and case-folding."""
-    return _one_member(value, site, fold_case)
-
-
-def enum_fold(value: JsonValue, site: Site) -> JsonValue:
-    """The one enum member that is equal when '-', '_', spaces and case are ignored."""
-    return _one_member(value, site, fold)
-
-
-def fold_case(text: str) -> str:
-    """A text without case and without white space around it."""
-    return text.strip().casefold()
-
-
-def fold(text: str) -> str:
-    """A name without case and without '-', '_' and spaces: `startDate`, `start_date` and `START-DATE` are one."""
-    return re.sub(r"[-_\s]", "", text).casefold()
-
-
-def _one_member(value: JsonValue, site: Site, key: Callable[[str], str]) -> JsonValue:
-    if not isinstance(value, str) or site.choices is None or site.free_text:
-        return NONE
-    if value.strip() in site.choices:
-        return value.strip()
-    return index_members(key, tuple(member for member in site.choices if isinstance(member, str))).get(key(value), NONE)
-
-
-@lru_cache(maxsize=1024)  # a long enum is folded once, not for each value of a call
-def index_members(key: Callable[[str], str], members: tuple[str, ...]) -> Mapping[str, str]:
-    """Folded text -> the one member that folds to it. Left out are texts that several members fold to, and members
-    whose case carries the meaning (`names.is_case_meaning`)."""
-    found: dict[str, set[str]] = {}
-    for member in members:
-        found.setdefault(key(member), set()).add(member)
-    sole = {folded: same.pop() for folded, same in found.items() if folded and len(same) == 1}
-    return {folded: member for folded, member in sole.items() if not is_case_meaning(member)}
-
-
 # --- what a model put around a value: the shape of its schema, its own name, `item` ----------------------------------
 def _may_be_meant(site: Site) -> bool:
     """Whether the object itself may be meant: an object is legal, or its JSON text."""
@@ -287,24 +334,33 @@ def schema_shaped(value: JsonValue, site: Site) -> JsonValue:
     if not isinstance(value, dict) or value.keys() != _SCHEMA_SHAPE or _may_be_meant(site):
         return NONE
     echoed = value["type"] in JSON_TYPES or value["description"] in site.descriptions
-    return NONE if echoed else value["description"]
+    return value["description"] if not echoed and value["type"] in _TEXT_TYPES else NONE
 
 
 def typed_value(value: JsonValue, site: Site) -> JsonValue:
     """`{"type": "string", "value": "x"}` -> `"x"`."""
     if not isinstance(value, dict) or value.keys() != _TYPED_SHAPE or _may_be_meant(site):
         return NONE
-    return value["value"] if value["type"] in JSON_TYPES else NONE
+    return value["value"] if value["type"] == name_json_type(value["value"]) else NONE
+
+
+def value_wrapped(value: JsonValue, site: Site) -> JsonValue:
+    """`{"value": "high"}` -> `"high"` where the schema lists it, or asks a number or boolean."""
+    if not isinstance(value, dict) or value.keys() != {"value"} or site.types & {"object", "array"} or site.free_text:
+        return NONE
+    return value["value"]
 
 
 def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
-    """`{"city": {"city": "x"}}` -> `{"city": "x"}`: the value is wrapped a second time under its own name, also as JSON
-    text."""
-    if "object" not in site.types and _may_be_meant(site):
+    """`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`: a list is wrapped a second time under its own name, also as
+    JSON text. An object is never legal there, and no key of the items has that name."""
+    if "array" not in site.types or site.free_text or _may_be_meant(site) or site.name in site.item_keys:
         return NONE
     read = read_inside(value, site, frozenset({"object"})) if isinstance(value, str) else (value, ())
     inner = None if read is None else read[0]
-    return inner[site.name] if isinstance(inner, dict) and site.name and inner.keys() == {site.name} else NONE
+    if not isinstance(inner, dict) or not site.name or inner.keys() != {site.name}:
+        return NONE
+    return inner[site.name] if isinstance(inner[site.name], list) else NONE
 
 
 def item_wrapped(value: JsonValue, site: Site) -> JsonValue:

@@ -27,13 +27,15 @@ from proxy.core.rules.lists import (
     split_commas,
     split_integers,
     split_members,
+    split_pinned,
     wrap_single,
 )
+from proxy.core.rules.members import enum_case, enum_fold, enum_point
 from proxy.core.rules.proposals import (
     Site,
+    boolean_letter,
     boolean_word,
-    enum_case,
-    enum_fold,
+    grouped_number,
     integral_float,
     item_wrapped,
     leading_point,
@@ -42,12 +44,15 @@ from proxy.core.rules.proposals import (
     object_to_json_string,
     parse_json_string,
     python_literal,
+    quoted_text,
     schema_shaped,
     self_wrapped,
     string_to_boolean,
     string_to_integer,
     string_to_number,
     typed_value,
+    value_wrapped,
+    year_first_date,
     yes_no,
     zero_one,
 )
@@ -55,17 +60,19 @@ from proxy.core.rules.proposals import (
 LEVELS: Final = ("off", "basic", "standard", "lenient")
 
 # `listed`: from `standard` on for tools that a server lists, some of which require a key that has a default; elsewhere
-# at no level, only where a config names the rule.
-Level = Literal["basic", "standard", "lenient", "listed"]
+# at no level, only where a config names the rule. `named`: nowhere but there.
+Level = Literal["basic", "standard", "lenient", "listed", "named"]
 Kind = Literal["value", "key", "text", "name", "output"]
 
 # Keys that agent clients add of their own accord; `drop_unknown` may remove them at level lenient.
-PLUMBING_KEYS: Final = frozenset({"toolCallId", "tool", "sessionId", "chatInput", "action"})
+PLUMBING_KEYS: Final = frozenset({"toolCallId", "sessionId", "chatInput"})
 
 # Names under which models wrap the arguments of a call a second time.
 WRAPPER_KEYS: Final = frozenset({"arguments", "args", "params", "parameters", "input", "kwargs"})
 
-# Rules that treat a value as not sent. They are off for tools that change or remove something (`names.py`).
+# Rules that treat a value as not sent. They are on where reading is all that a tool does (`names.py`), two of them
+# where
+# it creates something.
 LEAVING_OUT: Final = frozenset({"drop_null_optional", "empty_optional", "null_word_optional", "default_optional"})
 
 # Rules that decide for the model what is done where it said nothing: not on such tools either.
@@ -78,6 +85,7 @@ _ARRAY: Final = frozenset({"array"})
 _BOOLEAN: Final = frozenset({"boolean"})
 _CONTAINERS: Final = frozenset({"array", "object"})
 _INTEGER: Final = frozenset({"integer"})
+_NUMERIC: Final = frozenset({"integer", "number"})
 _OBJECT: Final = frozenset({"object"})
 _STRING: Final = frozenset({"string"})
 # The value of `gives` for a rule that needs a list of allowed values instead of types.
@@ -122,14 +130,24 @@ _TABLE: Final = (
     Rule("leading_point", "standard", "value", '`".5"` -> `0.5`',
          "else as `string_to_number`", leading_point, (str,), frozenset({"number"})),
     Rule("string_to_boolean", "basic", "value", '`"true"`, `"0"` ... -> boolean',
-         "exactly `1 t T TRUE true True 0 f F FALSE false False`", string_to_boolean, (str,),
+         "exactly `1 TRUE true True 0 FALSE false False`, ASCII space trimmed", string_to_boolean, (str,),
          _BOOLEAN),
+    Rule("boolean_letter", "named", "value", '`"t"`, `"F"` -> boolean', "exactly `t T f F`, which often stand for "
+         "another word (`f` for female)", boolean_letter, (str,), _BOOLEAN),
+    Rule("quoted_text", "standard", "value", "`\"'celsius'\"` -> `\"celsius\"`, `'\"5\"'` -> `5`",
+         "one pair of quotes around a listed word, a number (as string_to_integer) or `true`, `false`; no text is "
+         "legal",
+         quoted_text, (str,)),
+    Rule("year_first_date", "standard", "value", '`"2026/01/15"`, `"2026-1-5"`, `"20260115"` -> `"2026-01-15"`',
+         "`format: date` and the year first; for `date-time` a blank in the place of the `T`", year_first_date, (str,),
+         _STRING),
     Rule("integral_float", "standard", "value", "`3.0` -> `3` for an integer",
          "exact, no exponent; also where the draft calls 3.0 a valid integer, which Go and Rust services refuse: then "
          "those bytes alone change, never inside a union", integral_float, FRACTIONS,
          _INTEGER),
     Rule("number_to_string", "standard", "value", '`123` -> `"123"`',
-         "the number's own text; never booleans, objects, arrays", number_to_string,
+         "the number's own text, with the number of digits that the description tells; never with an exponent or `.0`, "
+         "unless the schema lists that integer as text; never booleans, objects, arrays", number_to_string,
          (int, *FRACTIONS), _STRING),
     Rule("boolean_word", "standard", "value", '`true` -> `"True"`',
          "an enum holds exactly one such spelling; no boolean is legal", boolean_word, (bool,), LISTED),
@@ -143,40 +161,61 @@ _TABLE: Final = (
          "one Python list of JSON values; repairs inside", python_list, (str,), _ARRAY, nests=True,
          reads=True),
     Rule("null_text", "standard", "value", '`"null"`, `"None"`, `""` -> null',
-         "null is legal, that string not", null_text, (str,), frozenset({"null"})),
+         "null is legal, that string not; elsewhere than on reading tools only `null` and `None` at required keys",
+         null_text, (str,), frozenset({"null"})),
     Rule("enum_case", "standard", "value", '`"Celsius"` -> `"celsius"`',
-         "exactly one member is equal after trimming and case-folding; never a quantity or unit (`1M`, `1m`; `MB`, "
-         "`Mb`)", enum_case, (str,), LISTED),
+         "exactly one member is equal after trimming and without case, all members share one style of capitals; "
+         "never a "
+         "quantity, a unit (`1M`, `1m`; `MB`, `Mb`), a sign (`-d`), a pattern (`HH:mm`) or a single letter",
+         enum_case, (str,), LISTED),
     Rule("wrap_single", "standard", "value", '`"a"` -> `["a"]`',
          "a member of an object, never an array's element; a valid item; an object has a key that the items declare; "
-         "never text with a bracket, a separator (comma, semicolon, `|`, tab, line break, their kin in other scripts, "
-         "` and `), quotes or two addresses", wrap_single, (object,), _ARRAY,
+         "text that the items list or pin by format or pattern, or one word: no white space, separator, arrow, `=`, "
+         "`&`, "
+         "bracket or quotes, no script without blanks between words, no word of nothing or of several (`none`, `all`); "
+         "never one end of a pair (range, position, dimensions); numbers only under a name of many", wrap_single,
+         (object,), _ARRAY,
          member=True),
     Rule("split_members", "standard", "value", '`"red, green"` -> `["red", "green"]`',
          "every part is an enum member of the items, not the whole", split_members, (str,), _ARRAY, member=True),
+    Rule("split_pinned", "standard", "value", '`"a@x.org, b@y.org"` -> `["a@x.org", "b@y.org"]`',
+         "a format (no date or time) or pattern of the items takes each part and not the whole; no part is a plain "
+         "word",
+         split_pinned, (str,), _ARRAY, member=True),
     Rule("split_integers", "standard", "value", '`"5, 2, 9"` -> `[5, 2, 9]`',
-         "three or more, none like thousands", split_integers, (str,), _ARRAY, member=True),
+         "three or more, none like thousands; no pair", split_integers, (str,), _ARRAY, member=True),
     Rule("drop_null_optional", "standard", "key", "null -> key removed",
-         "an optional key that refuses it; not on tools that change something"),
+         "an optional key that refuses it, on a tool that only reads; on one that creates, where no default is "
+         "declared"),
     Rule("empty_optional", "standard", "key", '`""` -> key removed',
-         "as drop_null_optional; never a filter; after null_text"),
+         "as drop_null_optional, on reading tools alone; never a filter; after null_text"),
     Rule("null_word_optional", "standard", "key",
          '`"null"`, `"None"`, `"undefined"` -> key removed',
-         "as empty_optional"),
+         "as drop_null_optional; never a filter, never where a default would take its place"),
     Rule("default_optional", "standard", "key", "a `default` that its own type refuses -> key removed",
-         "as drop_null_optional; the value equals the `default`; never null or nothing"),
+         "on tools that read or create; the value equals the `default`; never null or nothing"),
     Rule("key_case", "standard", "key", "`startDate` -> `start_date`",
          "unknown and refused, or the target is required; without case, `-`, `_`, space it equals exactly one "
-         "declared, absent key; never a unit (`MA`, `mA`); at every depth; all other such keys are renamed with it, "
+         "declared, absent key; never with a sign before it (`-label`) or a unit in another case (`power_MW`); at "
+         "every depth; all other such keys are renamed with it, "
          "or the call is refused"),
     Rule("key_quotes", "standard", "key", '`"\\"command\\""` -> `"command"`',
          "as key_case, for quotes and white space"),
     Rule("key_prefix", "standard", "key", "`params_city`, `params_days` -> `city`, `days`",
-         "all keys are unknown, and declared without one common prefix; never a prefix with a meaning (`min_`, "
-         "`start_`, `old_`); a lone key only behind a wrapper's name"),
+         "all keys are unknown, and declared without one common wrapper's name (`params_`, `args.`)"),
+    Rule("dotted_keys", "standard", "key", '`{"location.city": "x"}` -> `{"location": {"city": "x"}}`',
+         "every unknown key spells the place of a declared member, and nothing else was sent there"),
+    Rule("call_envelope", "standard", "key", '`{"name": "get_weather", "arguments": {...}}` -> the arguments',
+         "a whole call in the shape of OpenAI, Anthropic or LangChain, which names this tool; nothing stands beside "
+         "it"),
+    Rule("nest_arguments", "standard", "key", '`{"name": "x"}` -> `{"user": {"name": "x"}}`',
+         "the tool declares and requires one key alone, an object that declares every key sent; never under a name "
+         "that "
+         "tells more (`exclude`, `old`)"),
     Rule("empty_arguments", "standard", "key", "no body or `null` -> `{}`", "nothing is required"),
     Rule("unwrap_arguments", "standard", "key", '`{"arguments": {...}}` -> the inner object',
-         "a lone undeclared `arguments`, `args`, `params`, `parameters`, `input` or `kwargs`; up to three nested; "
+         "a lone undeclared `arguments`, `args`, `params`, `parameters`, `input`, `kwargs` or the tool's name; up "
+         "to three nested; "
          "the inner object, or JSON text of one, holds a declared key and is valid"),
     Rule("tool_name_trim", "standard", "name", '`"functions.get_weather:0"`, `"get_weather<|x|>"` -> `get_weather`',
          "template tokens, quotes, a counter, or the prefix `functions.`, `tools.`, `default_api.`, `mcp__<server>__` "
@@ -194,14 +233,20 @@ _TABLE: Final = (
     Rule("zero_one", "lenient", "value", "`1`, `0` -> boolean", "no number is legal", zero_one,
          (int,), _BOOLEAN, tier=2),
     Rule("enum_fold", "lenient", "value", '`"streamableHttp"` -> `"STREAMABLE_HTTP"`',
-         "as enum_case, also without `-`, `_`, spaces", enum_fold,
+         "as enum_case, for the same words of two letters or more, however they are joined", enum_fold,
          (str,), LISTED, tier=2),
+    Rule("enum_point", "lenient", "value", '`"Red."` -> `"red"`', "as enum_case, for one word and a full stop",
+         enum_point,
+         (str,), LISTED, tier=2),
+    Rule("grouped_number", "lenient", "value", '`"1,000,000"` -> `1000000`',
+         "two groups of three digits or more behind commas", grouped_number, (str,), _NUMERIC, tier=2),
     Rule("python_literal", "lenient", "value", "`\"{'a': 'b'}\"` -> object",
          "one Python dict of JSON values", python_literal, (str,), frozenset({"object"}), tier=2,
          nests=True, reads=True),
     Rule("split_commas", "lenient", "value", '`"a,b"` -> `["a","b"]`',
-         "string items; words without white space around, or all in quotes, which are stripped; no brackets; nothing "
-         "like thousands", split_commas, (str,), _ARRAY, tier=2, member=True),
+         "string items; three plain words or more (two where they are ids), or all in quotes, which are stripped; "
+         "nothing "
+         "like thousands; never places, names, files or pairs", split_commas, (str,), _ARRAY, tier=2, member=True),
     Rule("join_chunks", "lenient", "value", '`["a\\n","b"]` -> `"a\\nb"`',
          "strings; all but the last end in a line break", join_chunks, (list,), _STRING, tier=2),
     Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal", first_of_one, (list,),
@@ -211,29 +256,39 @@ _TABLE: Final = (
     Rule("item_wrapped", "lenient", "value", '`{"item": {...}}` -> `[{...}]`',
          "the lone key `item`, undeclared by the items, where a list is asked", item_wrapped, (dict,), _ARRAY,
          tier=2, nests=True),
-    Rule("self_wrapped", "lenient", "value", '`{"city": {"city": "x"}}` -> `{"city": "x"}`',
-         "the object, or JSON text of one, has the property's name as its lone key", self_wrapped,
-         (dict, str), tier=2, nests=True, json=_OBJECT),
+    Rule("self_wrapped", "lenient", "value", '`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`',
+         "the object, or JSON text of one, has the property's name as its lone key; a list is asked and sent, and the "
+         "items declare no such key", self_wrapped, (dict, str), _ARRAY, tier=2, nests=True, json=_OBJECT),
+    Rule("value_wrapped", "lenient", "value", '`{"value": "high"}` -> `"high"`',
+         "exactly this key; a number, a boolean or a listed value is asked", value_wrapped, (dict,), tier=2),
     Rule("typed_value", "lenient", "value", '`{"type": "string", "value": "x"}` -> `"x"`',
-         "exactly these keys, a JSON Schema type; no object is legal", typed_value, (dict,),
+         "exactly these keys, the value has that JSON Schema type; no object is legal", typed_value, (dict,),
          tier=2, nests=True),
     Rule("key_word", "lenient", "key", "`company_name` -> `name`",
-         "the one unknown and the one missing required key: one's words hold the other's, and no other declared key's, "
-         "or one letter differs in a word of six or more; never by `min`, `max`, `start`, `end` and their kin"),
+         "the one unknown and the one missing required key end in the same word, as no other declared key does; "
+         "what one "
+         "has more is what the tool's name works on, or the target's description begins with it; never by `min`, "
+         "`max`, "
+         "`start`, `end`, `not` and their kin"),
     Rule("key_markup", "lenient", "key", '`parameter name=\\"ops\\"` -> `ops`',
          "as key_case, for markup of the call around it"),
     Rule("unwrap_any", "lenient", "key", '`{"_": {...}}` -> the inner object',
-         "as unwrap_arguments, for any lone undeclared key, or one beside keys of `drop_keys` alone"),
+         "as unwrap_arguments, for a blank, `type`, `properties`, `data`, `options`, or the name of an argument "
+         "that it "
+         "holds; also beside keys of `drop_keys`"),
     Rule("unwrap_scalar", "lenient", "key", '`{"arguments": "x"}` -> `{"query": "x"}`',
          "as unwrap_arguments, for a value that is not an object; the tool declares one key alone"),
     Rule("schema_shaped", "lenient", "value", '`{"description": "x", "type": "str"}` -> `"x"`',
-         "exactly these keys; no object is legal; not the schema itself: its own description, or a JSON Schema type",
+         "exactly these keys, the type `str`; no object is legal; not the schema's own description",
          schema_shaped, (dict,), tier=3, nests=True, last=True),
     Rule("object_to_json_string", "lenient", "value", "`{...}` -> its JSON text",
-         "a string is asked, no object; the schema says JSON (`contentMediaType`, `format`, description, a name such "
-         "as `arguments`)", object_to_json_string, (dict,), _STRING, tier=4, last=True),
+         "a string is asked, no object; the schema says JSON (`contentMediaType`, `format`, description) or it is "
+         "named "
+         "`arguments`", object_to_json_string, (dict,), _STRING, tier=4, last=True),
     Rule("drop_unknown", "lenient", "key", "client plumbing keys are removed",
-         "refused, and in `drop_keys` (at `lenient`: `toolCallId`, `tool`, `sessionId`, `chatInput`, `action`)"),
+         "refused, and in `drop_keys` (at `lenient`: `toolCallId`, `sessionId`, `chatInput`), or `tool` or `action` "
+         "with the "
+         "tool's own name"),
     Rule("fill_default", "lenient", "key", "a missing optional key -> its `default`",
          "only where the object is refused without it"),
     Rule("fill_required", "listed", "key", "missing required keys -> their `default`",
@@ -241,14 +296,25 @@ _TABLE: Final = (
          "union's branch; not on tools that change or remove something, by name or by `destructiveHint`"),
     Rule("windows_paths", "lenient", "text", r"`\` of a Windows path is doubled", "starts like a path "
          r"(`C:\`, `\\server`), holds an escape that JSON does not know"),
-    Rule("trailing_text", "lenient", "text", "text after the complete object is cut", "no second JSON value follows"),
+    Rule("call_markup", "standard", "text", "`<tool_call>{...}</tool_call>`, `<|python_tag|>{...}` -> the object",
+         "tags and template tokens of a call around the whole; no word beside them"),
+    Rule("trailing_text", "lenient", "text", '`{"a":1}}`, `{"a":1}</tool_call>` -> the object',
+         "fences, markup of a call and at most one closing bracket behind the complete object; never words"),
+    Rule("bare_keys", "lenient", "text", '`{city: "Rome"}` -> `{"city": "Rome"}`', "names without quotes, as "
+         "JavaScript "
+         "writes them"),
+    Rule("needless_escapes", "lenient", "text", r"`\'` -> `'`, `\$5` -> `$5`", r"`\$` before a digit alone"),
+    Rule("escaped_text", "lenient", "text", r'`{\"a\":1}`, `{&quot;a&quot;:1}` -> `{"a":1}`',
+         "every quote of the text is escaped the same way; the result parses strictly"),
     Rule("trailing_commas", "lenient", "text", "`[1,2,]` -> `[1,2]`", "braces balance"),
     Rule("curly_quotes", "lenient", "text", "`“a”` -> `\"a\"`", "typographic quotes around a whole string"),
     Rule("tool_name_fold", "lenient", "name", '`"getWeather"`, `"get-weather"` -> `get_weather`',
          "unknown, and equal to exactly one known name without case, `-`, `_`, `.`, spaces"),
-    Rule("comments", "lenient", "text", "`//` and `/* */` comments are left out", "braces balance"),
+    Rule("comments", "named", "text", "`//` and `/* */` comments are left out", "braces balance; what they say is "
+         "lost"),
     Rule("single_quotes", "lenient", "text", "`{'a': 'b'}` -> `{\"a\": \"b\"}`", "braces balance"),
-    Rule("python_literals", "lenient", "text", "`True`, `False`, `None` -> true, false, null", "braces balance"),
+    Rule("python_literals", "lenient", "text", "`True`, `False`, `None`, `+3` -> true, false, null, 3", "braces "
+         "balance"),
     Rule("unescaped_quotes", "lenient", "text", "quotes inside a string are escaped", "one reading only"),
 )  # fmt: skip
 

@@ -1,0 +1,89 @@
+"""`replay` and a serving proxy are one code path: the same decision and the same arguments for every collected call."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from aiohttp import ClientSession
+
+from proxy.cli.dryrun import DryRun
+from proxy.cli.replay import Replayer, read_case
+from proxy.config.load import load
+from proxy.config.model import RepairSettings
+from proxy.server import start_serving
+from tests.corpora.calls import rows
+from tests.serving.wire import JSON_TYPE, answer, replies, tool
+
+pytestmark = pytest.mark.large
+
+DATA: Final = Path(__file__).parent.parent / "data"
+SETS: Final = (
+    "real-failures/cases.jsonl",
+    "real-failures-2026/failures.jsonl",
+    "two-meanings/cases.jsonl",
+    "one-meaning/cases.jsonl",
+)
+
+# A line of `replay` has no config, so formats mean what the drafts say.
+FORMATS: Final = {"date-time": "rfc3339", "time": "rfc3339"}
+
+
+def collected() -> list[dict[str, Any]]:
+    """The calls whose texts HTTP can carry, each with a tool's name that a config may hold."""
+    found = [row for name in SETS for row in rows(DATA / name) if row["sent"] and isinstance(row["schema"], dict)]
+    return [{**row, "tool": re.sub(r"[^A-Za-z0-9_.-]+", "_", row["tool"])[:60].strip("_.-")} for row in found]
+
+
+def replay(level: str) -> list[dict[str, Any]]:
+    """What `replay` says of every call."""
+    with DryRun() as dry:
+        replayer = Replayer(dry, RepairSettings(level, {}))
+        cases = [read_case(json.dumps(call).encode()) for call in collected()]
+        return [replayer.judge(case) for case in cases if not isinstance(case, str)]
+
+
+@pytest.mark.parametrize("level", ["standard", "lenient"])
+async def test_replay_says_forwarded_exactly_where_the_server_forwards(tmp_path: Path, level: str) -> None:
+    calls, replayed = collected(), await asyncio.to_thread(replay, level)
+    routes = [
+        {"path": f"/{number}", "upstream": "tools", "tool": call["tool"], "schema": call["schema"]}
+        for number, call in enumerate(calls)
+    ]
+    async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
+        config: dict[str, Any] = {
+            "version": 1,
+            "listen": "127.0.0.1:0",
+            "admin": False,
+            "defaults": {"repair": level, "formats": FORMATS},
+        }
+        config |= {"upstreams": {"tools": {"url": server.url}}, "routes": routes}
+        path = tmp_path / "config.yaml"
+        path.write_text(json.dumps(config))  # JSON is YAML
+        serving = await start_serving(load(path, {}), log_to=io.StringIO())
+        try:
+            async with ClientSession() as client:
+                served = []
+                for number, call in enumerate(calls):
+                    before = len(server.seen)
+                    headers = {"Content-Type": "application/json", "X-Conversation-Id": str(number)}
+                    async with client.post(f"{serving.url}/{number}", data=call["sent"].encode(), headers=headers):
+                        pass
+                    bodies = [json.loads(seen.body) for seen in server.seen[before:]]
+                    served.append((call["id"], "forward" if bodies else "reject", bodies[0] if bodies else None))
+        finally:
+            await serving.stop(grace=1.0)
+
+    assert [(row["id"], row["decision"], _plain(row["arguments"])) for row in replayed] == served
+
+
+def _plain(value: Any) -> Any:
+    """A replayed value as the standard json module reads it."""
+    from proxy.core.json.jsontext import dumps
+
+    return json.loads(dumps(value))
