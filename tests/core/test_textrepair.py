@@ -50,7 +50,6 @@ def test_strict_json_is_read_as_it_is_whatever_it_looks_like() -> None:
         ('repeated_body: {"a":1}', '{"a":1}\n\n{"a":1}'),
         ('trailing_text: {"a":1}', '{"a":1}\n```'),
         ('trailing_text: {"a":1}', '{"a":1}}'),
-        ('trailing_text: {"a":[1]}', '{"a":[1]} </payload>\n</tool>'),
         ('call_markup: {"a":1}', '<tool_call>{"a":1}</tool_call>'),
         ('call_markup: {"a":1}', '<|python_tag|>{"a":1}'),
         ('bare_keys: {"a":1}', "{a:1}"),
@@ -94,7 +93,8 @@ def test_a_cut_off_call_says_so() -> None:
         '{"a":NaN}',
         '{"a":undefined}', '{"a":0x10}', '{"a":1_000}', '{"a":"\\x41"}', '{"a":"\\u12"}', "{'a':'it's'}", '{"a":"x"y"}',
         '{"a":"x" "y"}', "plain words", "<tool>{}</tool>",
-        '{"a":1}}}', '{"a":1} EUR', "<tool_call>stop {}</tool_call>", "{'a':\"x'}", '{"a":"b""c"}', "5 // five", "",
+        '{"a":1}}}', '{"a":1} EUR',
+        "<tool_call>stop {}</tool_call>", '{"a":1}</no>', "{'a':\"x'}", '{"a":"b""c"}', "5 // five", "",
         '{"a":“x}', "{\"a\":1,\"a\":2,}",
     ],
 )  # fmt: skip

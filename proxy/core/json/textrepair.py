@@ -37,7 +37,7 @@ _TEMPLATE: Final = (
 _BEFORE_CALL: Final = re.compile(rf"\A\s*(?:(?:<{_TAG}>|{_TEMPLATE}|\[TOOL_CALLS\])\s*)+(?=[{{\[])")
 _AFTER_CALL: Final = re.compile(rf"\s*(?:(?:</{_TAG}>|{_TEMPLATE})\s*)+\Z")
 # What may be cut behind a complete object: one closing bracket, fences and a call's closing tags.
-_CUT: Final = re.compile(rf"\s*[\]}}]?\s*(?:(?:```|</{_TAG}>|</[A-Za-z_][\w:-]*>|{_TEMPLATE})\s*)*\Z")
+_CUT: Final = re.compile(rf"\s*[\]}}]?\s*(?:(?:```|</{_TAG}>|{_TEMPLATE})\s*)*\Z")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_$][\w$]*(?=[ \t\n\r]*:)", re.ASCII)
 _NEEDLESS: Final = re.compile(r"\\(?:'|\$(?=[0-9]))")
 _NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
