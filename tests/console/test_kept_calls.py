@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
-from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult
+from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.interfaces import CallRecord
 from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
@@ -209,3 +209,14 @@ def test_a_kept_call_holds_the_hash_of_its_conversation_and_a_cut_name_of_its_to
     assert ["r-2", "r-1"] == [make_entry(entry)["correlation_id"] for entry in entries]
     assert {hash_conversation(conversation)} == {entry.conversation for entry in entries}
     assert all(len(pickle.dumps((entry.told, entry.stages, entry.failure))) < 8_000 for entry in entries)
+
+
+def test_calls_with_long_errors_push_the_oldest_out_before_they_fill_memory() -> None:
+    kept = RecentCalls(lambda: 0.0)
+    call = ToolCall("t", Document(b"{}", {}), "call-1", Conversation("c", Rung.META, sent=True))
+    wrong = Violation(codes.CONSTRAINT, ("k" * 900_000,), "Too long")
+    refused = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, "", (wrong,)))
+    for _ in range(20):
+        record = CallRecord("r", "/t", tool="t", call=call, outcome="refused", result=refused, violations=(wrong,))
+        kept.finished(record)
+    assert [(20, 4)] == [(kept.last, kept.size)]

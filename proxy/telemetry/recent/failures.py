@@ -59,6 +59,15 @@ class KeptFailure:
     answer: ToolResult | None
     policy: ToolPolicy | None
 
+    @property
+    def length(self) -> int:
+        """The characters of what a client may have made long: each error's words, and the keys on the way to it."""
+        violations = () if self.answer is None else self.answer.failure.violations
+        return sum(
+            len(each.message) + len(each.hint) + sum(len(step) for step in each.path if isinstance(step, str))
+            for each in violations
+        )
+
     def fields(self) -> Row:
         """The fields that an entry shows."""
         found: Row = {}

@@ -33,6 +33,8 @@ from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 KEPT: Final = 2000
 # Refused, failed and would-be-refused requests kept with `console: off`.
 KEPT_WRONG: Final = 500
+# The characters of errors kept of all calls together: beyond it the oldest calls go, however few are kept.
+MOST_CHARACTERS: Final = 4 * 1024 * 1024
 # The fields kept of a usual call: all that its line depends on. Calls with violations, repairs or questions are
 # unusual.
 _NAMES: Final = (
@@ -107,7 +109,9 @@ class RecentCalls:
         self._wall = wall
         self._only_wrong = only_wrong
         # Plain tuples; reading one makes a `KeptCall` of it.
-        self._kept: deque[tuple[Any, ...]] = deque(maxlen=kept)
+        self._kept: deque[tuple[Any, ...]] = deque()
+        self._most = kept
+        self._characters = 0
 
     def finished(self, record: CallRecord) -> None:
         """Keeps a finished request."""
@@ -118,11 +122,14 @@ class RecentCalls:
         usual = not (wrong or record.violations or record.repairs or record.questions or record.answer_violations)
         call = record.call
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
-        if usual:
-            self._kept.append((seq, self._wall(), who, _read_usual(record), record.stages, None))
-        else:
-            told = _list_unusual_fields(record)
-            self._kept.append((seq, self._wall(), who, told, record.stages, keep_failure(record)))
+        told = _read_usual(record) if usual else _list_unusual_fields(record)
+        failure = None if usual else keep_failure(record)
+        self._kept.append((seq, self._wall(), who, told, record.stages, failure))
+        if failure is not None:
+            self._characters += failure.length
+        while len(self._kept) > self._most or self._characters > MOST_CHARACTERS:
+            gone = KeptCall._make(self._kept.popleft())
+            self._characters -= 0 if gone.failure is None else gone.failure.length
         if self.values is not None:
             self.values.keep(seq, record)
 
@@ -134,7 +141,7 @@ class RecentCalls:
     @property
     def bound(self) -> int:
         """How many may be kept."""
-        return self._kept.maxlen or 0
+        return self._most
 
     @property
     def oldest(self) -> int:
