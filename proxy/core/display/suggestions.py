@@ -6,6 +6,7 @@ characters that two words have in common, in order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -27,6 +28,37 @@ _LONGEST_NAME: Final = 100
 _SHORTEST: Final = 3
 
 
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+# Words that turn a name's meaning round, and those that make a name of a thing one of its number.
+_TURNING: Final = frozenset(
+    ["exclude", "excluded", "excludes", "excluding", "without", "not", "no", "non", "never", "avoid", "hide", "hidden",
+     "skip", "omit", "except", "ignore", "ignored", "disable", "disabled", "deny", "denied", "block", "blocked",
+     "minus", "remove", "unset"]
+)  # fmt: skip
+_NUMBERING: Final = frozenset({"id", "ids", "uid", "uuid"})
+_SIGNS: Final = "-+!~"
+
+
+def is_other_meaning(one: str, other: str) -> bool:
+    """Whether two names, however alike, differ in a negation, a sign, or in naming a thing by its id: then neither is a
+    slip of the other."""
+    if (one[:1] in _SIGNS and one[:1], one[-1:] in _SIGNS and one[-1:]) != (
+        other[:1] in _SIGNS and other[:1],
+        other[-1:] in _SIGNS and other[-1:],
+    ):
+        return True
+    mine, theirs = ({word.lower() for word in _WORD.findall(name)} for name in (one, other))
+    return any(mine.isdisjoint(words) != theirs.isdisjoint(words) for words in (_TURNING, _NUMBERING))
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names are equal but for case, separators and the plural."""
+    mine, theirs = fold_name(one), fold_name(other)
+    return not is_other_meaning(one, other) and (
+        mine == theirs or mine + "s" == theirs or theirs + "s" == mine or mine + "es" == theirs or theirs + "es" == mine
+    )
+
+
 def fold_name(name: str) -> str:
     """A name without case and word separators: `getWeather`, `get-weather` and `get_weather` fold to the same."""
     folded = name.casefold()
@@ -42,6 +74,8 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
             break
         if not afford_work(_COMPARING):
             return None
+        if is_other_meaning(name, candidate):
+            continue
         folded = fold_name(candidate)
         if folded == wanted:
             return candidate
@@ -51,7 +85,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
             ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
             if ratio > best_ratio:
                 best, best_ratio = candidate, ratio
-    return best or _find_contained(wanted, known)
+    return best or _find_contained(name, wanted, known)
 
 
 def _most_alike(left: str, right: str) -> float:
@@ -64,11 +98,12 @@ def _most_alike(left: str, right: str) -> float:
     return 2.0 * shared / length
 
 
-def _find_contained(wanted: str, known: Iterable[str]) -> str | None:
+def _find_contained(sent: str, wanted: str, known: Iterable[str]) -> str | None:
     """The only known name that holds `wanted` or is held by it (`weather` for `get_weather`)."""
     if len(wanted) < 4:
         return None
-    found = [name for _, name in zip(range(_LOOKED_AT), known, strict=False) if _holds(fold_name(name), wanted)]
+    found = [name for _, name in zip(range(_LOOKED_AT), known, strict=False)
+             if _holds(fold_name(name), wanted) and not is_other_meaning(sent, name)]  # fmt: skip
     return found[0] if len(found) == 1 else None
 
 
@@ -81,7 +116,7 @@ def find_abbreviation(name: str, known: Iterable[str]) -> str | None:
     other, which has three letters or more. None where there are several."""
     wanted = fold_name(name[:_LONGEST_NAME])
     found = [known_name for _, known_name in zip(range(_LOOKED_AT), known, strict=False)
-             if _begins(fold_name(known_name), wanted)]  # fmt: skip
+             if _begins(fold_name(known_name), wanted) and not is_other_meaning(name, known_name)]  # fmt: skip
     return found[0] if len(found) == 1 else None
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text
-from proxy.core.display.suggestions import find_abbreviation, find_nearest, fold_name
+from proxy.core.display.suggestions import find_abbreviation, find_nearest, fold_name, is_same_name
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
@@ -82,7 +82,7 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
     claimed = [path for paths in candidates.values() for path in paths]
     undecided = {path for paths in candidates.values() for path in paths if len(paths) > 1 or claimed.count(path) > 1}
     for violation in missing[:_PAIRED]:
-        hint, source = _find_meant(violation, places, candidates)
+        hint, source = _find_meant(check, root, violation, places, candidates)
         if hint:
             renamed[violation.path] = replace(violation, hint=hint)
             if violation.severity is Severity.ERROR:  # an error must not vanish behind a warning
@@ -103,27 +103,40 @@ def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iter
 
 
 def _find_meant(
+    check: Check,
+    root: JsonValue,
     missing: Violation,
     places: Mapping[str, list[Pointer]],
     candidates: Mapping[Pointer, list[Pointer]],
 ) -> tuple[str, Pointer]:
     """What was sent in place of a missing key, and where: beside it under another name, or elsewhere under its own.
 
-    A rename is advised where no other pairing is possible; else the candidates are named, and none of them is taken.
+    A rename is advised where no other pairing is possible, the names are the same but for case, separators and plural,
+    and the value is accepted there; else what may have been meant is named, and whoever called decides.
     """
     place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
     close = candidates[missing.path]
     if len(close) == 1 and sum(close[0] in others for others in candidates.values()) == 1:
         sent = cut(format_pointer(close[0]), 120)
-        return f"You sent '{sent}', which this tool does not know: rename it to '{name}'.", close[0]
+        known = f"You sent '{sent}', which this tool does not know"
+        takes = _takes(check, missing.path, find_value(root, close[0]))
+        if takes and is_same_name(str(close[0][-1]), str(missing.path[-1])):
+            return f"{known}: rename it to '{name}'.", close[0]
+        how = "rename it" if takes else "send it so, with a value as expected"
+        return f"{known}: if you meant '{name}', {how}; if not, leave it out.", close[0]
     if close:
         shown = ", ".join(f"'{cut(format_pointer(path), 120)}'" for path in close[:_NAMED])
         return f"You sent {shown}, which this tool does not know: if one of them means '{name}', rename that one.", ()
     elsewhere = [path for path in places.get(str(missing.path[-1]), ()) if path[:-1] != place]
-    if len(elsewhere) == 1:
+    if len(elsewhere) == 1 and _takes(check, missing.path, find_value(root, elsewhere[0])):
         sent, target = cut(format_pointer(elsewhere[0]), 120), cut(format_pointer(missing.path), 120)
         return f"It was sent at '{sent}': move it to '{target}'.", elsewhere[0]
     return "", ()
+
+
+def _takes(check: Check, path: Pointer, value: JsonValue) -> bool:
+    """Whether the schemas of a place accept a value there."""
+    return all(check.accepts_at(node, value) for node in _nodes_at(check, path))
 
 
 def hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
@@ -229,8 +242,12 @@ def _places_of(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
 
 
 def _wrapper(check: Check, root: JsonValue) -> str:
-    """A hint where the arguments stand inside a wrapper key, or several calls inside one."""
-    if not isinstance(root, dict) or len(root) != 1:
+    """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
+    if not isinstance(root, dict):
+        return ""
+    if _is_schema(check, root):
+        return "You sent the tool's schema: send values, each under its name."
+    if len(root) != 1:
         return ""
     ((key, inner),) = root.items()
     declared = {name for node in applies_always(check.root) for name in node.properties}
@@ -244,6 +261,18 @@ def _wrapper(check: Check, root: JsonValue) -> str:
     ):
         return f"'{key}' seems to hold several calls: make one call of this tool for each, with its arguments alone."
     return ""
+
+
+def _is_schema(check: Check, root: dict[str, JsonValue]) -> bool:
+    """Whether the arguments are the tool's own schema, which some models repeat in place of a call."""
+    declared = {name for node in applies_always(check.root) for name in node.properties}
+    properties = root.get("properties")
+    if "properties" in declared or not isinstance(properties, dict) or declared.isdisjoint(properties):
+        return False
+    return all(
+        isinstance(item, dict) and not {"type", "enum", "anyOf", "description", "$ref"}.isdisjoint(item)
+        for item in properties.values()
+    )
 
 
 def _unknown_at(check: Check, value: JsonValue, severity: Severity, work: Work) -> Iterator[Violation]:

@@ -118,8 +118,8 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     if words is None:
         words = memo[id(node), actual] = _type_words(node, actual)
     message, expected, hint = words
-    if isinstance(value, list) and len(value) > 1:
-        hint = _OF_SEVERAL.get(hint, hint)
+    if isinstance(value, list) and len(value) > 1 and len(path) < 2:
+        hint = _OF_SEVERAL.get(hint, hint)  # what stands deeper cannot go into a call of its own
     return Violation(codes.TYPE_MISMATCH, path, message, expected, hint, value=value)
 
 
@@ -156,7 +156,12 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     if meant is not None and _DIGITS.findall(meant) != _DIGITS.findall(str(value)):
         meant = None  # another quantity is another meaning
     hint = f"Did you mean {cut(write_literal(meant), _SHORT)}?" if meant is not None else exactly
-    if isinstance(value, str) and "," in value and all(part.strip() in choices for part in value.split(",")):
+    if (
+        isinstance(value, str)
+        and "," in value
+        and len(path) < 2
+        and all(part.strip() in choices for part in value.split(","))
+    ):
         hint = _OF_SEVERAL["Send one value, not a list."]
     if takes_nothing(node):
         hint = _IMPOSSIBLE
