@@ -60,10 +60,12 @@ def one(
     [
         (one(codes.REQUIRED_MISSING, ("path",), "Required field 'path' is missing", "string"), needs(path=STR), "{}"),
         (one(codes.REQUIRED_MISSING, ("path",), "Required field 'path' is missing", "string",
-             "You sent '/file_path', which this tool does not know: rename it to 'path'."),
+             "You sent '/file_path', which this tool does not know: "
+             "if you meant 'path', rename it; if not, leave it out."),
          closed(path=STR), '{"file_path":"x"}'),
         (one(codes.REQUIRED_MISSING, ("lat",), "Required field 'lat' is missing", "integer",
-             "You sent '/latitude', which this tool does not know: rename it to 'lat'."),
+             "You sent '/latitude', which this tool does not know: "
+             "if you meant 'lat', rename it; if not, leave it out."),
          closed(lat=INT), '{"latitude":1}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected object, got array", "object",
              "Send one object, not a list.", [{}]), needs(a={"type": "object"}), '{"a":[{}]}'),

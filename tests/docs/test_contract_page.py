@@ -42,7 +42,7 @@ MISSING = Violation(
     ("path",),
     "Required field 'path' is missing",
     "string",
-    "You sent '/file_path', which this tool does not know: rename it to 'path'.",
+    "You sent '/file_path', which this tool does not know: if you meant 'path', rename it; if not, leave it out.",
 )
 ENCODING = Violation(
     codes.ENUM_MISMATCH,

@@ -81,8 +81,10 @@ def _mend(arguments: Any, error: Told, wish: Wish) -> None:
     place = arguments
     for step in parents:
         place = place[int(step)] if isinstance(place, list) else place[step]
-    if renamed := re.search(r"You sent '/?([^']+)'.*rename it to '([^']+)'", error.said):
-        place[renamed[2]] = place.pop(renamed[1])
+    if renamed := re.search(
+        r"You sent '/?([^']+)'.*(?:rename it to '([^']+)'|if you meant '([^']+)', rename it)", error.said
+    ):
+        place[renamed[2] or renamed[3]] = place.pop(renamed[1])
     elif error.code == "VAL-005":
         place.pop(last, None)
     elif meant := re.search(r"Did you mean '([^']+)'\?", error.said):
