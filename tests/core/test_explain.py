@@ -171,12 +171,48 @@ def test_a_union_is_explained_by_its_nearest_branch(
     [
         ("The arguments stand inside 'input': send its content itself as the arguments, without 'input'.",
          '{"input":{"a":1}}'),
+        ("If 'dry_run' only wraps the arguments, send its content itself as the arguments.", '{"dry_run":{"a":1}}'),
+        ("You sent the tool's schema: send values, each under its name.",
+         '{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'),
         ("'calls' seems to hold several calls: make one call of this tool for each, with its arguments alone.",
          '{"calls":[{"arguments":{"a":1}}]}'),
     ],
 )  # fmt: skip
 def test_a_wrapper_around_the_arguments_is_pointed_out(hint: str, sent: str) -> None:
     assert {hint} == {violation.hint for violation in said(closed(a=INT), sent)}
+
+
+@pytest.mark.parametrize(
+    ("hint", "schema", "sent"),
+    [
+        ("You sent '/maxItems', which this tool does not know: rename it to 'max_items'.",
+         closed(max_items=INT), '{"maxItems":1}'),
+        ("You sent '/tag', which this tool does not know: rename it to 'tags'.", closed(tags=STR), '{"tag":"x"}'),
+        ("You sent '/maxItems', which this tool does not know: "
+         "if you meant 'max_items', send it so, with a value as expected; if not, leave it out.",
+         closed(max_items=INT), '{"maxItems":[]}'),
+        ("You sent '/message_text', which this tool does not know: "
+         "if you meant 'message', rename it; if not, leave it out.", closed(message=STR), '{"message_text":"x"}'),
+        ("", closed(tags=STR), '{"exclude_tags":"x"}'),
+        ("", closed(message=STR), '{"message_id":"x"}'),
+        ("", closed(label=STR), '{"-label":"x"}'),
+        ("It was sent at '/a/b': move it to '/b'.", needs(a={"type": "object"}, b=INT), '{"a":{"b":1}}'),
+        ("", needs(a={"type": "object"}, b=INT), '{"a":{"b":"one"}}'),
+    ],
+)  # fmt: skip
+def test_what_is_advised_for_a_missing_key_would_be_accepted_or_is_a_question(
+    hint: str, schema: JsonValue, sent: str
+) -> None:
+    assert [hint] == [found.hint for found in said(schema, sent) if found.code is codes.REQUIRED_MISSING]
+
+
+def test_one_call_for_each_is_advised_where_a_call_can_hold_one() -> None:
+    (flat,) = said(needs(a=INT), '{"a":[1,2]}')
+    (deep,) = said(needs(a={"type": "object", "properties": {"b": INT}}), '{"a":{"b":[1,2]}}')
+    assert ("One value goes into one call: make one call for each.", "Send one value, not a list.") == (
+        flat.hint,
+        deep.hint,
+    )
 
 
 def test_everything_wrong_is_said_at_once() -> None:

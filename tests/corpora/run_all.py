@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.corpora import (
+    run_advice,
     run_endpoint,
     run_engine,
     run_improvements,
@@ -35,6 +36,7 @@ RUNS: Final[tuple[Run, ...]] = (
     *run_engine.RUNS,
     *run_endpoint.RUNS,
     *run_improvements.RUNS,
+    *run_advice.RUNS,
 )
 
 

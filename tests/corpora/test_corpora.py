@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from proxy.core.rules.rules import LEVELS
+from tests.corpora.run_advice import advice, advice_on_generated
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
 from tests.corpora.run_repair import (
@@ -134,6 +135,12 @@ def test_the_engine_judges_and_reports_collected_calls_as_its_peers_do() -> None
     assert (0, True) == (found["wrong"], found["values"] > 1000)
 
 
+def test_each_piece_of_advice_that_is_followed_mends_its_place() -> None:
+    runs = {**dict(advice(DATA)), **dict(advice_on_generated(DATA))}
+    assert [0, 0] == [found["wrong"] for found in runs.values()]
+    assert all(found["held"] > 40 for found in runs.values())
+
+
 def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
     def wrong(data: Path) -> Iterator[tuple[str, Counter[str]]]:
         yield "a run", Counter({"right": 3, "wrong": 1})
@@ -151,6 +158,8 @@ def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None
         malformed,
         mcp_tools,
         engine,
+        advice,
+        advice_on_generated,
     } <= set(RUNS)
 
 

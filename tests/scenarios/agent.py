@@ -65,9 +65,7 @@ def _mended(call: Call, content: str, wish: Wish) -> Any:
     if found[0].code == "VAL-004" or found[0].path == "arguments":
         return _from_signature(content, wish)
     arguments = json.loads(call.text)
-    wrapped = next(
-        (match for one in found if (match := re.search(r"arguments stand inside '([^']+)'", one.said))), None
-    )
+    wrapped = next((match for one in found if (match := re.search(r"'([^']+)'(?:: send| only wraps)", one.said))), None)
     if wrapped:
         return arguments[wrapped[1]]
     for one in sorted(found, key=lambda error: error.code == "VAL-005"):

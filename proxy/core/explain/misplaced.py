@@ -20,6 +20,7 @@ from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.facts import applies_always
+from proxy.core.rules.rules import WRAPPER_KEYS
 from proxy.core.schema.nodes import Node
 
 # Names compared for a did-you-mean, missing keys that are paired, members searched for a misplaced key, length of a key
@@ -255,7 +256,9 @@ def _wrapper(check: Check, root: JsonValue) -> str:
         return ""
     key = clean_text(key, 60)
     if isinstance(inner, dict) and declared & inner.keys():
-        return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
+        if key.lower() in WRAPPER_KEYS:
+            return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
+        return f"If '{key}' only wraps the arguments, send its content itself as the arguments."
     if isinstance(inner, list) and any(
         isinstance(item, dict) and {"parameters", "arguments"} & item.keys() for item in inner
     ):

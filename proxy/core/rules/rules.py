@@ -71,8 +71,7 @@ PLUMBING_KEYS: Final = frozenset({"toolCallId", "sessionId", "chatInput"})
 WRAPPER_KEYS: Final = frozenset({"arguments", "args", "params", "parameters", "input", "kwargs"})
 
 # Rules that treat a value as not sent. They are on where reading is all that a tool does (`names.py`), two of them
-# where
-# it creates something.
+# where it creates something.
 LEAVING_OUT: Final = frozenset({"drop_null_optional", "empty_optional", "null_word_optional", "default_optional"})
 
 # Rules that decide for the model what is done where it said nothing: not on such tools either.
