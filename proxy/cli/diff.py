@@ -97,17 +97,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | None:
+    from proxy.recording.line import read_line
+
     try:
         source = open_input(args.calls)
     except OSError as error:
         print(f"diff: cannot read {args.calls}: {error.strerror}", file=sys.stderr)
         return None
-    lines = RecordedLines(source, "diff")
+    lines = RecordedLines(source, "diff", read_line)
     if args.jobs == 1:
         found = compare_lines(lines, old, new)
     else:
         found = _compare_in_processes(lines, args.old, args.new, args.jobs)
-    return None if lines.bad or not found.calls else found
+    return None if lines.has_failed or not found.calls else found
 
 
 def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
@@ -125,7 +127,7 @@ def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, n
 _judging: list[ServedTools] = []
 
 
-def _compare_in_processes(lines: RecordedLines, old: str, new: str, jobs: int) -> ComparisonCounts:
+def _compare_in_processes(lines: RecordedLines[RecordedLine], old: str, new: str, jobs: int) -> ComparisonCounts:
     """Does what `compare_lines` does, in several processes: each reads both configs once and gets some lines at a
     time."""
     from concurrent.futures import Future, ProcessPoolExecutor

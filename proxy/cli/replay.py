@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -90,13 +89,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Decides every case of the input and gives the exit code."""
+    if args.config is not None:
+        return replay_recorded(args.config, args.cases)
     from proxy.cli.dryrun import DryRun
     from proxy.config.model import RepairSettings
 
-    if args.config is not None:
-        from proxy.cli.replay import replay_recorded
-
-        return replay_recorded(args.config, args.cases)
     switches = _read_switches(args.rule)
     if isinstance(switches, str):
         print(f"replay: {switches}", file=sys.stderr)
@@ -106,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         print(f"replay: cannot read {args.cases}: {error.strerror}", file=sys.stderr)
         return 2
-    with source, DryRun() as dry:
+    with DryRun() as dry:
         replayer = Replayer(dry, RepairSettings(args.level, switches))
         if not args.second_opinion:
             return _replay(source, replayer, sys.stdout.buffer)
@@ -153,6 +150,8 @@ def read_case(line: bytes) -> RecordedCall | str:
         return f"no JSON: {error}"
     if not isinstance(found, dict):
         return 'an object is wanted: {"id": ..., "schema": ..., "sent": "..."}'
+    if "fate" in found and "schema" not in found:
+        return "`record` wrote this line: judge it by the config that served it, with --config CONFIG"
     lacking = [key for key in ("id", "schema", "sent") if key not in found]
     if lacking:
         return f"{' and '.join(map(repr, lacking))} missing"
@@ -167,35 +166,16 @@ def read_case(line: bytes) -> RecordedCall | str:
 
 
 def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
-    from proxy.cli.progress import Progress
     from proxy.core.json.jsontext import dumps
 
-    progress = Progress(source.size)
-    bad = number = 0
-    for number, line in _number_lines(source):
-        if not line.strip():
-            continue
-        case = read_case(line)
-        if isinstance(case, str):
-            bad += 1
-            progress.erase()
-            print(f"replay: line {number}: {case}", file=sys.stderr)
-            continue
+    lines = RecordedLines(source, "replay", read_case)
+    for _, case in lines:
         output.write(dumps(replayer.judge(case)) + b"\n")
-        progress.at(number, source.position())
-    progress.erase()
     output.flush()
-    if bad:
-        told = f"{bad} of {number} lines are not cases and were left out  (toolcall-proxy replay --help shows one)"
-        print(f"replay: {told}", file=sys.stderr)
-    return 2 if bad else 0
-
-
-def _number_lines(source: ReplayInput) -> Iterator[tuple[int, bytes]]:
-    try:
-        yield from enumerate(source.lines, 1)
-    except (OSError, EOFError) as error:  # a broken gzip file
-        raise SystemExit(f"replay: the input breaks off: {error}") from None
+    if lines.bad:
+        told = f"{lines.bad} of {lines.number} lines are not cases and were left out"
+        print(f"replay: {told}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
+    return 2 if lines.has_failed else 0
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
@@ -299,6 +279,7 @@ def replay_recorded(config: str, name: str) -> int:
     """Judges every recorded line by a config; gives the exit code: 1 where a verdict differs from the recorded one."""
     from proxy.config.mistakes import ConfigError
     from proxy.core.json.jsontext import dumps
+    from proxy.recording.line import read_line
 
     try:
         tools, source = load_tools(config), open_input(name)
@@ -308,7 +289,7 @@ def replay_recorded(config: str, name: str) -> int:
     except OSError as error:
         print(f"replay: cannot read {name}: {error.strerror}", file=sys.stderr)
         return EXIT_USAGE
-    lines, counts = RecordedLines(source, "replay"), Counter[tuple[str, str, str]]()
+    lines, counts = RecordedLines(source, "replay", read_line), Counter[tuple[str, str, str]]()
     for number, line in lines:
         row, what, place = judge_line(line, tools)
         counts[line.tool, what, place] += 1
@@ -316,7 +297,7 @@ def replay_recorded(config: str, name: str) -> int:
     sys.stdout.buffer.flush()
     print(write_table(counts), file=sys.stderr)
     differing = sum(times for (_, what, _), times in counts.items() if what.startswith("now "))
-    return EXIT_USAGE if lines.bad else EXIT_DIFFERS if differing else 0
+    return EXIT_USAGE if lines.has_failed else EXIT_DIFFERS if differing else 0
 
 
 def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonValue], str, str]:

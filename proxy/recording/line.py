@@ -134,20 +134,24 @@ def read_line(line: bytes) -> RecordedLine | str:
         return f"no JSON: {error}"
     if not isinstance(found, dict) or found.get("v") != VERSION or not isinstance(found.get("fate"), dict):
         return 'a recorded call is wanted: {"v": 1, "route": ..., "tool": ..., "sent": ..., "fate": ...}'
-    sent, fate = found.get("sent"), found["fate"]
+    sent = found.get("sent")
     if sent is not None and not isinstance(sent, str):
         return "'sent' must be the text of the arguments"
-    return RecordedLine(
-        str(found.get("route", "")),
-        str(found.get("tool", "")),
-        None if sent is None else sent.encode("utf-8", "surrogatepass"),
-        tuple(map(str, found.get("masked", ()))),
-        Fate(
-            fate.get("decision") == "forward",
-            repairs=tuple((str(rule), str(path)) for rule, path in fate.get("repairs", ())),
-            errors=tuple((str(code), str(path)) for code, path in fate.get("errors", ())),
-        ),
-        found,
+    try:
+        masked, fate = tuple(map(str, found.get("masked", ()))), _read_fate(found["fate"])
+    except (TypeError, ValueError):
+        return "'masked' is a list of pointers, 'repairs' and 'errors' in 'fate' are lists of pairs"
+    whole = None if sent is None else sent.encode("utf-8", "surrogatepass")
+    return RecordedLine(str(found.get("route", "")), str(found.get("tool", "")), whole, masked, fate, found)
+
+
+def _read_fate(written: dict[str, Any]) -> Fate:
+    """The fate that `show_fate` wrote. Raises TypeError or ValueError for anything else."""
+    repairs, errors = written.get("repairs", ()), written.get("errors", ())
+    return Fate(
+        written.get("decision") == "forward",
+        repairs=tuple((str(rule), str(path)) for rule, path in repairs),
+        errors=tuple((str(code), str(path)) for code, path in errors),
     )
 
 

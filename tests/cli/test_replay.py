@@ -137,6 +137,54 @@ def test_lines_that_are_no_cases_are_named_and_the_rest_goes_on(replay: Any) -> 
     ] == said.splitlines()
 
 
+def test_a_file_of_another_kind_is_one_message(replay: Any) -> None:
+    code, lines, said = replay("a: b\n" * 30_000)
+    assert (code, lines) == (2, [])
+    assert [
+        "replay: line 1: no JSON: Expecting value: line 1 column 1 (char 0)",
+        "replay: none of the first 100 lines holds a call: is this the right file?",
+        "replay: 100 of 100 lines are not cases and were left out  (toolcall-proxy replay --help shows one)",
+    ] == said.splitlines()
+
+
+def test_what_record_wrote_is_recognised(replay: Any) -> None:
+    code, _, said = replay('{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "fate": {"decision": "forward"}}\n')
+    assert code == 2
+    told = "`record` wrote this line: judge it by the config that served it, with --config CONFIG"
+    assert f"replay: line 1: {told}" == said.splitlines()[0]
+
+
+RECORDED = '{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "masked": [], "fate": {"decision": "forward"}}\n'
+
+
+@pytest.mark.parametrize("verb", ["replay", "diff"])
+@pytest.mark.parametrize(
+    ("input_", "said"),
+    [
+        (gzip.compress(RECORDED.encode() * 50)[:-12], "the input breaks off after line "),
+        (RECORDED.replace("[]", "null").encode(), "line 1: 'masked' is a list of pointers, 'repairs' and 'errors' "),
+        (RECORDED.replace('"forward"', '"reject", "errors": [1]').encode(), "line 1: 'masked' is a list of pointers"),
+    ],
+    ids=["cut-off gzip", "masked null", "errors that are no pairs"],
+)
+def test_a_damaged_record_is_told_with_its_place(
+    verb: str, input_: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, calls = tmp_path / "config.yaml", tmp_path / "calls.jsonl"
+    config.write_text("version: 1\nroutes: [{path: /a, upstream: none, tool: t, schema: {type: object}}]\n")
+    calls.write_bytes(input_)
+    given = ["--config", str(config)] if verb == "replay" else [str(config), str(config)]
+    assert 2 == main([verb, *given, str(calls)])
+    assert capsys.readouterr().err.startswith(f"{verb}: {said}")
+
+
+def test_empty_lines_of_a_record_are_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, calls = tmp_path / "config.yaml", tmp_path / "calls.jsonl"
+    config.write_text("version: 1\nroutes: [{path: /a, upstream: none, tool: t, schema: {type: object}}]\n")
+    calls.write_text(f"{RECORDED}\n")
+    assert 0 == main(["replay", "--config", str(config), str(calls)])
+
+
 def test_gzipped_input_is_read(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     path = tmp_path / "cases.jsonl.gz"
     path.write_bytes(gzip.compress((case(1, "{}", {}) * 3).encode()))
