@@ -106,8 +106,8 @@ class Connection(web.RequestHandler, WatchedProtocol):
     """The protocol of one connection.
 
     Requests: `queued` counts those that were parsed and not started; `heard` says that there was one; `request` is the
-    one being answered; `body` is that of the latest. Heads: an unfinished one began at `head_since` and has `head_size`
-    bytes so far. Bodies: `body_open` says that the latest is incomplete, `body_read` counts its bytes with their
+    one being answered; `body` is that of the latest. Heads: an unfinished one began at `head_since`, has `head_size`
+    bytes so far and ends in `head_end` (three bytes). Bodies: `body_open` says that the latest is incomplete, `body_read` counts its bytes with their
     framing, `chunked` says that it comes in chunks. Ends: `idle_since` is when the connection became idle;
     `half_closed` says that the client sends no more and waits for its response; `broken` says that bytes arrived that
     are not HTTP, behind which no request can be found.
@@ -115,7 +115,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
 
     __slots__ = (
         "__weakref__", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
-        "head_since", "head_size", "heard", "idle_since", "link", "loop", "paused", "queued", "request", "service",
+        "head_end", "head_since", "head_size", "heard", "idle_since", "link", "loop", "paused", "queued", "request", "service",
         "side_task", "slow_reader", "state",
     )  # fmt: skip
 
@@ -131,6 +131,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.broken = self.half_closed = self.heard = self.paused = False
         self.idle_since = loop.time()
         self.head_since: float | None = None
+        self.head_end = b""
         self.closing_since: float | None = None
         self.slow_reader: asyncio.TimerHandle | None = None
         self.side_task: asyncio.Task[None] | None = None
@@ -240,13 +241,16 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.heard = True
         self.queued += len(messages)
         message, self.body = messages[-1]
-        self.head_since, self.head_size = None, 0
+        head_end, before = self.head_end, self.head_size - len(self.head_end)
+        self.head_since, self.head_size, self.head_end = None, 0, b""
         self.body_open, self.body_read, self.chunked = not self.body.is_eof(), len(data), message.chunked
         if upgraded or len(messages) > 1 or message.chunked or self.body_open:
             return
-        # The request ends within these bytes. Bytes behind its end belong to the next head.
-        blank = data.find(b"\r\n\r\n", _SHORTEST_HEAD)
-        if 0 <= blank < len(data) - 4 - self.body.total_bytes:
+        # The request ends within these bytes. Bytes behind its end belong to the next head. The blank line that ends this
+        # head may have begun in the bytes before.
+        latest = head_end + data
+        blank = latest.find(b"\r\n\r\n", max(_SHORTEST_HEAD - before, 0))
+        if 0 <= blank < len(latest) - 4 - self.body.total_bytes:
             self.head_since = self.loop.time()
             # After an upgrade that aiohttp does not know, llhttp stops and drops the rest of the same bytes.
             if message.upgrade:
@@ -264,6 +268,7 @@ class Connection(web.RequestHandler, WatchedProtocol):
         if self.head_since is None:
             self.head_since = self.loop.time()
         self.head_size += len(data)
+        self.head_end = (self.head_end + data)[-3:]
         if self.head_size > MAX_HEAD:
             raise HttpProcessingError(message=HEAD_TOO_LONG)
 

@@ -20,6 +20,7 @@ from proxy.call.jobs import (
     write_failing_job,
 )
 from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
+from proxy.core.contract.http_operation import Channels
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
 from proxy.core.explain.explain import find_failing_places, list_failed
@@ -150,6 +151,31 @@ def test_small_calls_and_plainly_valid_ones_are_judged_here() -> None:
     assert [True, True, True, False, False, False, True, False, False] == [
         is_light(sent, judged) for sent, judged in cases
     ]
+
+
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        {"pattern": "x"}, {"format": "date"}, {"not": {"type": "null"}}, {"if": True}, {"anyOf": [True]},
+        {"oneOf": [True]}, {"$ref": "#/$defs/any"},
+    ],
+)  # fmt: skip
+def test_a_large_valid_call_whose_schema_is_dear_is_judged_elsewhere(keyword: dict[str, Any]) -> None:
+    large = call('{"text":"' + "x" * 2 * MODEST + '","b":1}')
+    plain: dict[str, Any] = {"properties": {"text": {}, "b": {}}, "$defs": {"any": {}}}
+    dear = {**plain, "properties": {"text": {}, "b": keyword}}
+    assert (True, False) == (is_light(large, policy(plain)), is_light(large, policy(dear)))
+
+
+@pytest.mark.parametrize("code", [codes.CONTAINER_INVOCATION, codes.INTERNAL_ERROR], ids=lambda code: code.name)
+def test_what_is_wrong_around_the_arguments_is_added_to_invalid_arguments_alone(code: codes.ErrorCode) -> None:
+    limit = replace(policy(ROWS), channels=Channels(strict=True))
+    sent = replace(call("{}"), query="limit=x")
+    wrong = complete_decision(sent, limit, Reject(Failure(codes.INVALID_ARGUMENTS, "as it was")))
+    assert isinstance(wrong, Reject)
+    assert [codes.UNKNOWN_FIELD] == [found.code for found in wrong.failure.violations]
+    refused = Reject(Failure(code, "as it was"))
+    assert refused == complete_decision(sent, limit, refused)
 
 
 # --- with real processes ----------------------------------------------------------------------------------------------

@@ -171,6 +171,12 @@ def test_what_the_schema_calls_a_warning_is_told_and_sent() -> None:
     assert "VAL-002 /a" == told(judged('{"a":"x"}', policy(schema)))
 
 
+def test_a_deprecated_field_of_a_valid_call_is_told() -> None:
+    decision = judged('{"old":1}', policy(obj(old={"deprecated": True})))
+    assert isinstance(decision, Forward)
+    assert [codes.DEPRECATED_FIELD] == [warning.code for warning in decision.checked.warnings]
+
+
 def test_a_warning_about_a_missing_key_does_not_hide_an_unknown_one() -> None:
     schema: JsonValue = {
         "properties": {"path": STR}, "allOf": [{"required": ["path"], "x-severity": "warning"}],

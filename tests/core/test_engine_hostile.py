@@ -112,6 +112,15 @@ def test_a_deep_schema_is_judged_or_refused_when_it_is_compiled(keyword: str, le
         assert check.accepts(value) is (check.list_broken(value) == [])
 
 
+def test_the_branches_of_unions_are_reported_up_to_a_bound_and_every_broken_union_is_named() -> None:
+    branch = {"required": [f"r{number}" for number in range(10)]}
+    broken = compile_check({"items": {"anyOf": [branch, branch]}}).list_broken([{}] * 200)
+
+    assert 200 == len(broken)
+    assert 50 == sum(1 for union in broken if union.branches)  # twenty each: 1,000 in all
+    assert ((),) == tuple({union.branches for union in broken[50:]})
+
+
 def test_a_remembered_report_can_compare_values() -> None:
     schema = {"enum": [{"b": 1}], "anyOf": [down(), down(minProperties=2), {"minItems": 1}]}
     assert ["enum"] == [entry.keyword for entry in compile_check(schema).list_broken({"c": 1})]

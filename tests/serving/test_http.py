@@ -187,6 +187,16 @@ async def test_an_absolute_target_is_the_path_in_it() -> None:
     assert (200, "POST /weather?q=1 HTTP/1.1") == (seen.status, server.seen[0].start)
 
 
+@pytest.mark.parametrize(("port", "status"), [("65535", 200), ("65536", 400), ("", 200)])
+async def test_the_port_of_an_absolute_target_is_one_that_there_is(port: str, status: int) -> None:
+    authority = f"tools.test:{port}"
+    request = post("/weather", b'{"lat": 1}').replace(b"POST /weather", f"POST http://{authority}/weather".encode())
+    async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
+        seen = await exchange(proxy.port, re.sub(rb"(?i)\r\nhost: [^\r]*", f"\r\nHost: {authority}".encode(), request))
+
+    assert status == seen.status
+
+
 async def test_a_url_in_the_query_stays_there() -> None:
     request = post("/weather", b'{"lat": 1}').replace(b"POST /weather", b"POST /weather?from=http://a.test/b")
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:

@@ -13,7 +13,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.server.connection import Handle, Timeouts
+from proxy.server.connection import Connection, Handle, Timeouts
 from proxy.server.http.body import read_whole
 from proxy.server.http.checks import MAX_HEAD, BadRequest
 from proxy.server.http.framing import Response, ResponseStream, make_date_row
@@ -129,6 +129,41 @@ async def test_a_body_in_a_packet_of_its_own_begins_no_head_whose_time_would_run
             await asyncio.sleep(0.3)  # three times what a head may take
 
     assert [("HTTP/1.1 200 OK", b"POST / abcdef")] * 2 == [(seen.start, seen.body) for seen in answers]
+
+
+@pytest.mark.parametrize("cut", range(5))
+async def test_a_head_that_begins_behind_a_blank_line_in_two_pieces_has_its_time(cut: int) -> None:
+    whole = GET + b"GET /i HT"
+    end = len(GET) - 4 + cut
+    async with listening(told, Timeouts(head=0.1, idle=60)) as (_, port), client(port) as (reader, writer):
+        writer.write(whole[:end])
+        await asyncio.sleep(0.02)
+        writer.write(whole[end:])
+        async with asyncio.timeout(300):
+            seen = [await read_message(reader) for _ in range(2)]
+
+    assert [200, 408] == [each.status for each in seen]
+
+
+async def test_the_time_of_a_head_that_waits_behind_a_call_begins_with_the_answer() -> None:
+    connections, answered = list[Connection](), asyncio.Event()
+
+    async def slow(request: web.BaseRequest) -> Response:
+        assert isinstance(request.protocol, Connection)
+        connections.append(request.protocol)
+        await answered.wait()
+        return await told(request)
+
+    async with listening(slow) as (_, port), client(port) as (reader, writer):
+        writer.write(GET + b"GET /i HT")
+        await until(lambda: bool(connections))
+        begun = connections[0].head_since
+        answered.set()
+        await read_message(reader)
+        await until(lambda: connections[0].request is None)
+
+    assert begun is not None
+    assert begun < connections[0].idle_since == connections[0].head_since
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
