@@ -151,6 +151,9 @@ def _run(args: argparse.Namespace) -> int:
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
         return EXIT_CONFIG
+    except ImportError as error:  # a library of another version
+        print(f"serve: {error}", file=sys.stderr)
+        return EXIT_CONFIG
     except OSError as error:
         hint = "`listen` and `admin: {listen: ...}` take other ports, `admin: off` has no operator's port"
         print(f"serve: cannot listen: {error}  ({hint})", file=sys.stderr)

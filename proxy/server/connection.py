@@ -7,8 +7,14 @@ This file adds:
                    connections, clients that do not read
       State        what a connection is doing
 
-Only public names of aiohttp are used. aiohttp does not document some of them (`handle_error`, `set_parser`,
-`resume_reading`) for overriding; therefore it is pinned to a minor version.
+aiohttp documents some of the names that this rests on, and not the following. Therefore it is pinned to a minor
+version, and `check_aiohttp` refuses to start with another:
+
+    RequestHandler   the keywords of its constructor; `handle_error`, `set_parser`, `close`, `force_close`,
+                     `pause_reading`, `resume_reading`; `ssl_context`; BaseProtocol(loop, parser) as its base
+    its parser       `feed_data`, `feed_eof`, `message_consumed`, `pause_reading`, `set_upgraded`
+    StreamReader     `is_eof`, `read_nowait`, `set_exception`, `total_bytes`
+    StreamWriter     `output_size`
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, cast
 
+import aiohttp
 from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
@@ -51,6 +58,18 @@ _FRAMING_PER_BYTE: Final = 16
 # When to look whether a probe was answered with a reset, in seconds.
 _PROBED_AFTER: Final = 0.1
 _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_AIOHTTP: Final = "3.14"
+
+
+def check_aiohttp(version: str = aiohttp.__version__) -> None:
+    """Raises ImportError for another minor version of aiohttp."""
+    if version.split(".")[:2] != _AIOHTTP.split("."):
+        raise ImportError(
+            f"aiohttp {version} is installed, and connections are built on aiohttp {_AIOHTTP}, whose insides they use: "
+            f'pip install "aiohttp~={_AIOHTTP}.0"'
+        )
+
 
 # Answers a request. Raises CancelledError when the client has gone.
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -107,16 +126,17 @@ class Connection(web.RequestHandler, WatchedProtocol):
 
     Requests: `queued` counts those that were parsed and not started; `heard` says that there was one; `request` is the
     one being answered; `body` is that of the latest. Heads: an unfinished one began at `head_since`, has `head_size`
-    bytes so far and ends in `head_end` (three bytes). Bodies: `body_open` says that the latest is incomplete, `body_read` counts its bytes with their
-    framing, `chunked` says that it comes in chunks. Ends: `idle_since` is when the connection became idle;
+    bytes so far and ends in `head_end` (three bytes). Bodies: `body_open` says that the latest is incomplete,
+    `body_read` counts its bytes with their framing, `chunked` says that it comes in chunks. Ends: `idle_since` is when
+    the connection became idle;
     `half_closed` says that the client sends no more and waits for its response; `broken` says that bytes arrived that
     are not HTTP, behind which no request can be found.
     """
 
     __slots__ = (
         "__weakref__", "body", "body_open", "body_read", "broken", "chunked", "closing_since", "half_closed",
-        "head_end", "head_since", "head_size", "heard", "idle_since", "link", "loop", "paused", "queued", "request", "service",
-        "side_task", "slow_reader", "state",
+        "head_end", "head_since", "head_size", "heard", "idle_since", "link", "loop", "paused", "queued", "request",
+        "service", "side_task", "slow_reader", "state",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, service: Service, loop: asyncio.AbstractEventLoop) -> None:
@@ -246,8 +266,8 @@ class Connection(web.RequestHandler, WatchedProtocol):
         self.body_open, self.body_read, self.chunked = not self.body.is_eof(), len(data), message.chunked
         if upgraded or len(messages) > 1 or message.chunked or self.body_open:
             return
-        # The request ends within these bytes. Bytes behind its end belong to the next head. The blank line that ends this
-        # head may have begun in the bytes before.
+        # The request ends within these bytes. Bytes behind its end belong to the next head. The blank line that ends
+        # this head may have begun in the bytes before.
         latest = head_end + data
         blank = latest.find(b"\r\n\r\n", max(_SHORTEST_HEAD - before, 0))
         if 0 <= blank < len(latest) - 4 - self.body.total_bytes:

@@ -13,6 +13,7 @@ from proxy.config.model import AdminConfig as AdminEntry
 from proxy.interfaces import Clock
 from proxy.server.admin.api import make_pages
 from proxy.server.admin.port import open_operator_ports
+from proxy.server.connection import check_aiohttp
 from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener, make_timeouts
@@ -36,8 +37,10 @@ async def start_serving(
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
     `worker`: this is one of several that share the port, with an operator's port of its own.
-    Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded; nothing is left open.
+    Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded, ImportError where another
+    minor version of aiohttp is installed than the one that connections are built on; nothing is left open.
     """
+    check_aiohttp()
     config, clock = loaded.config, clock or SystemClock()
     log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     shared = SharedStore(log)

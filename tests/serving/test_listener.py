@@ -13,7 +13,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.server.connection import Connection, Handle, Timeouts
+from proxy.server.connection import Connection, Handle, Timeouts, check_aiohttp
 from proxy.server.http.body import read_whole
 from proxy.server.http.checks import MAX_HEAD, BadRequest
 from proxy.server.http.framing import Response, ResponseStream, make_date_row
@@ -573,3 +573,10 @@ async def test_requests_on_an_old_connection_do_not_wait_for_the_idle_time_of_th
             end = await reader.read()
 
     assert ([200] * 4, b"", []) == ([one.status for one in seen], end, listener.connections)
+
+
+# --- the library ----------------------------------------------------------------------------------------------------
+def test_another_minor_version_of_aiohttp_is_refused_by_name() -> None:
+    check_aiohttp()
+    with pytest.raises(ImportError, match=r"aiohttp 3\.13\.5 is installed, .* pip install \"aiohttp~=3\.14\.0\""):
+        check_aiohttp("3.13.5")
