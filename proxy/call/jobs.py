@@ -28,7 +28,7 @@ from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, U
 from proxy.core.decide import decide, restore_decision
 from proxy.core.explain.explain import list_failing_places
 from proxy.core.explain.misplaced import find_value
-from proxy.core.guidance.examples import add_advice
+from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
 from proxy.core.json.strictreader import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text

@@ -24,7 +24,7 @@ from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.display.standins import stand_in
 from proxy.core.fates import Fate, reduce_decision
-from proxy.core.guidance.examples import add_advice
+from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
     Conversation,

@@ -12,9 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.check.validation import Check, compile_check
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.explain.expectation import write_signature
+from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
-from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Violation
+from proxy.core.model.values import (
+    ABSENT,
+    Conversation,
+    Document,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Rung,
+    ToolCall,
+    ToolResult,
+    Violation,
+)
+from proxy.core.rules.facts import list_required
 from proxy.core.tool_errors.complaints import (
     DIALECTS,
     RULE_PATTERNS,
@@ -417,3 +432,26 @@ def test_whatever_an_upstream_sends_nothing_is_raised_and_no_secret_is_shown(
         complaint = read_complaints(status, content_type, body, CHECK, arguments)
         assert not any(secret in shown(complaint) for secret in SECRETS)
         assert complaint is None or (len(complaint.words) <= 300 and len(complaint.violations) <= 20)
+
+
+# --- what is advised --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("row", [row for *_, row in SAMPLES], ids=[f"{name}-{index}" for name, index, _ in SAMPLES])
+def test_no_example_is_the_call_that_the_tool_refused_and_what_it_misses_is_in_it(row: dict[str, Any]) -> None:
+    complaint, sent = asked(row), value(row["sent"])
+    assert complaint is not None
+    check = check_of(row)
+    failure = Failure(codes.INVALID_ARGUMENTS, "refused", tuple(complaint.violations), sent=sent)
+    policy = ToolPolicy("tool", check, "test")
+    call = ToolCall("tool", Document(dumps(sent), sent), "call", Conversation("c", Rung.HEADER))
+    result = add_advice(ToolResult(call, failure), policy)
+
+    example = json.loads(result.example) if result.example else None
+    assert example != row["sent"]
+    for violation in failure.violations:
+        name = str(violation.path[-1]) if violation.path else ""
+        if violation.code is codes.REQUIRED_MISSING and len(violation.path) == 1 and name in check.root.properties:
+            assert name in (example or {})
+            optional = f"{name}?: "
+            assert result.accepts.count(optional) == write_signature(check.root).count(optional) - (
+                name not in list_required([check.root])
+            )

@@ -19,8 +19,8 @@ SENT: Final[list[tuple[dict[str, Any], dict[str, Any]]]] = [
     ({"region": "north", "crates": 1}, {"region": "north", "crates": 1}),
     ({"region": "North", "crates": "2"}, {"region": "north", "crates": 2}),
     ({"region": "south", "crates": 3.0}, {"region": "south", "crates": 3}),
-    ({"region": "NORTH", "crates": ""}, {"region": "north"}),
-    ({"region": "south", "crates": None}, {"region": "south"}),
+    ({"region": "NORTH"}, {"region": "north"}),
+    ({"region": "south", "crates": " 4 "}, {"region": "south", "crates": 4}),
 ]
 
 

@@ -4,12 +4,14 @@ every alert can be evaluated."""
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.correction.model import completion
+from tests.mcp.server import McpServer, call
 from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
 from tests.steady import until
@@ -30,6 +32,7 @@ ROUTES = f"""
   - {{path: /math, upstream: tools, tool: math, container: {{functions: [add], expand: proxy}}}}
   - {{path: /final, upstream: none, tool: final, schema: {SCHEMA}}}
   - {{path: /corrected, upstream: tools, tool: corrected, schema: {SCHEMA}, correct: {{validation_feedback: on}}}}
+  - {{path: /mcp, protocol: mcp, upstream: mcp}}
   - {{path: /dead, upstream: dead, tool: dead, schema: {SCHEMA}, resend: {{max: 1, backoff: 1ms}}}}
 """
 # Bodies by path, all of one conversation. A rate needs them twice: before the first scrape and after.
@@ -47,8 +50,11 @@ CALLS = [
 ]
 
 
-async def happen(proxy: Proxied, conversation: str) -> None:
+async def happen(proxy: Proxied, listing: McpServer, conversation: str) -> None:
     """Lets everything happen once."""
+    listing.tools = [{"name": "odd", "inputSchema": {"type": "object", "requird": [conversation]}}]
+    for message in ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, call("odd", {})):
+        await proxy.post("/mcp", json.dumps(message).encode(), "Accept: application/json, text/event-stream")
     for path, body in CALLS:
         await proxy.post(path, body, f"X-Conversation-Id: {conversation}")
     await proxy.ask_admin("/-/reload", "Content-Length: 0", method="POST")
@@ -72,10 +78,12 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
         writer.write(answer("200 OK", b'{"sky": "blue"}', JSON_TYPE))
 
     corrects = replies(completion('{"lat": 1}', prompt_tokens=300, completion_tokens=20))
-    async with collector() as received, tool(sunny) as server, tool(corrects) as model:
+    listing = McpServer()
+    async with collector() as received, tool(sunny) as server, tool(corrects) as model, tool(listing) as mcp:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
         upstreams = (
             f'{{tools: {{url: "{server.url}"}}, model: {{url: "{model.url}"}}, '
+            f'mcp: {{url: "{mcp.url}"}}, '
             "dead: {url: 'http://127.0.0.1:9', breaker: {failures: 2}}}"
         )
         keys = {
@@ -86,10 +94,10 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
             "hooks": "[{use: 'tests.hooks.samples:FailsAt', settings: {point: after_outcome}, on_failure: ignore}]",
         }
         async with proxied(ROUTES, **keys) as proxy:
-            await happen(proxy, "before")
+            await happen(proxy, listing, "before")
             with prometheus(tmp_path, f"127.0.0.1:{proxy.admin}", ALERTS) as scraping:
                 await until(lambda: scraping.values("toolproxy_build_info"))
-                await happen(proxy, "while it scrapes")
+                await happen(proxy, listing, "while it scrapes")
                 # Without what stands in for series that are not there: every query has to find its own.
                 missing = await empty(scraping, 120, [(title, without_stand_in(query)) for title, query in panels()])
                 groups = (await asyncio.to_thread(scraping.ask, "rules"))["groups"]

@@ -155,11 +155,17 @@ def _expectation(node: Node) -> str:
 
 
 # --- signatures -----------------------------------------------------------------------------------------------------
-def write_signature(node: Node, depth: int = _MAX_DEPTH) -> str:
+def write_signature(node: Node, depth: int = _MAX_DEPTH, asked: frozenset[str] = frozenset()) -> str:
     """A schema in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
 
-    `depth` levels of it, at most 500 places; `...` stands for the rest.
+    `depth` levels of it, at most 500 places; `...` stands for the rest. The fields in `asked` are required whatever the
+    schema says: the tool itself asked for them.
     """
+    if asked:
+        parts = list(applies_always(node))
+        keys = {key: member for part in parts for key, member in part.properties.items()}
+        if not asked.isdisjoint(keys):
+            return _object(parts, keys, depth, Work(WRITING_SIGNATURE), asked)
     memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
     text = memo.get((id(node), depth))
     if text is None:
@@ -204,10 +210,12 @@ def _write_brackets(limits: list[str]) -> str:
     return f" ({', '.join(limits)})" if limits else ""
 
 
-def _object(parts: list[Node], keys: dict[str, Node], depth: int, work: Work) -> str:
+def _object(
+    parts: list[Node], keys: dict[str, Node], depth: int, work: Work, asked: frozenset[str] = frozenset()
+) -> str:
     if depth <= 0:
         return "{...}"
-    wanted = list_required(parts)
+    wanted = list_required(parts) | asked
     shown = []
     for key in sorted(keys, key=lambda name: name not in wanted)[:_MAX_KEYS]:
         text = _signature(keys[key], depth - 1, work)

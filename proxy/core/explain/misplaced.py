@@ -135,9 +135,22 @@ def _find_meant(
     return "", ()
 
 
+def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> dict[Pointer, Pointer]:
+    """Where the value of a missing key stands, under another name beside it or elsewhere under its own: the place of
+    each such key -> the place of its value, which is accepted there."""
+    missing = [violation for violation in found if violation.code is codes.REQUIRED_MISSING and violation.hint]
+    missing = [violation for violation in missing if violation.path][:_PAIRED]
+    if not missing:
+        return {}
+    places = _places_of(root, {str(violation.path[-1]) for violation in missing})
+    candidates = _open_pairings(check, root, _candidates(check, root, missing))
+    pairs = {violation.path: _find_meant(check, root, violation, places, candidates)[1] for violation in missing}
+    return {path: source for path, source in pairs.items() if source and _takes(check, path, find_value(root, source))}
+
+
 def _takes(check: Check, path: Pointer, value: JsonValue) -> bool:
     """Whether the schemas of a place accept a value there."""
-    return all(check.accepts_at(node, value) for node in _nodes_at(check, path))
+    return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
 
 
 def hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
@@ -156,7 +169,7 @@ def hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> 
     for violation in found:
         if violation.code is codes.UNKNOWN_FIELD and violation.path:
             yield violation.path
-            declared = {key for node in _nodes_at(check, violation.path[:-1]) for key in node.properties}
+            declared = {key for node in find_nodes_at(check, violation.path[:-1]) for key in node.properties}
             meant = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
             yield from () if meant is None else ((*violation.path[:-1], meant),)
 
@@ -186,7 +199,7 @@ def _unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[str]:
     beside = find_value(root, place)
     if not isinstance(beside, dict):
         return []
-    declared = {key for node in _nodes_at(check, place) for key in node.properties}
+    declared = {key for node in find_nodes_at(check, place) for key in node.properties}
     return list(islice((key for key in beside if key not in declared and len(key) <= _LONGEST_NAME), LOOKED_AT))
 
 
@@ -204,7 +217,8 @@ def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict
     return found
 
 
-def _nodes_at(check: Check, path: Pointer) -> list[Node]:
+def find_nodes_at(check: Check, path: Pointer) -> list[Node]:
+    """The schemas that always judge a place, none where nothing declares it."""
     nodes = list(applies_always(check.root))
     for step in path:
         below = [child for node in nodes if (child := find_child(node, step)) is not None]

@@ -31,6 +31,7 @@ from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]
@@ -120,7 +121,14 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     message, expected, hint = words
     if isinstance(value, list) and len(value) > 1 and len(path) < 2:
         hint = _OF_SEVERAL.get(hint, hint)  # what stands deeper cannot go into a call of its own
-    return Violation(codes.TYPE_MISMATCH, path, message, expected, hint, value=value)
+    return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
+
+
+def _or_leave_out(hint: str, value: JsonValue) -> str:
+    """The hint, with the other way where an empty text or a word for nothing was sent."""
+    if hint in ("", _IMPOSSIBLE) or not isinstance(value, str) or value.strip() not in NULL_WORDS:
+        return hint
+    return f"{hint.removesuffix('.')}, or leave an optional field out."
 
 
 def _type_words(node: Node, actual: str) -> tuple[str, str, str]:
@@ -155,7 +163,7 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     exactly = "Send it exactly so." if len(choices) == 1 else "Send one of these, exactly as written."
     if meant is not None and _DIGITS.findall(meant) != _DIGITS.findall(str(value)):
         meant = None  # another quantity is another meaning
-    hint = f"Did you mean {cut(write_literal(meant), _SHORT)}?" if meant is not None else exactly
+    hint = f"Did you mean {cut(write_literal(meant), _SHORT)}?" if meant is not None else _or_leave_out(exactly, value)
     if (
         isinstance(value, str)
         and "," in value

@@ -8,25 +8,21 @@ section 3).
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
 bounded; where it ends, or a schema needs more than is tried here, there is no example (`ABSENT`).
-
-Adds what makes the next call right to an answer with errors: the tool's signature and a valid example.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.preview import sanitise_value
-from proxy.core.explain.expectation import describe_types, list_choices, write_signature
-from proxy.core.explain.misplaced import find_value
+from proxy.core.explain.expectation import describe_types, list_choices
+from proxy.core.explain.misplaced import find_nodes_at, find_value
 from proxy.core.guidance.scalarvalues import make_numbers, make_texts
-from proxy.core.json.jsontext import LosslessFloat, are_equal, dumps, name_json_type
-from proxy.core.model.values import ABSENT, Absent, JsonValue, Pointer, ToolResult
+from proxy.core.json.jsontext import LosslessFloat, are_equal
+from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import MAKING_EXAMPLE, SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.rules.proposals import Site
@@ -84,10 +80,14 @@ def make_full_example(check: Check, most: int) -> JsonValue:
     return shown
 
 
-def make_example(check: Check, sent: JsonValue = ABSENT) -> Example:
-    """Arguments with every required key and the caller's good values (`sent`). Deterministic; never raises."""
+def make_example(check: Check, sent: JsonValue = ABSENT, missing: Iterable[Pointer] = ()) -> Example:
+    """Arguments with every required key, those at `missing` too, and the caller's good values (`sent`). Deterministic;
+    never raises."""
     try:
-        value = _Sketch(check, Work(SKETCHING)).draw(check.root, sent, 0)
+        sketch = _Sketch(check, Work(SKETCHING))
+        value = sketch.draw(check.root, sent, 0)
+        for path in missing:
+            value = sketch.add(value, path)
     except (TooMuchWorkError, RecursionError):
         return Example(ABSENT, False)
     return Example(value, value is not ABSENT and check.accepts(value))
@@ -246,6 +246,7 @@ class _Sketch:
     def __init__(self, check: Check, work: Work) -> None:
         self.check = check
         self.work = work
+        self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
 
     def is_accepted(self, node: Node, value: JsonValue) -> bool:
         self.work.look(value)
@@ -270,6 +271,15 @@ class _Sketch:
             first = drawing if first is ABSENT else first
         return first
 
+    def add(self, value: JsonValue, path: Pointer) -> JsonValue:
+        """The value with a drawing at a path where an object lacks a key that its schemas declare."""
+        holder = find_value(value, path[:-1])
+        schemas = find_nodes_at(self.check, path)
+        if not isinstance(holder, dict) or path[-1] in holder or not schemas:
+            return value
+        drawn = self.draw(schemas[0], ABSENT, len(path))
+        return value if drawn is ABSENT else put_member(value, path, drawn)
+
     def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
         """Drawings of a place, best first."""
         parts = _parts((node,))
@@ -291,9 +301,8 @@ class _Sketch:
         if "array" in site.types:
             least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
             schemas = list_member_schemas(parts, 0, self.work)
-            inner = self.draw(schemas[0], ABSENT, depth + 1) if schemas else "<value>"
-            yield [inner] * max(1, min(least, 5))
-            yield []
+            inner = self.item(schemas[0], depth) if schemas else "<value>"
+            yield [] if inner is ABSENT else [inner] * max(1, min(least, 5))
         if "integer" in site.types:
             yield f"<{describe_types(Site(site.types & {'integer', 'number'}, False, None))}>"
         if "boolean" in site.types:
@@ -302,6 +311,15 @@ class _Sketch:
             yield None
         if "object" in site.types:
             yield {}
+
+    def item(self, node: Node, depth: int) -> JsonValue:
+        """The drawing of an array's item, `ABSENT` within an item of the same schema: a tree has an end."""
+        if id(node) in self.items:
+            return ABSENT
+        self.items.add(id(node))
+        drawn = self.draw(node, ABSENT, depth + 1)
+        self.items.discard(id(node))
+        return drawn
 
     def object(self, parts: list[Node], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
         """Good members as they came; required members are drawn where they are wrong or missing."""
@@ -325,73 +343,13 @@ def _parts(nodes: tuple[Node, ...]) -> list[Node]:
     return list({id(part): part for node in nodes for part in applies_always(node)}.values())
 
 
-# What `sanitise_value` puts in the place of a value that is not to be shown.
-_HIDDEN: Final = "***"
-
-
-def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
-    """The result with `accepts` and `example`, where arguments broke a schema; any other result comes back unchanged.
-
-    The example keeps what the caller sent well, never what was just refused, by us or by the tool; it is sanitised like
-    every other echo of arguments. One that holds a placeholder is not complete: it shows the shape.
-    """
-    if result.failure.advice is not None:
-        accepts, text, complete = result.failure.advice
-        return replace(result, accepts=accepts, example=text, example_complete=complete)
-    if policy is None or policy.check is None or not result.failure.violations:
-        return result
-    refused = [violation.path for violation in result.failure.violations]
-    shown = make_example(policy.check, _without(result.failure.sent, refused))
-    if shown.value is ABSENT:
-        return replace(result, accepts=write_signature(policy.check.root), example="", example_complete=shown.complete)
-    safe = _show_types(sanitise_value(shown.value, result.limits), shown.value)
-    complete = shown.complete and are_equal(safe, shown.value) and not _holds_placeholder(safe)
-    return replace(
-        result, accepts=write_signature(policy.check.root), example=dumps(safe).decode(), example_complete=complete
-    )
-
-
-def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
-    """A value without the members at these places; an item of a list takes the list with it, and a text outside of any
-    object takes the whole value."""
-    for path in places:
-        keys = [index for index, step in enumerate(path) if isinstance(step, str)]
-        if keys:
-            sent = _drop_member(sent, path[: keys[-1] + 1])
-        elif isinstance(find_value(sent, path), str):
-            sent = ABSENT
-    return sent
-
-
-def _drop_member(value: JsonValue, path: Pointer) -> JsonValue:
+def put_member(value: JsonValue, path: Pointer, member: JsonValue) -> JsonValue:
+    """A value with a member at a path whose parents are objects or items that are there; otherwise the value itself."""
+    if not path:
+        return member
     step, rest = path[0], path[1:]
-    if isinstance(value, dict) and step in value:
-        if not rest:
-            return {key: item for key, item in value.items() if key != step}
-        return {key: _drop_member(item, rest) if key == step else item for key, item in value.items()}
-    if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
-        return [_drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
+    if isinstance(value, dict) and isinstance(step, str) and (not rest or step in value):
+        return {**value, step: put_member(value.get(step), rest, member)}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return [put_member(item, rest, member) if index == step else item for index, item in enumerate(value)]
     return value
-
-
-def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:
-    """The sanitised value with the type in the place of each value that is hidden: masking hides values, not types."""
-    if safe == _HIDDEN and not isinstance(value, Absent):
-        return value if _is_placeholder(value) else f"<{name_json_type(value)}>"
-    if isinstance(safe, dict) and isinstance(value, dict):
-        return {key: _show_types(item, value.get(key, ABSENT)) for key, item in safe.items()}
-    if isinstance(safe, list) and isinstance(value, list) and len(safe) == len(value):
-        return [_show_types(*pair) for pair in zip(safe, value, strict=True)]
-    return safe
-
-
-def _is_placeholder(value: JsonValue) -> bool:
-    return isinstance(value, str) and value.startswith("<") and value.endswith(">")
-
-
-def _holds_placeholder(value: JsonValue) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_placeholder(item) for item in value.values())
-    if isinstance(value, list):
-        return any(_holds_placeholder(item) for item in value)
-    return _is_placeholder(value)

@@ -17,7 +17,7 @@ from proxy.core.display.standins import describe_value
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
 from proxy.core.explain.misplaced import find_value
-from proxy.core.guidance.examples import add_advice
+from proxy.core.guidance.advice import add_advice
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import (
     ABSENT,
