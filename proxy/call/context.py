@@ -181,9 +181,14 @@ def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
     record.outcome, record.code = outcome, result.failure.code.name
     record.violations = result.failure.violations
     record.result = result
-    record.repeated, record.escalated = result.repeated, result.escalated
+    record.repeated = result.repeated
     if result.attempt is not None:
         record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
+
+
+def record_escalation(record: CallRecord) -> None:
+    """Records that this call is the escalation of its conversation, of which a human is told once."""
+    record.escalated = True
 
 
 def record_correction(record: CallRecord, before: CallRecord, seconds: float, *, found: bool) -> None:

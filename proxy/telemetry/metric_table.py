@@ -164,7 +164,7 @@ _TABLE: Final = (
     MetricRow("toolproxy_attempts_total", "counter", "Failed calls that raised the attempt.", _CALL),
     MetricRow("toolproxy_corrected_total", "counter", "Delivered calls, by failed attempts before.",
               (*_CALL, "attempts")),
-    MetricRow("toolproxy_escalations_total", "counter", "Calls answered with an escalation.", _CALL),
+    MetricRow("toolproxy_escalations_total", "counter", "Escalations, each counted once.", _CALL),
     MetricRow("toolproxy_repeats_total", "counter", "Byte-identical resends of refused arguments.", _CALL),
     MetricRow("toolproxy_errors_total", "counter", "Failed requests, by error code.", (*_CALL, "code")),
     MetricRow("toolproxy_caps_exceeded_total", "counter", "Calls refused because their call cap was used up.", _CALL),

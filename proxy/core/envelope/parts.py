@@ -11,6 +11,7 @@ from proxy.core.display.preview import clean_text, sanitise_value
 from proxy.core.envelope.feedback import summarize_escalation, write_original_call, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_warnings
 from proxy.core.json.jsontext import dumps_known
+from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, ToolResult, Violation
 
@@ -150,8 +151,9 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
 
 
 def choose_status(result: ToolResult) -> str:
-    """`blocked` at the escalation (Acode FR-045), `retry` where another call can succeed, else `failed`."""
-    if result.escalated:
+    """`blocked` where the conversation's calls are refused from now on (Acode FR-045), `retry` where another call can
+    succeed, else `failed`."""
+    if result.escalated or result.failure.code is codes.TOOL_ERROR_BUDGET:
         return "blocked"
     return "retry" if result.failure.may_retry else "failed"
 
