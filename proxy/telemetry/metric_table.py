@@ -160,6 +160,8 @@ _TABLE: Final = (
               {"code": _VIOLATION,
                "severity": Label("The severity ([errors.md](errors.md)).", (Severity.WARNING, Severity.INFO))}),
     MetricRow("toolproxy_repairs_total", "counter", "Repairs made, by rule.", (*_CALL, "rule")),
+    MetricRow("toolproxy_coerced_calls_total", "counter",
+              "Calls of which at least one value was converted to another JSON type.", _CALL),
     MetricRow("toolproxy_episodes_total", "counter", "Calls that failed for the first time, to be corrected.", _CALL),
     MetricRow("toolproxy_attempts_total", "counter", "Failed calls that raised the attempt.", _CALL),
     MetricRow("toolproxy_corrected_total", "counter", "Delivered calls, by failed attempts before.",

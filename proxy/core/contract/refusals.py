@@ -18,6 +18,8 @@ from proxy.core.model.values import Attempt, Document, Episode, FailedAttempt, F
 # The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
 SAME_CALL: Final = 3
 SAME_CALL_TTL: Final = 60.0
+# What the details of such a call say under `blocked`.
+REFUSED_BY_TOOL: Final = "refused by the tool"
 # Errors are counted without a bound of their own.
 MOST_ERRORS: Final = 2**31 - 1
 # The end of a key of calls that were refused for a tool's errors, and how much is kept of each one's history.
@@ -73,7 +75,7 @@ def refuse_repeated_call(
     """The answer in place of a call that the tool has refused twice within a minute, byte for byte; None: send it."""
     if episode is None or episode.failed < SAME_CALL - 1:
         return None
-    details, words = {"blocked": "refused by the tool"}, read_words(episode)
+    details, words = {"blocked": REFUSED_BY_TOOL}, read_words(episode)
     failure = Failure(
         codes.ATTEMPTS_EXHAUSTED,
         f"Tool '{call.tool}' refused exactly these arguments {episode.failed} times within the last minute.",
