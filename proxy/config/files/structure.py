@@ -22,6 +22,7 @@ from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
 from proxy.config.files.yaml12 import read_scalar
 from proxy.config.mistakes import Mistake, join_words, suggest_word
+from proxy.config.other_names import find_other_name
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import dumps, name_json_type, parse
@@ -185,7 +186,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue
-            hint = suggest_word(name, known) or f"known here: {', '.join(known)}"
+            hint = find_other_name(name) or suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)
