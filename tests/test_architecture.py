@@ -37,7 +37,6 @@ FLOORS: Final = {
     "state": 3,
     "config": 3,
     "telemetry": 3,
-    "recording": 3,  # recorded calls: how they are judged, masked, written and read
     "offload": 3,
     "second_opinion": 4,  # asks the second judge in a child of `offload`
     "call": 4,
@@ -61,7 +60,7 @@ USES: Final = {row.name: row.uses for row in EXTENSIONS}
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
     "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair", "guidance",
-    "improvement", "envelope", "tool_errors", "decide", "fates",
+    "improvement", "envelope", "tool_errors", "decide",
 )  # fmt: skip
 
 # Public class names that two rooms still share. This list only shrinks.

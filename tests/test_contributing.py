@@ -131,7 +131,7 @@ def add_a_repair_rule(copy: Copy) -> None:
         '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
     )
     copy.insert(
-        "schemas/config.schema.json",
+        "proxy/config/files/config.schema.json",
         '                "yes_no": {',
         '                "word_number": {"description": "`two` -> `2`", "$ref": "#/$defs/switch"},\n',
     )
@@ -164,7 +164,7 @@ def add_an_answer_format(copy: Copy) -> None:
     )
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     copy.name_in_both(
-        "schemas/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
+        "proxy/config/files/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
     )
     copy.config("envelope: short, ")
     program = """
@@ -293,7 +293,11 @@ def add_a_config_key(copy: Copy) -> None:
         '    if "dynamic_state" in written:',
         '    if "greeting" in written:\n        made["greeting"] = written["greeting"]\n',
     )
-    copy.insert("schemas/config.schema.json", '        "dynamic_state": {', '        "greeting": {"type": "string"},\n')
+    copy.insert(
+        "proxy/config/files/config.schema.json",
+        '        "dynamic_state": {',
+        '        "greeting": {"type": "string"},\n',
+    )
     (copy.folder / "config.yaml").write_text(
         "version: 1\nlisten: 127.0.0.1:0\nguidance: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
         "routes: [{path: /x, upstream: a, tool: x, validation: off}]\n"

@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from proxy.config.files.secrets import reveal
-from proxy.config.files.source import ConfigSource
+from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, describe_section
 from proxy.config.mistakes import Mistake
+from proxy.config.model import UpstreamConfig
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions import EXTENSIONS, load_place
 
 
 @dataclass(slots=True)
@@ -51,7 +54,25 @@ class Context:
             if isinstance(entry, dict):
                 yield name, entry
 
+    def has_section(self, key: str) -> bool:
+        """Whether a top-level key is written, and known."""
+        return key in self.structure.value and (key,) not in self.structure.bad
+
     def names(self, section_name: str) -> tuple[str, ...]:
         """Every name in a section, invalid entries included: a reference to one of them is not unknown."""
         value = self.structure.value.get(section_name)
         return tuple(map(reveal, value)) if isinstance(value, dict) else ()
+
+
+class ReadSection(Protocol):
+    """Reads the section of an extension from a config that has it. Mistakes are recorded in `context`."""
+
+    def __call__(self, context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig], /) -> Any:
+        """What the section says; `Config.sections` keeps it under the section's key."""
+
+
+def read_sections(context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]) -> dict[str, Any]:
+    """What the sections of extensions say, by key. An extension is imported for a config that has a section of it."""
+    written = [(key, place) for row in EXTENSIONS for key, place in row.sections.items() if context.has_section(key)]
+    readers: list[tuple[str, ReadSection]] = [(key, load_place(place)) for key, place in written]
+    return {key: read(context, files, upstreams) for key, read in readers}

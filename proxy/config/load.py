@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxy.config.context import Context
+from proxy.config.context import Context, read_sections
 from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
@@ -35,7 +35,6 @@ from proxy.config.sections.top_level import (
     read_hooks,
     read_memory,
     read_on_escalation,
-    read_record,
     read_reload,
     read_second_judge,
     read_telemetry,
@@ -177,7 +176,7 @@ def _read_config(context: Context, files: Files) -> Config:
         workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
         written=redact_config(context.structure),
-        **{**read_drain(context), "record": read_record(context), "memory": read_memory(context)},
+        **{**read_drain(context), "memory": read_memory(context), "sections": read_sections(context, files, upstreams)},
     )
     _check_workers(context, config)
     return config

@@ -132,30 +132,6 @@ class AdminConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordConfig:
-    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the recorded share of
-    calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""
-
-    file: str
-    values: Literal["standins", "full"] = "standins"
-    refused: float = 1.0
-    repaired: float = 1.0
-    failed: float = 1.0
-    delivered: float = 0.01
-    longest: int = 64 * 1024
-    max_size: int = 64 * 1024 * 1024
-    keep: int = 4
-
-    def share_of(self, outcome: str) -> float:
-        """The recorded share of the calls with this outcome."""
-        if outcome in ("tool_error", "upstream_error"):
-            return self.failed
-        if outcome in ("repaired", "corrected"):
-            return self.repaired
-        return self.refused if outcome == "refused" else self.delivered
-
-
-@dataclass(frozen=True, slots=True)
 class HeaderChanges:
     """Headers to set (lower-case name, value) and to remove before a request goes upstream."""
 
@@ -526,7 +502,7 @@ class Config:
     `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
     mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
     that, in seconds; with `stay_ready` the proxy is ready meanwhile. `memory`: what the bodies under way may take
-    together, in bytes; None: by what the system leaves free.
+    together, in bytes; None: by what the system leaves free. `sections`: what the keys of extensions say, by key.
     """
 
     routes: tuple[RouteEntry, ...]
@@ -538,7 +514,6 @@ class Config:
     trusted: Trusted = field(default_factory=Trusted)
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
-    record: RecordConfig | None = None
     hooks: tuple[HookEntry, ...] = ()
     guidance: Guidance = field(default_factory=Guidance)
     correction: CorrectionSettings | None = None
@@ -550,5 +525,6 @@ class Config:
     second_judge: SecondJudging = "sampled"
     workers: int = 1
     memory: int | None = None
+    sections: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     written: JsonValue = field(default=None, repr=False)

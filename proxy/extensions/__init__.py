@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """One page of the operator's port: `place` is a function `(serving, PageRequest) -> Page | EventPage`.
+    `is_harmless`: a reader may POST to it, because it changes nothing."""
+
+    place: str
+    method: str = "GET"
+    is_harmless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +32,55 @@ class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
     `verbs`: verb -> a module with `register(subparsers)` and `run(args) -> exit code`, as in `proxy/cli/`.
+    `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
+        `config.schema.json` in the extension's folder.
+    `keys`: its keys of the config at other places.
+    `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
+    `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
 
     name: str
     adds: str
     uses: tuple[str, ...] = ()
     verbs: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    pages: Mapping[str, PageRow] = field(default_factory=dict)
+    observer: str = ""
+    metrics: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(__file__).parent / self.name
 
     @property
     def is_installed(self) -> bool:
         """Whether the extension's folder is there."""
         return _has_folder(self.name)
 
+    @property
+    def absence(self) -> str:
+        """What is said of a verb or key where the folder is not there."""
+        return f"belongs to the extension {self.name!r}, which is not installed here"
+
 
 EXTENSIONS: Final = (
+    Extension(
+        "recording",
+        adds="calls recorded to a file, and judged again by another config: `record`, `replay`, `diff`",
+        verbs={"replay": "recording.cli.replay", "diff": "recording.cli.diff"},
+        sections={"record": "recording.record_section:read_record"},
+        observer="recording.recorder:make_recorder",
+        metrics="recording.recorder:METRICS",
+    ),
+    Extension(
+        "console",
+        adds="pages that show what is served and what happened, and what to change in a schema",
+        uses=("recording",),
+        pages={"/-/trial": PageRow("console.schema_comparison:make_comparison_page", "POST", is_harmless=True)},
+    ),
     Extension(
         "kubernetes",
         adds="the sidecar in Kubernetes manifests: `inject`",
@@ -43,16 +89,26 @@ EXTENSIONS: Final = (
 )
 
 
-def load(place: str) -> Any:
+def load_place(place: str) -> Any:
     """Imports what a row names: a module, or `module:name` in one."""
     module, _, name = place.partition(":")
     found = import_module(f"{__name__}.{module}")
     return getattr(found, name) if name else found
 
 
+def list_installed() -> list[Extension]:
+    """The rows of the extensions whose folders are there."""
+    return [row for row in EXTENSIONS if row.is_installed]
+
+
 def find_verb(verb: str) -> Extension | None:
     """The extension that a verb belongs to, installed or not."""
     return next((row for row in EXTENSIONS if verb in row.verbs), None)
+
+
+def find_key(key: str) -> Extension | None:
+    """The extension that a key of the config belongs to, installed or not."""
+    return next((row for row in EXTENSIONS if key in row.sections or key in row.keys), None)
 
 
 @cache

@@ -29,7 +29,7 @@ from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.observers import Recorder, begin_tracing
+from proxy.server.setup.observers import ExtensionObservers, begin_tracing
 from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
@@ -62,7 +62,7 @@ class Serving:
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
-        self._recorder = Recorder(base.clock.wall, base.pacing.chance, self.metrics.recorded.series)
+        self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
         self._lag = LoopLag(self.metrics.observe_lag)
         traces = compiled.loaded.config.telemetry.traces
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
@@ -99,7 +99,7 @@ class Serving:
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = list_observers(self.console)
-        return (self.metrics, self.log, self._addresses, *self._recorder.observers, *self._tracing.observers, *kept)
+        return (self.metrics, self.log, self._addresses, *self._added.observers, *self._tracing.observers, *kept)
 
     def _watch(self) -> None:
         """Sets where the metrics read at each scrape."""
@@ -206,7 +206,7 @@ class Serving:
             await self._base.elsewhere.close()
         await self._base.store.close()
         await self._tracing.close()
-        await self._recorder.close()
+        await self._added.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)
 
@@ -241,7 +241,7 @@ class Serving:
 
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
-        self._recorder.adopt(loaded.config, compiled.table, loaded.digest)
+        self._added.adopt(loaded.config, compiled.table, loaded.digest)
         self.handler.observers = self._observers()
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
 

@@ -18,8 +18,8 @@ from proxy.core.improvement.improvements import Improvement, list_improvements
 from proxy.core.improvement.tool_mistakes import ToolMistakes
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Reject, Rung, ToolCall
+from proxy.extensions.recording.line import decide_sent, judge_sent
 from proxy.interfaces import CallRecord
-from proxy.recording.line import decide_sent, judge_sent
 from proxy.telemetry.recent.mistake_counts import MistakeCounts
 from tests.corpora.calls import check_of, rows
 

@@ -1,4 +1,4 @@
-"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, recording, reload, guidance, hooks,
+"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, reload, guidance, hooks,
 workers."""
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from proxy.config.model import (
     HeaderChanges,
     HookEntry,
     OnEscalation,
-    RecordConfig,
     Reload,
     SecondJudging,
     Telemetry,
@@ -51,8 +50,6 @@ _SHORTEST_LOOK: Final = 0.05
 # RFC 9110 section 5.5: field values contain no line breaks and no NUL.
 _BAD_HEADER_VALUE: Final = re.compile(r"[\r\n\0]")
 _TEMPLATE: Final = ("guidance", "template")
-_SIZES: Final = ("longest", "max_size")
-_OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
 
 
 def read_admin(context: Context) -> AdminConfig | None:
@@ -379,15 +376,3 @@ def read_memory(context: Context) -> int | None:
 
 def _reveal_texts(values: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}
-
-
-def read_record(context: Context) -> RecordConfig | None:
-    """Reads which calls are recorded; None where none are."""
-    written = context.structure.entry("record")
-    if not isinstance(written, dict) or not isinstance(written.get("file"), str):
-        return None
-    found: dict[str, Any] = {name: written[name] for name in ("file", "values", "keep") if name in written}
-    found |= {name: read_size(written[name]) for name in _SIZES if name in written}
-    sample = written.get("sample", {})
-    found |= {name: float(sample[name]) for name in _OUTCOMES if name in sample}
-    return RecordConfig(**found)

@@ -16,10 +16,11 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes, nodes_at
+from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.rules.schema_places import nodes_at
 from proxy.core.schema.nodes import Node
 
 # Report-only routes are safe to enforce after this long without a call that would be refused.

@@ -19,6 +19,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
+from proxy.extensions import PageRow, list_installed, load_place
 from proxy.server.admin import dry_run
 from proxy.server.admin.calls_page import is_waiting, list_attempts, list_calls, show_call
 from proxy.server.admin.guidance_page import make_guidance_page
@@ -155,14 +156,14 @@ async def _overview(serving: Serving, question: PageRequest) -> Page:
         "conversations_waiting": sum(is_waiting(key, episode, limits) for key, episode in episodes),
         "workers": 1,
     }
-    return show_overview(serving.console, question, _served_tools(serving), state)
+    return show_overview(serving.console, question, list_current_tools(serving), state)
 
 
 async def _tool(serving: Serving, question: PageRequest) -> Page:
-    return _off() if serving.console is None else show_tool(serving.console, question, _served_tools(serving))
+    return _off() if serving.console is None else show_tool(serving.console, question, list_current_tools(serving))
 
 
-def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
+def list_current_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
     """Returns the tools of all routes by route and name. Tools that an upstream lists are included once called."""
     snapshot = serving.handler.snapshot
     found = list_served_tools(snapshot.table.routes)
@@ -289,21 +290,7 @@ async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     )
 
 
-async def _compare_schema(serving: Serving, question: PageRequest) -> Page:
-    """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
-    from proxy.server.admin.console.schema_comparison import compare_schema
-
-    body, data = question.body, serving.console
-    route, tool = str(body.get("route", "")), str(body.get("tool", ""))
-    policy = _served_tools(serving).get((route, tool)) or _tools_of(serving, route).get(tool)
-    if data is None or policy is None:
-        return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
-    binding = serving.handler.snapshot.bindings[route]
-    async with serving.comparing:
-        return await compare_schema(data, serving.config.record, binding.route, policy, question)
-
-
-def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
+def list_learned_tools(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
     """Returns the tools that the upstream of a route lists; nothing for a route whose tools the config names."""
     binding = serving.handler.snapshot.bindings.get(route)
     if binding is None or binding.route.learn is None:
@@ -368,7 +355,6 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/reload": {"POST": _reload},
     "/-/drain": {"GET": _show_drain, "POST": _drain},
     "/-/validate": {"POST": _validate},
-    "/-/trial": {"POST": _compare_schema},
     "/-/log-level": {"GET": _level, "POST": _set_level},
     "/ui/": {"GET": _file},
 }
@@ -377,8 +363,21 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
 def make_pages(serving: Serving) -> Pages:
     """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
     shown = serving.console is not None and serving.console.mistakes is not None
+    added = {
+        path: {page.method: _import_when_asked(page)} for row in list_installed() for path, page in row.pages.items()
+    }
     return {
         path: {name: partial(make, serving) for name, make in made.items()}
-        for path, made in PAGES.items()
+        for path, made in {**PAGES, **added}.items()
         if shown or not path.startswith("/ui/")
     }
+
+
+def _import_when_asked(page: PageRow) -> Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]:
+    """What answers a page of an extension, which is imported for the first request."""
+
+    async def answer(serving: Serving, question: PageRequest) -> Page | EventPage:
+        found: Page | EventPage = await load_place(page.place)(serving, question)
+        return found
+
+    return answer

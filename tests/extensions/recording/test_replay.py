@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,26 @@ def test_a_wrong_switch_is_explained(rule: str, said: str, replay: Any) -> None:
 def test_a_missing_file_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["replay", "nowhere.jsonl"])
     assert "replay: cannot read nowhere.jsonl: No such file or directory\n" == capsys.readouterr().err
+
+
+def test_replay_judges_each_call_as_it_was_sent_and_sums_up(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    schema: dict[str, Any] = {"properties": {"lat": {"type": "number"}}}
+    sent = ['{"lat": 1.5}', '{"lat": "1.5"}', '{"lat": {}}', "{"]
+    path = tmp_path / "cases.jsonl"
+    path.write_text("".join(json.dumps({"id": text, "schema": schema, "sent": text}) + "\n" for text in sent))
+    assert 0 == main(["replay", "--second-opinion", str(path)])
+    told = capsysbinary.readouterr()
+    lines = [json.loads(line) for line in told.out.splitlines()]
+    assert (4, []) == (len(lines), [line for line in lines if "second_opinion" in line])
+    assert b"replay: the judges differ on 0 of the calls\n" in told.err
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"id": 1, "schema": {}, "sent": "{}"}\n' * 20_000)
+    script = f"{sys.executable} -m proxy replay {cases} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)  # noqa: S607
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith('{"id":1,"decision":"forward"')

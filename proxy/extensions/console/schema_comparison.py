@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from proxy.config.model import RecordConfig
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
@@ -25,12 +24,15 @@ from proxy.core.model.values import (
 )
 from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
 from proxy.core.schema.nodes import SchemaError
-from proxy.recording.comparing import ComparisonCounts, LineComparison, compare_line, compare_sent
-from proxy.recording.line import decide_sent, explain_refusal
-from proxy.recording.record_file import read_last_lines
+from proxy.extensions.recording.comparing import ComparisonCounts, LineComparison, compare_line, compare_sent
+from proxy.extensions.recording.line import decide_sent, explain_refusal
+from proxy.extensions.recording.record_file import read_last_lines
+from proxy.extensions.recording.record_section import RecordConfig, find_record
 from proxy.routing import Route
+from proxy.server.admin.api import list_current_tools, list_learned_tools
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
+from proxy.server.lifecycle import Serving
 from proxy.telemetry.recent.ring import CallFilter
 
 MOST_CALLS: Final = 500
@@ -42,6 +44,18 @@ _NO_RECORD: Final = "no call is recorded: say `record: {file: ...}` in the confi
 # The most changed places that a comparison shows.
 _FEW: Final = 50
 _MARKS: Final = (MASK, "...")
+
+
+async def make_comparison_page(serving: Serving, question: PageRequest) -> Page:
+    """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
+    body, data = question.body, serving.console
+    route, tool = str(body.get("route", "")), str(body.get("tool", ""))
+    policy = list_current_tools(serving).get((route, tool)) or list_learned_tools(serving, route).get(tool)
+    if data is None or policy is None:
+        return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
+    binding = serving.handler.snapshot.bindings[route]
+    async with serving.comparing:
+        return await compare_schema(data, find_record(serving.config), binding.route, policy, question)
 
 
 async def compare_schema(

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.json.jsontext import dumps
-from proxy.recording.line import RecordedLine, read_line
+from proxy.extensions.recording.line import RecordedLine, read_line
 
 MOST_LINES: Final = 1000
 MOST_BYTES: Final = 4 * 1024 * 1024

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText
-from proxy.cli.recorded_input import RecordedLines, load_tools, open_input
+from proxy.extensions.recording.cli.recorded_input import RecordedLines, load_tools, open_input
 
 if TYPE_CHECKING:
-    from proxy.recording.comparing import ComparisonCounts, Place, ServedTools
-    from proxy.recording.line import RecordedLine
+    from proxy.extensions.recording.comparing import ComparisonCounts, Place, ServedTools
+    from proxy.extensions.recording.line import RecordedLine
 
 EXIT_WORSE: Final = 1
 EXIT_USAGE: Final = 2
@@ -70,7 +70,7 @@ def read_jobs(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Compares and gives the exit code."""
     from proxy.config.mistakes import ConfigError
-    from proxy.recording.comparing import LINE_CHANGES
+    from proxy.extensions.recording.comparing import LINE_CHANGES
 
     kinds = [kind.strip().replace("-", "_") for kind in args.fail_on.split(",") if kind.strip()]
     allowed = _ALLOW.fullmatch(args.allow)
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | None:
-    from proxy.recording.line import read_line
+    from proxy.extensions.recording.line import read_line
 
     try:
         source = open_input(args.calls)
@@ -114,7 +114,7 @@ def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> Co
 
 def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
     """Judges numbered lines by both configs, and counts how the verdicts differ."""
-    from proxy.recording.comparing import ComparisonCounts, compare_line
+    from proxy.extensions.recording.comparing import ComparisonCounts, compare_line
 
     found = ComparisonCounts()
     for number, line in lines:
@@ -133,7 +133,7 @@ def _compare_in_processes(lines: RecordedLines[RecordedLine], old: str, new: str
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from proxy.recording.comparing import ComparisonCounts
+    from proxy.extensions.recording.comparing import ComparisonCounts
 
     found, waiting = ComparisonCounts(), deque[Future[ComparisonCounts]]()
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_judging, (old, new)) as pool:
@@ -170,7 +170,7 @@ def _list_rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
 
 
 def _write_table(found: ComparisonCounts) -> str:
-    from proxy.recording.comparing import LINE_CHANGES
+    from proxy.extensions.recording.comparing import LINE_CHANGES
 
     lines = [
         "   ".join(
@@ -185,7 +185,7 @@ def _write_table(found: ComparisonCounts) -> str:
 
 
 def _write_markdown(found: ComparisonCounts) -> str:
-    from proxy.recording.comparing import LINE_CHANGES
+    from proxy.extensions.recording.comparing import LINE_CHANGES
 
     head = [_write_words(kind) for kind in LINE_CHANGES]
     lines = [f"| calls | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]

@@ -15,11 +15,11 @@ from typing import Final, Literal
 
 from proxy.adapters.base import CallShape
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.fates import CHANGES, Change, Fate, compare_fates
-from proxy.core.improvement.tool_mistakes import nodes_at
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.recording.line import RecordedLine, judge_sent
+from proxy.core.rules.schema_places import nodes_at
+from proxy.extensions.recording.core.fates import CHANGES, Change, Fate, compare_fates
+from proxy.extensions.recording.line import RecordedLine, judge_sent
 
 # What a schema may ask of a text that its stand-in does not keep.
 _UNKEPT: Final = frozenset(

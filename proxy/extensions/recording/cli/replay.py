@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from proxy.cli.options import HelpText
-from proxy.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
+from proxy.extensions.recording.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
 
 if TYPE_CHECKING:
     from proxy.cli.dryrun import DryRun, Verdict
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from proxy.config.model import RepairSettings
     from proxy.core.model.values import JsonValue
     from proxy.core.schema.nodes import SchemaError
-    from proxy.recording.comparing import ServedTools
-    from proxy.recording.line import RecordedLine
+    from proxy.extensions.recording.comparing import ServedTools
+    from proxy.extensions.recording.line import RecordedLine
     from proxy.routing import Route
 
 
@@ -279,7 +279,7 @@ def replay_recorded(config: str, name: str) -> int:
     """Judges every recorded line by a config; gives the exit code: 1 where a verdict differs from the recorded one."""
     from proxy.config.mistakes import ConfigError
     from proxy.core.json.jsontext import dumps
-    from proxy.recording.line import read_line
+    from proxy.extensions.recording.line import read_line
 
     try:
         tools, source = load_tools(config), open_input(name)
@@ -304,9 +304,9 @@ def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonVa
     """Judges a recorded call: the object of its output line, its fate in words, and the first place with an error or a
     repair."""
     from proxy.core.envelope.feedback import write_feedback
-    from proxy.core.fates import reduce_decision
     from proxy.core.model.values import Reject
-    from proxy.recording.line import decide_sent, differs, explain_refusal, show_fate
+    from proxy.extensions.recording.core.fates import reduce_decision
+    from proxy.extensions.recording.line import decide_sent, differs, explain_refusal, show_fate
 
     shown: dict[str, JsonValue] = {"route": line.route, "tool": line.tool}
     known = tools.get((line.route, line.tool))

@@ -23,18 +23,18 @@ from proxy.config.load import load
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import dumps
-from proxy.recording.comparing import compare_line, compare_sent
-from proxy.recording.line import differs, judge_sent, read_line, write_line
-from proxy.recording.record_file import RecordFile
+from proxy.extensions.recording.comparing import compare_line, compare_sent
+from proxy.extensions.recording.line import differs, judge_sent, read_line, write_line
+from proxy.extensions.recording.record_file import RecordFile
+from proxy.extensions.recording.recorder import Recorder
 from proxy.server import start_serving
-from proxy.server.setup.observers import Recorder
 from tests.corpora.calls import check_of, rows
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
 PLANTED = "planted plain value"
-COLLECTED = Path(__file__).parents[1] / "data"
+COLLECTED = Path(__file__).parents[2] / "data"
 SCHEMA = {
     "type": "object",
     "properties": {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from proxy.recording.comparing import ServedTools
+    from proxy.extensions.recording.comparing import ServedTools
 
 Line = TypeVar("Line")
 

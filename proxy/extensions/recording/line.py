@@ -23,7 +23,6 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.display.standins import stand_in
-from proxy.core.fates import Fate, reduce_decision
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
@@ -39,6 +38,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
+from proxy.extensions.recording.core.fates import Fate, reduce_decision
 
 _HEADERS: Final = (("content-type", "application/json"), ("x-conversation-id", "replay"))
 

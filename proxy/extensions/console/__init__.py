@@ -1,0 +1,1 @@
+"""The operator's pages: what is served, what happened to calls, and what to change in a schema."""
