@@ -19,6 +19,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.access import read_auth
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
@@ -111,6 +112,10 @@ class McpReader:
                 tools[reveal(name)] = self._read_tool(reveal(name), own, written, (*at, "tools", name))
                 if "overlay" in own:
                     patches[reveal(name)] = own["overlay"]
+                    here = (*at, "tools", name, "overlay")
+                    self.catalogue.schemas.check_overlay(
+                        own["overlay"], SchemaPlace(self.context.source, here, self.context.where(here))
+                    )
         return McpConfig(template=read_policy(written), written=written, tools=tools, patches=patches, **made)
 
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
