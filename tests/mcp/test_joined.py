@@ -29,14 +29,14 @@ class Client:
 
     def __init__(self, proxy: Proxied, *headers: str) -> None:
         self.proxy = proxy
-        self._headers = headers
+        self.headers = headers
 
     async def send(self, message: object) -> Seen:
-        return await exchange(self.proxy.port, post("/mcp", json.dumps(message).encode(), BOTH, *self._headers))
+        return await exchange(self.proxy.port, post("/mcp", json.dumps(message).encode(), BOTH, *self.headers))
 
     async def begin(self) -> None:
         seen = await self.send(INITIALIZE)
-        self._headers = (*self._headers, f"Mcp-Session-Id: {seen.header('mcp-session-id')}")
+        self.headers = (*self.headers, f"Mcp-Session-Id: {seen.header('mcp-session-id')}")
 
     async def ask(self, message: object) -> Any:
         return json.loads((await self.send(message)).body)

@@ -43,7 +43,7 @@ from proxy.upstream.joined.event_rewriting import (
     name_event,
     read_question_id,
 )
-from proxy.upstream.joined.introduction import CREDENTIALS, Introduction, JoinedSettings
+from proxy.upstream.joined.introduction import CREDENTIALS, Introduction, JoinedServer, JoinedSettings
 from proxy.upstream.joined.merged_lists import LISTS, ListedNames, MergedLists, Pages, merge_capabilities
 from proxy.upstream.joined.server_group import ServerGroup
 from proxy.upstream.joined.server_link import ServerLink
@@ -84,7 +84,7 @@ class JoinedUpstream:
         self._settings = settings
         self._upstreams = upstreams
         self._now = asyncio.get_running_loop().time
-        prefixes = {server.name: server.prefix for server in settings.servers}
+        prefixes = _prefixes(settings)
         self._names = {
             "tools/list": ListedNames(prefixes, always=settings.always),
             "prompts/list": ListedNames(prefixes, always=settings.always),
@@ -106,6 +106,39 @@ class JoinedUpstream:
         """Answers a message that is not a call, or sends it on."""
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole, None)
+
+    def can_change(self, settings: JoinedSettings) -> bool:
+        """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""
+        return all(names.keeps_meaning(_prefixes(settings)) for names in self._names.values())
+
+    def change_servers(
+        self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]
+    ) -> frozenset[asyncio.Task[None]]:
+        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, clients that listen hear
+        of every list that differs, and servers that stay notice nothing. Gives the tasks that end the sessions with
+        servers that go: until they are done, the connections to these servers are in use."""
+        renamed = _prefixes(settings), settings.always
+        is_renamed = (_prefixes(self._settings), self._settings.always) != renamed
+        self._settings, self._upstreams = settings, upstreams
+        for names in self._names.values():
+            names.change_prefixes(renamed[0], always=renamed[1])
+        for server in [name for name in self.down if name not in renamed[0]]:
+            del self.down[server]
+        request = UpstreamRequest(settings.name, "DELETE", "/", (), b"", 2.0)
+        ending: list[asyncio.Task[None]] = []
+        for group in (*self._sessions.values(), *self._groups.values()):
+            ending += group.change_links([self._keep_link(group, server) for server in settings.servers], request)
+            for link in group.links.values() if is_renamed else ():
+                group.feed.tell_of_changes(link)
+        return frozenset(ending)
+
+    def _keep_link(self, group: ServerGroup, server: JoinedServer) -> ServerLink:
+        """The group's link to a server, a new one where it has none."""
+        known = group.links.get(server.name)
+        if known is None or not known.leads_to(server, self._upstreams[server.upstream]):
+            return self._make_link(server, group.who)
+        known.server = server
+        return known
 
     async def close(self) -> None:
         """Ends all sessions with the servers."""
@@ -159,8 +192,13 @@ class JoinedUpstream:
         )
         group = self._make(who, shared=False)
         session_id = secrets.token_hex(16)
-        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
         self._sessions[session_id] = group
+        try:
+            await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+        except BaseException:
+            if self._sessions.pop(session_id, None) is not None:
+                self._end(group, request)
+            raise
         if len(self._sessions) > self._settings.most_sessions:
             self._end(self._sessions.popitem(last=False)[1], request)
         self._sweep_later()
@@ -192,16 +230,19 @@ class JoinedUpstream:
 
     def _make(self, who: Introduction, *, shared: bool) -> ServerGroup:
         settings = self._settings
-        links = [
-            ServerLink(server, self._upstreams[server.upstream], who, self._now, self._report, settings.again)
-            for server in settings.servers
-        ]
-        group = ServerGroup(links, self._pages, shared=shared, wait=settings.wait, again=settings.again)
+        links = [self._make_link(server, who) for server in settings.servers]
+        group = ServerGroup(links, who, self._pages, shared=shared, wait=settings.wait, again=settings.again)
         group.used = self._now()
         return group
 
+    def _make_link(self, server: JoinedServer, who: Introduction) -> ServerLink:
+        upstream = self._upstreams[server.upstream]
+        return ServerLink(server, upstream, who, self._now, self._report, self._settings.again)
+
     def _report(self, server: str, reason: str) -> None:
         """Says once that a server cannot be reached, and once that it answers again."""
+        if not any(server == known.name for known in self._settings.servers):
+            return
         if reason and server not in self.down:
             self._settings.report(server, reason)
             self.down[server] = reason
@@ -277,8 +318,8 @@ class JoinedUpstream:
             await group.cancel(message, body, request)
         elif message.method:
             await group.tell_all(message, body, request)
-        elif (asked := read_question_id(message.id)) is not None and asked[0] in group.links:
-            await group.links[asked[0]].tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
+        elif (asked := read_question_id(message.id)) is not None and (link := group.find_asking(asked[0])) is not None:
+            await link.tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
 
     async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         if isinstance(message.param("cursor"), str):
@@ -307,7 +348,7 @@ class JoinedUpstream:
         self, group: ServerGroup, message: Message, uri: JsonValue, body: bytes, request: UpstreamRequest
     ) -> Answer:
         owner = group.resources.find(uri) if isinstance(uri, str) else None
-        if owner is not None:
+        if owner is not None and owner in group.links:
             return await group.carry(group.links[owner], message, body, request, None)
         return await self._carry_to_any(group, "resources", message, body, request)
 
@@ -384,6 +425,10 @@ class JoinedUpstream:
         first = ServerEvent(None, (b"event: message",), text).write(None, text)
         reader: FeedReader = group.feed.read(plain_request(request), write, (first,), alone=False)
         return UpstreamReply(200, _EVENTS, reader)
+
+
+def _prefixes(settings: JoinedSettings) -> dict[str, str]:
+    return {server.name: server.prefix for server in settings.servers}
 
 
 async def _resume(link: ServerLink, last_id: str, request: UpstreamRequest) -> Answer:
