@@ -67,6 +67,19 @@ async def test_calls_are_judged_by_the_schema_of_their_own_server() -> None:
         assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("echo", {"a": 5})))
 
 
+async def test_a_route_is_a_chosen_set_of_tools_of_several_servers() -> None:
+    chosen = (
+        ", mcp: {allow: [a_echo, b.pid], tools: {a_echo: {as: repeat}, b.pid: {as: process, description: Its id.}}}"
+    )
+    async with joined(chosen) as proxy:
+        client = Client(proxy)
+        await client.begin()
+        assert {"repeat", "process"} == await client.names()
+        assert '{"a": 5}' == text(await client.ask(call("repeat", {"a": "5"})))
+        assert text(await client.ask(call("process", {}))).isdecimal()
+        assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("a_pid", {})))
+
+
 async def test_the_operator_sees_which_server_is_out_of_reach() -> None:
     async with joined() as proxy:
         client = Client(proxy)
