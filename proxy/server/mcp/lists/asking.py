@@ -92,9 +92,7 @@ class Asking:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
         if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
-            return Failure(
-                codes.UNKNOWN_TOOL, f"Tool '{clean_text(call.tool, 60)}' is not served here", retryable=False
-            )
+            return self._refuse_unserved(clean_text(call.tool, 60))
         listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
             return listed
@@ -106,6 +104,14 @@ class Asking:
             listed = learned if isinstance(learned, Known) else listed
             await self._prepare_call(call, listed)
         return self._judged_by(call, listed)
+
+    def _refuse_unserved(self, name: str) -> Failure:
+        """The failure of a call by a name that means no tool here: one that is not served, or was renamed."""
+        shown = self.rules.show_name(name)
+        if shown is None or shown == name:
+            return Failure(codes.UNKNOWN_TOOL, f"Tool '{name}' is not served here", retryable=False)
+        told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
+        return Failure(codes.UNKNOWN_TOOL, told)
 
     def _is_ours(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
