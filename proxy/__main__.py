@@ -32,8 +32,6 @@ OWN_VERBS: Final = (
     "drain",
     "validate",
     "explain",
-    "guidance",
-    "export",
     "evaluate",
     "schema",
     "completion",

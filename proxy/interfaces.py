@@ -8,7 +8,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.listed_tools import LearnedTools
@@ -335,6 +335,26 @@ class SecondJudge(Protocol):
 
     async def confirm(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> Failure | None:
         """Why a call should not be sent, or None."""
+
+
+# --- tools ----------------------------------------------------------------------------------------------------------
+class ToolTexts(Protocol):
+    """What agents read of tools before they call, and where MCP clients are given it: after the server's own
+    `instructions`, or after each tool's own description."""
+
+    @property
+    def place(self) -> Literal["instructions", "descriptions"]:
+        """Which of the two places."""
+
+    @property
+    def max_chars(self) -> int:
+        """The most characters of all texts together."""
+
+    def write_instructions(self, tools: Mapping[str, ToolPolicy]) -> str:
+        """The text about all of these tools."""
+
+    def write_description(self, policy: ToolPolicy) -> str:
+        """The text about one tool."""
 
 
 # --- one call -------------------------------------------------------------------------------------------------------

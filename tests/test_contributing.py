@@ -287,25 +287,25 @@ for name, component in pages:
 
 
 def add_a_config_key(copy: Copy) -> None:
-    copy.insert("proxy/config/model.py", "    max_chars: int = 12_000", "    greeting: str = ''\n")
+    copy.insert("proxy/config/model.py", "    keep_calls: int = 2000", "    greeting: str = ''\n")
     copy.insert(
         "proxy/config/sections/top_level.py",
-        '    if "dynamic_state" in written:',
-        '    if "greeting" in written:\n        made["greeting"] = written["greeting"]\n',
+        '    if "console" in written:',
+        '    if "greeting" in written:\n        found["greeting"] = written["greeting"]\n',
     )
     copy.insert(
         "proxy/config/files/config.schema.json",
-        '        "dynamic_state": {',
-        '        "greeting": {"type": "string"},\n',
+        '            "console": {',
+        '            "greeting": {"type": "string"},\n',
     )
     (copy.folder / "config.yaml").write_text(
-        "version: 1\nlisten: 127.0.0.1:0\nguidance: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+        "version: 1\nlisten: 127.0.0.1:0\nadmin: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
         "routes: [{path: /x, upstream: a, tool: x, validation: off}]\n"
     )
     program = """
 from pathlib import Path
 from proxy.config.load import load
-print(load(Path("config.yaml"), {}).config.guidance.greeting)
+print(load(Path("config.yaml"), {}).config.admin.greeting)
 """
     assert "hello\n" == copy.run("-c", program)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxy.config.files.secrets import reveal
+from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, describe_section
 from proxy.config.mistakes import Mistake
@@ -62,6 +62,20 @@ class Context:
         """Every name in a section, invalid entries included: a reference to one of them is not unknown."""
         value = self.structure.value.get(section_name)
         return tuple(map(reveal, value)) if isinstance(value, dict) else ()
+
+
+def read_named_text(context: Context, files: Files, at: Pointer, name: JsonValue) -> str | None:
+    """The text of a file that the config names; None where it cannot be read, which is reported."""
+    try:
+        return files.text(context.folder / reveal(name)).decode()
+    except (OSError, ValueError) as error:
+        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _describe_reason(error)
+        context.mistake(at, f"cannot read {restore_written(name)}: {reason}", "paths start at the config file's folder")
+        return None
+
+
+def _describe_reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 class ReadSection(Protocol):

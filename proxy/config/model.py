@@ -467,19 +467,6 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
-class Guidance:
-    """The text that agents read before they call: at most `max_chars` characters, with or without the state of the
-    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents fetch it, '' for none.
-    `mcp`: where MCP clients read it. `template`: the operator's own text around its parts, '' for the usual one."""
-
-    dynamic_state: bool = True
-    max_chars: int = 12_000
-    serve: str = ""
-    mcp: Literal["off", "instructions", "descriptions"] = "off"
-    template: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class OnEscalation:
     """The webhook that receives escalations: its URL, and the secret that signs the messages."""
 
@@ -519,7 +506,6 @@ class Config:
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
     hooks: tuple[HookEntry, ...] = ()
-    guidance: Guidance = field(default_factory=Guidance)
     correction: CorrectionSettings | None = None
     on_escalation: OnEscalation | None = None
     drain: float = 25.0

@@ -24,11 +24,11 @@ from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.explain.expectation import write_signature
-from proxy.core.guidance.vendorschema import is_strict
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.dialects import bundle_schema
+from proxy.core.schema.strictmode import is_strict
 from proxy.correction.rules import find_status
 
 # The most characters of arguments and of a schema that are sent: a model cannot use more.

@@ -37,6 +37,9 @@ class Extension:
     `keys`: its keys of the config at other places.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
+        the routes. Called for a config with one of `sections`; so is the next.
+    `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
 
@@ -49,6 +52,8 @@ class Extension:
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
     metrics: str = ""
+    answers: str = ""
+    tool_texts: str = ""
 
     @property
     def folder(self) -> Path:
@@ -72,14 +77,18 @@ EXTENSIONS: Final = (
         adds="calls recorded to a file, and judged again by another config: `record`, `replay`, `diff`",
         verbs={"replay": "recording.cli.replay", "diff": "recording.cli.diff"},
         sections={"record": "recording.record_section:read_record"},
+        pages={"/-/trial": PageRow("recording.schema_comparison:make_comparison_page", "POST", is_harmless=True)},
         observer="recording.recorder:make_recorder",
         metrics="recording.recorder:METRICS",
     ),
     Extension(
-        "console",
-        adds="pages that show what is served and what happened, and what to change in a schema",
-        uses=("recording",),
-        pages={"/-/trial": PageRow("console.schema_comparison:make_comparison_page", "POST", is_harmless=True)},
+        "guidance",
+        adds="what agents read of tools before they call: prompt text, and definitions as vendors want them",
+        verbs={"guidance": "guidance.cli.guidance", "export": "guidance.cli.export"},
+        sections={"guidance": "guidance.guidance_section:read_guidance"},
+        pages={"/-/guidance": PageRow("guidance.guidance_page:make_guidance_page")},
+        answers="guidance.served_guidance:make_answers",
+        tool_texts="guidance.tool_texts:make_tool_texts",
     ),
     Extension(
         "kubernetes",

@@ -29,6 +29,7 @@ from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
+from proxy.server.setup.added import make_answers, make_tool_texts
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
 from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
@@ -305,9 +306,9 @@ class Serving:
 
 
 def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
-    return Snapshot(
-        compiled.table, compiled.bindings, services, compiled.loaded.digest, compiled.loaded.config.guidance
-    )
+    config = compiled.loaded.config
+    answers, texts = make_answers(config), make_tool_texts(config)
+    return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
 
 
 def _find_room(config: Config) -> int:

@@ -36,7 +36,6 @@ IDLE: Final = 2.0
 _LIVE: Final = frozenset(
     {
         "correction",
-        "guidance",
         "on_escalation",
         "routes",
         "sections",

@@ -37,7 +37,7 @@ NOT_NEEDED: Final = {
     "proxy.server.workers.supervisor": "several workers",
     "proxy.server.mcp.exchange": "MCP routes",
     "proxy.cli.import_": "another verb",
-    "proxy.core.guidance.export": "another verb",
+    "proxy.extensions.guidance.core.export": "another verb",
     "proxy.core.schema.openapi": "reads OpenAPI descriptions",
     "proxy.correction": "asks a model",
     "proxy.hooks": "an operator's own code",

@@ -23,8 +23,8 @@ from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
 from proxy.core.contract.http_operation import Channels
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.explain import find_failing_places, list_failed
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
 from proxy.core.json.strictreader import KnownText, UnreadDocument
 from proxy.core.json.textrepair import read_document

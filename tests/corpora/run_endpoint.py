@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.check.validation import SchemaError
-from proxy.core.guidance.examples import make_minimal_example
+from proxy.core.explain.examples import make_minimal_example
 from proxy.core.model.values import ABSENT
 from tests.corpora.calls import check_of, rows
 from tests.mcp.server import as_json, call, http, result

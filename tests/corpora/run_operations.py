@@ -17,7 +17,7 @@ from proxy.adapters.http_request import write_request
 from proxy.core.check.validation import SchemaError
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.explain.channels import find_unwritable
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.schema.openapi import list_operations

@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError
-from proxy.core.guidance.examples import make_minimal_example
+from proxy.core.explain.examples import make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps, parse
 from proxy.core.model.codes import DEPRECATED_FIELD
 from proxy.core.model.values import ABSENT, Forward, JsonValue

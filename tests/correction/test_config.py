@@ -22,9 +22,9 @@ from proxy.core.contract.correction import (
     Layer,
     Scope,
     TrajectoryLimits,
-    find_placeholders,
     make_messages,
 )
+from proxy.core.display.placeholders import find_placeholders
 from proxy.correction.questions import load_prompt
 from tests.config.test_published_schema import SCHEMA, default
 

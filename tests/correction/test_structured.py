@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 
 from proxy.core.contract.correction import AnswerFormat, Layer
 from proxy.correction.questions import NO_FORM, find_forms
+from tests.collected_schemas import policy, real_tools
 from tests.correction.model import completion, rig, says
-from tests.guidance.schemas import policy, real_tools
 from tests.serving.wire import JSON_TYPE, Script, answer, replies
 
 OK = answer("200 OK", b'{"ok": true}', JSON_TYPE)

@@ -150,5 +150,5 @@ def test_a_verb_or_key_of_what_is_gone_is_said_to_belong_to_it(rest: Path, taken
 
 
 def test_the_rest_passes_its_own_tests(rest: Path) -> None:
-    done = run(rest, "-m", "pytest", "-x", "-m", "not large and not locks", "-p", "no:cacheprovider", *TRIED)
+    done = run(rest, "-m", "pytest", "-m", "not large and not locks", "-p", "no:cacheprovider", *TRIED)
     assert 0 == done.returncode, done.stdout[-5000:]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.adapters.mcplist import read_events
-from proxy.core.guidance.prompt import REACT_HEADER
+from proxy.extensions.guidance.core.prompt import REACT_HEADER
 from tests.mcp.conversation import talk
 from tests.mcp.server import ADD, NOW, McpServer, as_events, as_json, http
 from tests.serving.wire import Seen

@@ -10,7 +10,7 @@ from proxy.adapters.http_request import fill_path, write_request
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.http_operation import HttpOperation, bind_operation
 from proxy.core.explain.channels import find_unwritable
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
 from proxy.core.schema.dialects import normalise

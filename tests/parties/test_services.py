@@ -26,7 +26,7 @@ from proxy.cli.import_ import describe_harvest
 from proxy.config.load import load
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.http_operation import HttpOperation, bind_operation
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise

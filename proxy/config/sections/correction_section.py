@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import restore_written, reveal, reveal_all
+from proxy.config.context import Context, read_named_text
+from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Address, RouteEntry, UpstreamConfig
@@ -26,8 +26,8 @@ from proxy.core.contract.correction import (
     Layer,
     Scope,
     TrajectoryLimits,
-    find_placeholders,
 )
+from proxy.core.display.placeholders import find_placeholders
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -165,25 +165,11 @@ def _read_prompts(context: Context, files: Files, written: Written) -> dict[Laye
         if layer.value not in written:
             continue
         at = (_SECTION, "prompts", layer.value)
-        text = read_prompt_file(context, files, at, written[layer.value])
+        text = read_named_text(context, files, at, written[layer.value])
         if text is not None:
             _check_prompt(context, at, text, layer)
             found[layer] = text
     return found
-
-
-def read_prompt_file(context: Context, files: Files, at: Pointer, name: JsonValue) -> str | None:
-    """The text of a file that the config names; None where it cannot be read, which is reported."""
-    try:
-        return files.text(context.folder / reveal(name)).decode()
-    except (OSError, ValueError) as error:
-        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _describe_reason(error)
-        context.mistake(at, f"cannot read {restore_written(name)}: {reason}", "paths start at the config file's folder")
-        return None
-
-
-def _describe_reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _check_prompt(context: Context, at: Pointer, text: str, layer: Layer) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from proxy.core.display.placeholders import fill_placeholders
 from proxy.core.model.values import Headers, JsonValue
 
 
@@ -165,19 +166,8 @@ NEEDED: Final[Mapping[Layer, frozenset[str]]] = {
     Layer.VALIDATION_FEEDBACK: frozenset({"arguments", "error", "schema"}),
     Layer.SEMANTIC_RETRY: frozenset({"arguments", "error", "query", "trajectory"}),
 }
-_PLACEHOLDER: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 # The text before this line is the system message, the text behind it the user message.
 _DIVIDER: Final = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
-
-
-def find_placeholders(prompt: str) -> frozenset[str]:
-    """The names that a prompt wants filled in."""
-    return frozenset(_PLACEHOLDER.findall(prompt))
-
-
-def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in. What is filled in is not looked through again."""
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
 
 def make_messages(prompt: str, values: Mapping[str, str]) -> list[dict[str, str]]:

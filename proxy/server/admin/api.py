@@ -22,7 +22,6 @@ from proxy.core.model.values import JsonValue
 from proxy.extensions import PageRow, list_installed, load_place
 from proxy.server.admin import dry_run
 from proxy.server.admin.calls_page import is_waiting, list_attempts, list_calls, show_call
-from proxy.server.admin.guidance_page import make_guidance_page
 from proxy.server.admin.overview_page import list_served_tools, show_overview, show_tool, show_upstreams
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.logs import LEVELS
@@ -341,7 +340,6 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/routes": {"GET": _routes},
     "/-/config": {"GET": _config},
     "/-/schemas/": {"GET": _schema},
-    "/-/guidance": {"GET": make_guidance_page},
     "/-/overview": {"GET": _overview},
     "/-/calls": {"GET": _calls},
     "/-/calls/": {"GET": _call},

@@ -218,7 +218,7 @@ class Exchange:
         visible = self._visible.of(asking.key, asking.session)
         tools = asking.make_served(learned)
         listed = make_collapsed_list(message, tools, asking.rules, visible)
-        listed = await self._guided.describe_tools(listed, tools, mcp_request.guidance)
+        listed = await self._guided.describe_tools(listed, tools, mcp_request.texts)
         result = make_result_message(message, listed)
         return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
 
@@ -242,7 +242,7 @@ class Exchange:
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
         if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
             seen = filter_list(seen, asking.rules, asking.message.id)
-        seen = await self._guided.add_guidance(seen, asking, mcp_request.guidance)
+        seen = await self._guided.add_guidance(seen, asking, mcp_request.texts)
         return await self._answer(mcp_request, Delivered(seen))
 
     async def _answer(self, mcp_request: McpRequest, delivered: Delivered) -> web.StreamResponse:

@@ -21,14 +21,12 @@ from weakref import WeakKeyDictionary
 
 from proxy.adapters.mcplist import make_listing, read_page
 from proxy.adapters.mcpmessage import LIST
-from proxy.config.model import Guidance
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.decide import decide
-from proxy.core.guidance.prompt import write_call_lines, write_guidance
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue, Pointer, UpstreamReply
+from proxy.interfaces import ToolTexts
 from proxy.server.mcp.lists.asking import Asking
 from proxy.server.mcp.lists.catalogue import Catalogues
 from proxy.server.mcp.lists.learner import decode_body, find_header
@@ -55,7 +53,7 @@ class GuidedAnswers:
         self._written: WeakKeyDictionary[Catalogues, OrderedDict[tuple[str, str], dict[str, str]]]
         self._written = WeakKeyDictionary()
 
-    async def add_guidance(self, reply: UpstreamReply, asking: Asking, settings: Guidance) -> UpstreamReply:
+    async def add_guidance(self, reply: UpstreamReply, asking: Asking, settings: ToolTexts | None) -> UpstreamReply:
         """Returns the answer with guidance if the config adds guidance to answers of this kind."""
         write = self._find_writer(asking, settings)
         if write is None or reply.status >= 300:
@@ -73,21 +71,23 @@ class GuidedAnswers:
         return replace(whole, headers=headers, body=changed)
 
     async def describe_tools(
-        self, result: dict[str, JsonValue], tools: LearnedTools, settings: Guidance
+        self, result: dict[str, JsonValue], tools: LearnedTools, settings: ToolTexts | None
     ) -> dict[str, JsonValue]:
         """Returns a list that the proxy writes itself, with guidance if the config adds it to descriptions."""
-        if settings.mcp != "descriptions":
+        if settings is None or settings.place != "descriptions":
             return result
-        texts = await asyncio.to_thread(_write_texts, tools, _list_names(result), settings.max_chars)
+        texts = await asyncio.to_thread(_write_texts, tools, _list_names(result), settings)
         listed = result.get("tools")
         entries = listed if isinstance(listed, list) else []
         return {**result, "tools": [_add_text(entry, texts) for entry in entries]}
 
-    def _find_writer(self, asking: Asking, settings: Guidance) -> _Write | None:
-        if settings.mcp == "descriptions" and asking.message.method == LIST:
+    def _find_writer(self, asking: Asking, settings: ToolTexts | None) -> _Write | None:
+        if settings is None:
+            return None
+        if settings.place == "descriptions" and asking.message.method == LIST:
             rules, known = asking.rules, self._written.setdefault(asking.call_route.binding.catalogues, OrderedDict())
-            return lambda result: _describe(result, rules, known, settings.max_chars)
-        if settings.mcp == "instructions" and asking.message.method in _INTRODUCTIONS:
+            return lambda result: _describe(result, rules, known, settings)
+        if settings.place == "instructions" and asking.message.method in _INTRODUCTIONS:
             tools = _find_tools(asking)
             return lambda result: _instruct(result, tools, settings)
         return None
@@ -102,12 +102,12 @@ def _find_tools(asking: Asking) -> Mapping[str, ToolPolicy]:
     return {name: policy for name, policy in asking.rules.whole().items() if asking.rules.serves(name)}
 
 
-def _instruct(result: dict[str, JsonValue], tools: Mapping[str, ToolPolicy], settings: Guidance) -> dict[Pointer, str]:
+def _instruct(result: dict[str, JsonValue], tools: Mapping[str, ToolPolicy], settings: ToolTexts) -> dict[Pointer, str]:
     own = result.get("instructions", "")
     if not isinstance(own, str):
         return {}
     shown = _list_cheap(tools, _list_shown(tools))
-    text = write_guidance(shown, settings.max_chars, decide, (), settings.template).rstrip("\n")
+    text = settings.write_instructions(shown)
     return {("result", "instructions"): f"{own}\n\n{text}" if own else text}
 
 
@@ -135,7 +135,7 @@ def _describe(
     result: dict[str, JsonValue],
     rules: LearnPolicy,
     written: OrderedDict[tuple[str, str], dict[str, str]],
-    max_chars: int,
+    settings: ToolTexts,
 ) -> dict[Pointer, str]:
     page = read_page({"result": result})
     if page is None:
@@ -144,7 +144,7 @@ def _describe(
     key = (listing.digest, rules.scope)
     texts = written.get(key)
     if texts is None:
-        texts = written[key] = _write_texts(LearnedTools(listing, rules, careful=True), listing.tools, max_chars)
+        texts = written[key] = _write_texts(LearnedTools(listing, rules, careful=True), listing.tools, settings)
         if len(written) > _MOST:
             written.popitem(last=False)
     else:
@@ -158,13 +158,13 @@ def _describe(
     return changes
 
 
-def _write_texts(tools: LearnedTools, names: Iterable[str], max_chars: int) -> dict[str, str]:
+def _write_texts(tools: LearnedTools, names: Iterable[str], settings: ToolTexts) -> dict[str, str]:
     """Returns the text to add to each tool's description. All texts together have at most `max_chars` characters; a
     tool whose text no longer fits gets none."""
-    texts: dict[str, str] = {}
+    texts, max_chars = dict[str, str](), settings.max_chars
     for name in names:
         policy = _list_cheap(tools, [name]).get(name)
-        text = "\n".join(write_call_lines(policy, decide)) if policy is not None and policy.check is not None else ""
+        text = settings.write_description(policy) if policy is not None and policy.check is not None else ""
         if text and len(text) + 2 <= max_chars:
             texts[name] = text
             max_chars -= len(text) + 2

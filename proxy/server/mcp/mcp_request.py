@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from proxy.config.model import Guidance
 from proxy.core.model.values import ToolResult, UpstreamFault, UpstreamReply
-from proxy.interfaces import CallRecord, Services, Upstream, UpstreamRequest
+from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
 
@@ -23,8 +22,8 @@ Place = Callable[[CallRecord, str | None, str | None], None]
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """One request with everything needed to answer it. With `closing` the connection ends after the answer. `guidance`
-    is the config's section about the text that clients read before they call."""
+    """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
+    are what clients are told of tools before they call."""
 
     request: web.BaseRequest
     call_route: RouteRequest
@@ -33,7 +32,7 @@ class McpRequest:
     closing: bool
     relay: Relay
     place: Place
-    guidance: Guidance
+    texts: ToolTexts | None
 
     def make_refusal(self, result: ToolResult) -> web.StreamResponse:
         """Returns the response that gives a failure to the client."""

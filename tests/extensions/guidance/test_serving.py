@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proxy.core.guidance.prompt import REACT_HEADER, ToolState, list_progress_hints
+from proxy.extensions.guidance.core.prompt import REACT_HEADER, ToolState, list_progress_hints
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TOKEN = "desk-token-0123456789"
 BEARER = json.dumps({"desk": f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"})
 SCHEMA = "{type: object, properties: {lat: {type: number}}, required: [lat]}"

@@ -20,7 +20,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.explain.expectation import describe_types, list_choices
 from proxy.core.explain.misplaced import find_nodes_at, find_value
-from proxy.core.guidance.scalarvalues import make_numbers, make_texts
+from proxy.core.explain.scalarvalues import make_numbers, make_texts
 from proxy.core.json.jsontext import LosslessFloat, are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.model.work import MAKING_EXAMPLE, SKETCHING, TooMuchWorkError, Work

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from proxy.cli.export import FORMATS
 from proxy.config.load import load
-from proxy.config.model import Guidance, find_default
+from proxy.config.model import find_default
 from proxy.core.decide import decide
-from proxy.core.guidance.prompt import ToolState, write_section, write_state
+from proxy.extensions.guidance.cli.export import FORMATS
+from proxy.extensions.guidance.core.prompt import ToolState, write_section, write_state
+from proxy.extensions.guidance.guidance_section import Guidance
 from proxy.routing import build_routes
-from tests.guidance.schemas import policy
+from tests.collected_schemas import policy
 
-PAGE = (Path(__file__).parents[2] / "docs/guidance.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/guidance.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 

@@ -13,7 +13,7 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.rules.rules import select_rules
 from tests.corpora.calls import check_of, rows
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parent / "data"
 
 
 def policy(schema: object, tool: str = "tool", **fields: Any) -> ToolPolicy:

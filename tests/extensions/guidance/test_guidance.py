@@ -11,16 +11,6 @@ import pytest
 
 from proxy.core.contract.policy import Mode, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.guidance.prompt import (
-    REACT_HEADER,
-    TYPE_RULES,
-    ToolState,
-    Wrong,
-    make_lesson,
-    write_guidance,
-    write_section,
-    write_state,
-)
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import (
     Container,
@@ -33,8 +23,18 @@ from proxy.core.model.values import (
     Rung,
     ToolCall,
 )
+from proxy.extensions.guidance.core.prompt import (
+    REACT_HEADER,
+    TYPE_RULES,
+    ToolState,
+    Wrong,
+    make_lesson,
+    write_guidance,
+    write_section,
+    write_state,
+)
 from tests.cli.demo import ROOT
-from tests.guidance.schemas import policy, real_tools
+from tests.collected_schemas import policy, real_tools
 from tests.mcp.conversation import talk
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool

@@ -14,11 +14,11 @@ from enum import Enum
 from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.guidance.vendorschema import make_gemini_schema, make_strict_schema
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.dialects import bundle_schema
 from proxy.core.schema.nodes import Schemas
+from proxy.extensions.guidance.core.vendorschema import make_gemini_schema, make_strict_schema
 
 
 @dataclass(frozen=True, slots=True)

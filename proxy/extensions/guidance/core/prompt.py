@@ -23,11 +23,11 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract import container
-from proxy.core.contract.correction import fill_placeholders
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.display.graphemes import cut, escape
+from proxy.core.display.placeholders import fill_placeholders
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.explain.expectation import write_signature
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps, make_decimal, name_json_type
 from proxy.core.model.values import (
     ABSENT,

@@ -67,15 +67,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(args: argparse.Namespace) -> str | None:
     """The text; None, with the reason printed, where there is none."""
-    from proxy.cli.known_tools import find_http, load_tools
     from proxy.core.decide import decide
-    from proxy.core.guidance.prompt import write_guidance
+    from proxy.extensions.guidance.cli.known_tools import find_http, load_tools
+    from proxy.extensions.guidance.core.prompt import write_guidance
+    from proxy.extensions.guidance.guidance_section import find_guidance
 
     found = load_tools("guidance", args.config, args.tool)
     if found is None:
         return None
     config, policies = found
-    settings = config.guidance
+    settings = find_guidance(config)
     text = write_guidance(policies, args.max_chars or settings.max_chars, decide, (), settings.template)
     if args.with_http:
         places = zip(policies, find_http(config, list(policies)), strict=True)

@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import pytest
 
-from proxy.cli.export import FORMATS
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import AnswerPolicy, ResendPolicy, ToolPolicy
-from proxy.core.guidance.export import VENDORS, Exported, export
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, Container, ContainerFunction
 from proxy.core.schema.dialects import bundle_schema
+from proxy.extensions.guidance.cli.export import FORMATS
+from proxy.extensions.guidance.core.export import VENDORS, Exported, export
+from tests.collected_schemas import policy, real_tools
 from tests.corpora.generate import damaged, random_value
-from tests.guidance.schemas import policy, real_tools
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 SDK: Final = ROOT / ".parties/sdk"
 _HOW: Final = "no .parties/sdk here: run .ci/sdks"
 
@@ -74,7 +74,7 @@ def verdicts() -> dict[tuple[str, str], str]:
         asked.append(((vendor, "_extra"), {**tool, "colour": "red"}))
     lines = [dumps({"vendor": key[0], "tool": tool}).decode() for key, tool in asked]
     done = subprocess.run(
-        [SDK / "bin/python", "tests/guidance/judge.py"],
+        [SDK / "bin/python", "tests/extensions/guidance/judge.py"],
         cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     said = done.stdout.split("\n")[: len(asked)]

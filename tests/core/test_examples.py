@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.check.validation import compile_check
+from proxy.core.explain.examples import Example, make_example, make_minimal_example
 from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal, write_signature
-from proxy.core.guidance.examples import Example, make_example, make_minimal_example
-from proxy.core.guidance.scalarvalues import make_text_for
+from proxy.core.explain.scalarvalues import make_text_for
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from tests.core.repairing import obj

@@ -10,26 +10,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from urllib.parse import parse_qs
 
 from proxy.adapters.ladder import find_conversation
 from proxy.config.mistakes import suggest_remark
-from proxy.config.model import Guidance
+from proxy.config.model import Config
 from proxy.core.contract import attempts, container
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.history import write_history
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.guidance.prompt import ToolState, list_progress_hints, write_guidance
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Conversation, Document, Fields, HttpReply, RawRequest, Rung, ToolCall
+from proxy.extensions.guidance.core.prompt import ToolState, list_progress_hints, write_guidance
+from proxy.extensions.guidance.guidance_section import Guidance, find_guidance
 from proxy.interfaces import StateStore
 from proxy.routing import Route
+from proxy.server.handler import AnswerPath
 from proxy.server.http.access import AccessDenied, admit
 
 
+def make_answers(config: Config) -> dict[str, AnswerPath]:
+    """The path at which agents fetch guidance, where the config names one, and what answers it."""
+    settings = find_guidance(config)
+    return {settings.serve: partial(answer_guidance, settings)} if settings.serve else {}
+
+
 async def answer_guidance(
-    request: RawRequest, fields: Fields, routes: Iterable[Route], settings: Guidance, store: StateStore
+    settings: Guidance, request: RawRequest, fields: Fields, routes: Iterable[Route], store: StateStore
 ) -> HttpReply:
     """The guidance for the caller: all its tools, or those of `route` and `tool` in the query."""
     query = parse_qs(request.query)

@@ -12,13 +12,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from proxy.core.decide import decide
-from proxy.core.guidance.export import VENDORS, export, export_outputs
-from proxy.core.guidance.vendorschema import is_strict, make_strict_schema
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Forward, Rung, ToolCall
-from tests.guidance.schemas import policy, real_tools
+from proxy.core.schema.strictmode import is_strict
+from proxy.extensions.guidance.core.export import VENDORS, export, export_outputs
+from proxy.extensions.guidance.core.vendorschema import make_strict_schema
+from tests.collected_schemas import policy, real_tools
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 SDK: Final = ROOT / ".parties/sdk"
 _HOW: Final = "no .parties/sdk here: run .ci/sdks"
 REPORT: Final = {
@@ -121,7 +122,7 @@ def test_the_vendors_own_types_take_them() -> None:
     outputs = {vendor: output(vendor)[0] for vendor in VENDORS if vendor != "mcp"}
     lines = [json.dumps({"vendor": f"{vendor} output", "tool": made}) for vendor, made in outputs.items()]
     done = subprocess.run(
-        [SDK / "bin/python", "tests/guidance/judge.py"],
+        [SDK / "bin/python", "tests/extensions/guidance/judge.py"],
         cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     assert ["", "", ""] == done.stdout.split("\n")[:3]

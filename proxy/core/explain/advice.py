@@ -8,9 +8,9 @@ from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import sanitise_value
+from proxy.core.explain.examples import make_example, put_member
 from proxy.core.explain.expectation import write_signature
 from proxy.core.explain.misplaced import find_renames, find_value
-from proxy.core.guidance.examples import make_example, put_member
 from proxy.core.json.jsontext import are_equal, dumps, name_json_type
 from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import ABSENT, Absent, JsonValue, Pointer, ToolResult

@@ -1,9 +1,8 @@
 """Schemas that a vendor's strict mode takes (OpenAI "Structured Outputs"): every object closed, every key required.
 
-`is_strict` says whether a schema is one as it stands; `make_strict_schema` makes one of it where nothing of its
-meaning but the closing is lost: an optional key becomes a required one that may be null, which the rule
-`drop_null_optional` of this proxy takes for left out. Bounds that strict mode does not know are left away, and listed
-as losses.
+`make_strict_schema` makes one of a schema where nothing of its meaning but the closing is lost: an optional key becomes
+a required one that may be null, which the rule `drop_null_optional` of this proxy takes for left out. Bounds that
+strict mode does not know are left away, and listed as losses.
 
 Translates JSON Schema to Gemini's `Schema`: an OpenAPI 3.0 subset with types in capitals and without references
 (Gemini API, "Function calling", `Schema`).
@@ -20,14 +19,8 @@ from typing import Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.schema.strictmode import FORMATS, KEPT, is_object, list_types
 
-# The keywords that strict mode keeps; descriptions are for the model alone.
-_KEPT: Final = frozenset(
-    ["type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs",
-     "description", "title", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
-     "multipleOf", "minItems", "maxItems"]
-)  # fmt: skip
-_FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 # Bounds on a value: without one, the model may send what the proxy's check refuses; the answer then says so.
 _BOUNDS: Final = frozenset(
     ["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "minContains", "maxContains",
@@ -41,24 +34,6 @@ _DEEPEST: Final = 10
 
 class _NotStrictError(Exception):
     """The schema holds what strict mode cannot say."""
-
-
-def is_strict(schema: JsonValue) -> bool:
-    """Whether strict mode takes a schema as it stands."""
-    if isinstance(schema, list):
-        return all(map(is_strict, schema))
-    if not isinstance(schema, dict):
-        return False
-    if not schema.keys() <= _KEPT or schema.get("format", "date") not in _FORMATS:
-        return False
-    if not (schema.keys() & {"type", "anyOf", "$ref", "enum", "const"}):
-        return False
-    if _is_object(schema) and not _is_closed(schema):
-        return False
-    members = (schema.get("properties", {}), schema.get("$defs", {}))
-    below = [*(item for group in members for item in group.values()), *schema.get("anyOf", ())]
-    below += [schema["items"]] if "items" in schema else []
-    return all(map(is_strict, below)) and not ("array" in _types(schema) and "items" not in schema)
 
 
 def make_strict_schema(
@@ -90,9 +65,9 @@ class _Strict:
         made = self._keep_keywords(_one_any_of(schema, path), path)
         if not (made.keys() & {"type", "anyOf", "$ref", "enum", "const"}):
             raise _NotStrictError(f"{path or 'the top'} takes any value")
-        if _is_object(made):
+        if is_object(made):
             self._close(made, path, depth)
-        if "array" in _types(made):
+        if "array" in list_types(made):
             if "items" not in made:
                 raise _NotStrictError(f"{path or 'the top'} is a list of anything")
             made["items"] = self.copy(made["items"], f"{path}/items", depth + 1)
@@ -113,9 +88,9 @@ class _Strict:
                 del made[keyword]
                 if keyword not in _SILENT:
                     self._losses.append(f"{keyword} at {path or '/'} is not told")
-            elif keyword not in _KEPT:
+            elif keyword not in KEPT:
                 raise _NotStrictError(f"{keyword} at {path or 'the top'} cannot be said")
-        if made.get("format", "date") not in _FORMATS:
+        if made.get("format", "date") not in FORMATS:
             self._losses.append(f"format {made.pop('format')} at {path or '/'} is not told")
         return made
 
@@ -144,26 +119,12 @@ def _one_any_of(schema: dict[str, JsonValue], path: str) -> dict[str, JsonValue]
 
 def _or_null(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """A schema that also takes null."""
-    types = _types(schema)
+    types = list_types(schema)
     if "null" in types:
         return schema
     if types and not schema.keys() & {"enum", "const", "anyOf", "$ref"}:
         return {**schema, "type": [*types, "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _types(schema: Mapping[str, JsonValue]) -> list[str]:
-    types = schema.get("type", [])
-    return list(types) if isinstance(types, list | tuple) else [types]
-
-
-def _is_object(schema: Mapping[str, JsonValue]) -> bool:
-    return "object" in _types(schema) or "properties" in schema
-
-
-def _is_closed(schema: Mapping[str, JsonValue]) -> bool:
-    properties = schema.get("properties", {})
-    return schema.get("additionalProperties") is False and set(properties) == set(schema.get("required", ()))
 
 
 # Keywords with the same meaning in both.

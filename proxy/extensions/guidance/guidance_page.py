@@ -18,10 +18,11 @@ from proxy.config.mistakes import suggest_remark
 from proxy.core.contract.listed_tools import LearnedTools
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.guidance.prompt import ToolState, write_guidance
 from proxy.core.model.values import Conversation
+from proxy.extensions.guidance.core.prompt import ToolState, write_guidance
+from proxy.extensions.guidance.guidance_section import find_guidance
+from proxy.extensions.guidance.served_guidance import read_state
 from proxy.server.admin.page import Page, PageRequest, refuse_question
-from proxy.server.http.guidance import read_state
 
 if TYPE_CHECKING:
     from proxy.server.handler import Snapshot
@@ -45,7 +46,7 @@ class _Served:
 async def make_guidance_page(serving: Serving, question: PageRequest) -> Page:
     """Writes the guidance for all tools, or for the tools that `tool` names."""
     query = parse_qs(question.query)
-    snapshot, settings = serving.handler.snapshot, serving.config.guidance
+    snapshot, settings = serving.handler.snapshot, find_guidance(serving.config)
     await _examine(snapshot)
     known = await asyncio.to_thread(_list_served, snapshot)  # the schemas of learned tools may have to be compiled
     for name in query.get("tool", ()):

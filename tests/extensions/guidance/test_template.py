@@ -10,7 +10,14 @@ from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.decide import decide
-from proxy.core.guidance.prompt import PLACEHOLDERS, REACT_HEADER, TYPE_RULES, ToolState, write_guidance, write_state
+from proxy.extensions.guidance.core.prompt import (
+    PLACEHOLDERS,
+    REACT_HEADER,
+    TYPE_RULES,
+    ToolState,
+    write_guidance,
+    write_state,
+)
 from tests.serving.proxied import proxied
 from tests.serving.wire import exchange
 
