@@ -118,7 +118,7 @@ docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.chart_values
 
 pictures: $(VENV)/test.stamp
-	$(BIN)/python -m tests.console.pictures
+	$(BIN)/python -m tests.extensions.console.pictures
 
 vendor: $(VENV)/python.stamp
 	$(BIN)/python .ci/vendor.py

@@ -28,7 +28,6 @@ OWN_VERBS: Final = (
     "check",
     "serve",
     "stdio",
-    "calls",
     "drain",
     "validate",
     "explain",

@@ -60,7 +60,7 @@ USES: Final = {row.name: row.uses for row in EXTENSIONS}
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
     "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair",
-    "improvement", "envelope", "tool_errors", "decide",
+    "envelope", "tool_errors", "decide",
 )  # fmt: skip
 
 # Public class names that two rooms still share. This list only shrinks.

@@ -256,7 +256,7 @@ def run(args: argparse.Namespace) -> int:
 
 def add_a_console_page(copy: Copy) -> None:
     copy.write(
-        "proxy/server/admin/console/hello.js",
+        "proxy/extensions/console/ui/hello.js",
         """// Says hello.
 import { html } from "./parts.js";
 
@@ -265,12 +265,12 @@ export function Hello() {
 }
 """,
     )
-    main = "proxy/server/admin/console/main.js"
+    main = "proxy/extensions/console/ui/main.js"
     copy.insert(main, "\nconst PAGES = {", 'import { Hello } from "./hello.js";\n')
     copy.insert(main, "config: [", 'hello: ["Hello", Hello], ')
     program = """
 import asyncio, re
-from proxy.server.admin.console.console_files import show_file
+from proxy.extensions.console.ui.console_files import show_file
 from proxy.server.admin.page import PageRequest
 def served(path):
     page = asyncio.run(show_file(PageRequest("GET", "/ui/" + path, path, "", {})))

@@ -20,11 +20,13 @@ from typing import Any, Final
 @dataclass(frozen=True, slots=True)
 class PageRow:
     """One page of the operator's port: `place` is a function `(serving, PageRequest) -> Page | EventPage`.
-    `is_harmless`: a reader may POST to it, because it changes nothing."""
+    `is_harmless`: a reader may POST to it, because it changes nothing. `pooled`: a function `(worker pool, PageRequest)
+    -> Page | EventPage` that answers above several workers; '' where any one worker may answer."""
 
     place: str
     method: str = "GET"
     is_harmless: bool = False
+    pooled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,19 @@ EXTENSIONS: Final = (
         tool_texts="guidance.tool_texts:make_tool_texts",
     ),
     Extension(
+        "console",
+        adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
+        verbs={"calls": "console.cli.calls"},
+        pages={
+            "/ui/": PageRow("console.pages:make_file_page"),
+            "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
+            "/-/calls": PageRow("console.pages:make_calls_page", pooled="console.pool_pages:join_calls"),
+            "/-/calls/": PageRow("console.pages:make_call_page", pooled="console.pool_pages:find_call"),
+            "/-/tools/": PageRow("console.pages:make_tool_page", pooled="console.pool_pages:join_tools"),
+            "/-/upstreams": PageRow("console.pages:make_upstreams_page", pooled="console.pool_pages:join_upstreams"),
+        },
+    ),
+    Extension(
         "kubernetes",
         adds="the sidecar in Kubernetes manifests: `inject`",
         verbs={"inject": "kubernetes.cli.inject"},
@@ -108,6 +123,11 @@ def load_place(place: str) -> Any:
 def list_installed() -> list[Extension]:
     """The rows of the extensions whose folders are there."""
     return [row for row in EXTENSIONS if row.is_installed]
+
+
+def list_added_pages() -> list[tuple[str, PageRow]]:
+    """The pages of all installed extensions, with their paths."""
+    return [page for row in list_installed() for page in row.pages.items()]
 
 
 def find_verb(verb: str) -> Extension | None:

@@ -19,7 +19,7 @@ from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config, ServerTls
 from proxy.interfaces import GuardedUpstream, Observer, Services
 from proxy.server.admin.console_data import list_observers, make_console_data
-from proxy.server.admin.event_stream import Readers
+from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
 from proxy.server.http.memory import find_room

@@ -1,6 +1,6 @@
 """How the Calls page does while calls come fast: how long a click takes, and how large its heap becomes.
 
-    python -m tests.console.busy [--rate 500] [--seconds 60] [--tabs 1]
+    python -m tests.extensions.console.busy [--rate 500] [--seconds 60] [--tabs 1]
 
 The calls are right ones that are judged and answered by the proxy itself, over 8 connections, at a steady rate. A click
 is one on `pause`, timed in the page until it shows that it was taken. No test does this: a figure of time says nothing
@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from tests.console.browser import browser, page
-from tests.console.served import ROUTES, Served, served
+from tests.extensions.console.browser import browser, page
+from tests.extensions.console.served import ROUTES, Served, served
 
 _BODY: Final = b'{"text": "tea", "at": "2026-12-01T09:00:00Z"}'
 _CONNECTIONS: Final = 8
@@ -94,7 +94,8 @@ def watch(started: Served, running: Any, options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.console.busy", description="The Calls page under load.")
+    prog = "python -m tests.extensions.console.busy"
+    parser = argparse.ArgumentParser(prog=prog, description="The Calls page under load.")
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--tabs", type=int, default=1)

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.cli.demo import ROOT, demo
-from tests.console.browser import page
-from tests.console.test_pages import PAGES, link
+from tests.extensions.console.browser import page
+from tests.extensions.console.test_pages import PAGES, link
 
 
 def install(folder: Path) -> Path:

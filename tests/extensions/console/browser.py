@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 AXE: Final = ROOT / ".parties" / "axe" / "axe.min.js"
 ARGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

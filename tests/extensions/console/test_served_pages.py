@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.console.browser import page, wait_until
-from tests.console.served import ADMIN, READER, ROUTES, SECRET, TOKEN, Served, served
-from tests.console.test_pages import PAGES
+from tests.extensions.console.browser import page, wait_until
+from tests.extensions.console.served import ADMIN, READER, ROUTES, SECRET, TOKEN, Served, served
+from tests.extensions.console.test_pages import PAGES
 
 PLAIN: Final = "an entirely plain text of somebody"
 ROUTE: Final = "route=%2Freminders&tool=add_reminder"

@@ -1,6 +1,6 @@
 """The README's two pictures of the console, made from the demo under a fixed load.
 
-python -m tests.console.pictures    writes docs/pictures (`make pictures`)
+python -m tests.extensions.console.pictures    writes docs/pictures (`make pictures`)
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.cli.demo import Demo, demo
-from tests.console.browser import browser, page
-from tests.console.test_pages import call, link
+from tests.extensions.console.browser import browser, page
+from tests.extensions.console.test_pages import call, link
 
-FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
+FOLDER: Final = Path(__file__).parents[3] / "docs" / "pictures"
 SIZE: Final = {"width": 1000, "height": 620}
 # Pictures are kept small, in bytes.
 LARGEST: Final = 120_000

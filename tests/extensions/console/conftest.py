@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.console.browser import browser
+from tests.extensions.console.browser import browser
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, escape
-from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
+from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.values import JsonValue, Pointer

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from proxy.server.admin.console.console_files import FOLDER, list_files
+from proxy.extensions.console.ui.console_files import FOLDER, list_files
 from tests.serving.proxied import WEATHER, proxied
 
 VENDOR: Final = FOLDER / "vendor"
@@ -53,10 +53,10 @@ async def test_files_come_with_a_strict_policy_and_only_once_where_they_are_know
 
 
 def test_the_folder_is_part_of_the_package() -> None:
-    assert Path(__file__).parents[2] / "proxy" in FOLDER.parents
+    assert Path(__file__).parents[3] / "proxy" in FOLDER.parents
 
 
 def test_acceptance_16_no_module_of_the_pages_is_loaded_by_serving_alone() -> None:
-    code = "import sys, proxy.server.lifecycle; print([name for name in sys.modules if '.admin.console.' in name])"
+    code = "import sys, proxy.server.lifecycle; print([name for name in sys.modules if '.extensions.' in name])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == told.stdout

@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from proxy.core.improvement.improvements import IMPROVEMENT_RULES, SAFE_AFTER, list_improvements
-from proxy.core.improvement.tool_mistakes import CountedMistake, ToolMistakes
+from proxy.core.explain.tool_mistakes import CountedMistake, ToolMistakes
+from proxy.extensions.console.core.improvements import IMPROVEMENT_RULES, SAFE_AFTER, list_improvements
 from tests.corpora.calls import check_of
 from tests.corpora.run_improvements import PLANTED, collected, count_mistakes, judge_planted, list_plantable
 
-DATA: Final = Path(__file__).parents[1] / "data"
+DATA: Final = Path(__file__).parents[2] / "data"
 FEW: Final = 20
 
 

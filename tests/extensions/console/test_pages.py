@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli import curl
 from tests.cli.demo import Demo, demo
-from tests.console.browser import AXE, need, page, wait_until
+from tests.extensions.console.browser import AXE, need, page, wait_until
 
 pytestmark = pytest.mark.large
 

@@ -1,8 +1,4 @@
-"""The pages `/-/calls` and `/-/conversations`.
-
-`/-/calls` lists the last calls with filters, shows one call in full, or sends calls as a stream of events.
-`/-/conversations` lists the conversations that failed lately, with their attempts at each tool and whether they wait
-for a human.
+"""The page `/-/calls`: lists the last calls with filters, shows one call in full, or sends calls as a stream of events.
 
 A position in the ring of kept calls is written `BOOT.NUMBER`: the run of the process and the number of the call. With
 several workers a position holds one such pair for each worker, joined by commas. Every answer has a `cursor`; a reader
@@ -12,19 +8,15 @@ sends it back as `after` to get only newer calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from proxy.core.contract import attempts as contract
-from proxy.core.contract.history import write_history
-from proxy.core.contract.policy import AttemptsPolicy
 from proxy.core.json.jsontext import parse
-from proxy.core.model import codes
-from proxy.core.model.values import Episode, JsonProblem, JsonValue
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.console.event_stream import follow_calls
 from proxy.server.admin.console_data import ConsoleData
-from proxy.server.admin.event_stream import Readers, follow_calls
-from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
+from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
 from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
 
 # The highest and the default number of entries in one answer (`limit`).
@@ -179,59 +171,3 @@ def _read_limit(query: Mapping[str, list[str]]) -> int | None:
         return _USUAL
     number = _number(text)
     return number if number is not None and 1 <= number <= MOST_ENTRIES else None
-
-
-# --- conversations that failed ----------------------------------------------------------------------------------------
-
-
-def list_attempts(
-    episodes: Iterable[tuple[str, Episode]], limits: Mapping[str, int], data: ConsoleData | None, *, waiting: bool
-) -> list[JsonValue]:
-    """Returns the episodes as JSON rows; those that wait for a human stand first.
-
-    `limits` gives `max_attempts` by tool. With `waiting`, only episodes that have used up their attempts are listed.
-    """
-    seen, shown = _last_seen(data), list[JsonValue]()
-    for key, episode in episodes:
-        tool, is_over = contract.read_tool(key), is_waiting(key, episode, limits)
-        if (episode.count == 0 and not is_over) or (waiting and not is_over):
-            continue
-        shown.append(
-            {
-                "key": key,
-                "conversation": key.partition("/")[0],
-                "tool": tool,
-                "kind": "attempts" if contract.is_attempts(key) else "tool_errors",
-                "attempts": _attempt_of(episode),
-                "max_attempts": limits.get(tool, AttemptsPolicy().max_attempts),
-                "calls": episode.failed,
-                "waiting": is_over,
-                "history": list(write_history(episode)),
-                **seen.get((key.partition("/")[0], tool), {}),
-            }
-        )
-    return sorted(shown, key=lambda row: not row["waiting"])
-
-
-def is_waiting(key: str, episode: Episode, limits: Mapping[str, int]) -> bool:
-    """Whether an episode has used up its attempts, so that its model was told to stop."""
-    limit = limits.get(contract.read_tool(key), AttemptsPolicy().max_attempts)
-    return contract.is_attempts(key) and _attempt_of(episode) >= limit
-
-
-def _attempt_of(episode: Episode) -> int:
-    return max([episode.count, *(times for _, times in episode.digests)])
-
-
-def _last_seen(data: ConsoleData | None) -> dict[tuple[str, str], dict[str, JsonValue]]:
-    """Finds, for each conversation and tool among the kept calls, its last failure and the source of its id."""
-    found: dict[tuple[str, str], dict[str, JsonValue]] = {}
-    if data is not None:
-        wrong = CallFilter(outcome=frozenset({"refused", "tool_error"}))
-        for entry in map(make_entry, data.recent.select(wrong)):
-            who = (str(entry.get("conversation", "")), str(entry.get("gen_ai.tool.name", "")))
-            told = {"last": entry["timestamp"], "source": entry.get("conversation.source")}
-            found.setdefault(who, told)
-            if entry.get("error.code") == codes.UNKNOWN_TOOL.name:  # the store counts these under the tool ''
-                found.setdefault((who[0], ""), told)
-    return found

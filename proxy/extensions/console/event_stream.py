@@ -21,28 +21,15 @@ from typing import Final, NamedTuple
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.server.admin.console_data import ConsoleData
+from proxy.server.admin.page import Readers
 from proxy.telemetry.recent.ring import CallFilter, KeptCall, make_entry
 
-# The most open streams; further readers get a 503.
-READERS: Final = 8
 # The seconds between two readings of the ring.
 _EVERY: Final = 0.1
 # The number of reads without a new event after which a stream sends a comment, so that no intermediary closes it.
 _SILENT: Final = 150
 # The most calls sent in one write.
 _MOST: Final = 500
-
-
-class Readers:
-    """Counts the open streams. Setting `ending` ends each of them with the event `bye`."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.ending = False
-
-    def is_full(self) -> bool:
-        """Whether the highest number of streams is open."""
-        return self.count >= READERS
 
 
 class _Place(NamedTuple):

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote
 from proxy import __version__
 from proxy.config.model import UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.improvement.tool_mistakes import CountedMistake
+from proxy.core.explain.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
@@ -183,7 +183,7 @@ def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
 # --- one tool ---------------------------------------------------------------------------------------------------------
 def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     """Answers `/-/tools/ROUTE/TOOL`: the schema, counts, invented keys, and proposed changes of the schema."""
-    from proxy.core.improvement.improvements import list_improvements
+    from proxy.extensions.console.core.improvements import list_improvements
 
     route, _, tool = map(unquote, question.rest.partition("/"))
     policy = tools.get((route, tool))
@@ -212,11 +212,6 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
             "changes": shown,
         }
     )  # fmt: skip
-
-
-def list_served_tools(routes: Iterable[Any]) -> dict[tuple[str, str], ToolPolicy]:
-    """Returns the tools that the config names, by route and name."""
-    return {(route.name, name): policy for route in routes for name, policy in route.tools.items()}
 
 
 # --- upstreams --------------------------------------------------------------------------------------------------------

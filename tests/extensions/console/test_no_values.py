@@ -13,7 +13,7 @@ import pytest
 from proxy.config.load import load
 from proxy.interfaces import Services
 from proxy.server.admin.dry_run import make_dry_services
-from tests.console.test_kept_calls import REMINDERS
+from tests.extensions.console.test_kept_calls import REMINDERS
 from tests.serving.proxied import proxied
 from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool
 
