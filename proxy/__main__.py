@@ -31,7 +31,6 @@ OWN_VERBS: Final = (
     "drain",
     "validate",
     "explain",
-    "evaluate",
     "schema",
     "completion",
 )

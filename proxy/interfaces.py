@@ -358,6 +358,10 @@ class ToolTexts(Protocol):
 
 
 # --- one call -------------------------------------------------------------------------------------------------------
+# Where clients may tell what the user wants: (kind, name) of each place.
+QuerySources = tuple[tuple[str, str], ...]
+
+
 class CallRoute(Protocol):
     """The route of a call: which tools it knows, and how a checked call goes out."""
 
@@ -373,8 +377,9 @@ class CallRoute(Protocol):
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
-    def find_user_query(self) -> str:
-        """What the user wants, in the client's words; '' where the client does not tell (GoMind's user query)."""
+    def find_user_query(self, sources: QuerySources) -> str:
+        """What the user wants, in the client's words, at the first of the sources that holds something; '' where none
+        does (GoMind's user query)."""
 
     def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""

@@ -32,7 +32,6 @@ FLOORS: Final = {
     "upstream": 3,
     "hooks": 3,
     "formatters": 3,
-    "correction": 3,
     "escalation": 3,
     "state": 3,
     "config": 3,

@@ -14,6 +14,7 @@ from typing import Final
 from proxy.adapters.mcpmessage import LIST, METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, VERSION_META, Message
 from proxy.core.contract.listed_schema import Unparsed
 from proxy.core.contract.listed_tools import ListedTool, Listing
+from proxy.core.json.eventtext import read_events
 from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest
 
@@ -92,15 +93,6 @@ def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[s
 
 def _is_same(left: JsonValue, right: JsonValue) -> bool:
     return type(left) is type(right) and bool(left == right)
-
-
-def read_events(body: bytes) -> Iterator[bytes]:
-    """The data of every complete server-sent event (WHATWG HTML, "Interpreting an event stream")."""
-    whole = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for block in whole.split(b"\n\n")[:-1]:
-        lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
-        if any(lines):
-            yield b"\n".join(lines)
 
 
 def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from proxy.config.files.fast_structure import list_keys
 from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, describe_section
 from proxy.config.mistakes import Mistake
-from proxy.config.model import UpstreamConfig
+from proxy.config.model import RouteEntry, UpstreamConfig
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions import EXTENSIONS, load_place
+from proxy.extensions import EXTENSIONS, list_installed, load_place
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class Context:
     folder: Path
     mistakes: list[Mistake] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # Upstreams that sections of extensions use.
+    used_upstreams: set[str] = field(default_factory=set)
     # Whether secrets, and files outside the config's folder, may be missing.
     config_only: bool = False
 
@@ -90,3 +93,19 @@ def read_sections(context: Context, files: Files, upstreams: Mapping[str, Upstre
     written = [(key, place) for row in EXTENSIONS for key, place in row.sections.items() if context.has_section(key)]
     readers: list[tuple[str, ReadSection]] = [(key, load_place(place)) for key, place in written]
     return {key: read(context, files, upstreams) for key, read in readers}
+
+
+class CheckKeys(Protocol):
+    """Checks what an extension's keys say together with the rest of a config in which one of them is written."""
+
+    def __call__(self, context: Context, routes: tuple[RouteEntry, ...], /) -> None:
+        """Records mistakes and notes in `context`."""
+
+
+def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
+    """Has each extension check its own keys."""
+    used = list_keys(context.structure.value)
+    for row in list_installed():
+        if row.check and not used.isdisjoint(row.keys):
+            check: CheckKeys = load_place(row.check)
+            check(context, routes)

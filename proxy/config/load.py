@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from proxy.config.context import Context, read_sections
+from proxy.config.context import Context, check_added_keys, read_sections
 from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
@@ -22,7 +22,6 @@ from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
-from proxy.config.sections.correction_section import check_correct, read_correction
 from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
 from proxy.config.sections.mcp_upstreams import add_joined, add_operations
 from proxy.config.sections.network import read_listen, read_trusted
@@ -157,10 +156,10 @@ def _read_config(context: Context, files: Files) -> Config:
     catalogue.check()
     routes = Routes(context, catalogue)
     entries = routes.read()
-    correction = read_correction(context, files, upstreams)
-    check_correct(context, entries)
+    sections = read_sections(context, files, upstreams)
+    check_added_keys(context, entries)
     upstreams = _complete_upstreams(context, upstreams, entries)
-    _note_findings(context, routes, catalogue, entries, {correction.upstream} if correction is not None else set())
+    _note_findings(context, routes, catalogue, entries)
     config = Config(
         routes=entries,
         left_out=routes.left_out,
@@ -173,13 +172,13 @@ def _read_config(context: Context, files: Files) -> Config:
         telemetry=read_telemetry(context),
         hooks=read_hooks(context),
         on_escalation=read_on_escalation(context),
-        correction=correction,
         reload=read_reload(context),
         second_judge=read_second_judge(context),
         workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
         written=redact_config(context.structure),
-        **{**read_drain(context), "memory": read_memory(context), "sections": read_sections(context, files, upstreams)},
+        sections=sections,
+        **{**read_drain(context), "memory": read_memory(context)},
     )
     _check_workers(context, config)
     return config
@@ -234,11 +233,9 @@ def _is_counted(tool: ToolConfig) -> bool:
     return judged or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_findings(
-    context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...], used: set[str]
-) -> None:
-    """Adds notes about the config as a whole. `used`: upstreams that are used without a route."""
-    routes.used_upstreams.update(used)
+def _note_findings(context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...]) -> None:
+    """Adds notes about the config as a whole."""
+    routes.used_upstreams.update(context.used_upstreams)
     _note_unused(context, routes, catalogue)
     _note_routes(context, entries)
 

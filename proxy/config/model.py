@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
-from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
+from proxy.core.contract.correction import CorrectionPolicy
 from proxy.core.contract.http_operation import Channels, QueryPolicy
 from proxy.core.contract.listed_tools import LearnPolicy, Unjudged
 from proxy.core.contract.policy import (
@@ -506,7 +506,6 @@ class Config:
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
     hooks: tuple[HookEntry, ...] = ()
-    correction: CorrectionSettings | None = None
     on_escalation: OnEscalation | None = None
     drain: float = 25.0
     finish: float = 5.0

@@ -36,11 +36,13 @@ class Extension:
     `verbs`: verb -> a module with `register(subparsers)` and `run(args) -> exit code`, as in `proxy/cli/`.
     `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
         `config.schema.json` in the extension's folder.
-    `keys`: its keys of the config at other places.
+    `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
     `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
     `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
     `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
         the routes. Called for a config with one of `sections`; so is the next.
+    `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
@@ -50,12 +52,19 @@ class Extension:
     uses: tuple[str, ...] = ()
     verbs: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
-    keys: tuple[str, ...] = ()
+    policy_keys: Mapping[str, str] = field(default_factory=dict)
+    check: str = ""
     pages: Mapping[str, PageRow] = field(default_factory=dict)
     observer: str = ""
     metrics: str = ""
     answers: str = ""
     tool_texts: str = ""
+    services: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key of the config that is the extension's."""
+        return (*self.sections, *self.policy_keys)
 
     @property
     def folder(self) -> Path:
@@ -91,6 +100,15 @@ EXTENSIONS: Final = (
         pages={"/-/guidance": PageRow("guidance.guidance_page:make_guidance_page")},
         answers="guidance.served_guidance:make_answers",
         tool_texts="guidance.tool_texts:make_tool_texts",
+    ),
+    Extension(
+        "correction",
+        adds="a model that is asked for a better call than one that failed, and `evaluate`",
+        verbs={"evaluate": "correction.cli.evaluate"},
+        sections={"correction": "correction.correction_section:read_correction"},
+        policy_keys={"correct": "correction.correction_section:read_correction_policy"},
+        check="correction.correction_section:check_correct",
+        services="correction.correctors:Corrections",
     ),
     Extension(
         "console",
@@ -137,7 +155,11 @@ def find_verb(verb: str) -> Extension | None:
 
 def find_key(key: str) -> Extension | None:
     """The extension that a key of the config belongs to, installed or not."""
-    return next((row for row in EXTENSIONS if key in row.sections or key in row.keys), None)
+    return next((row for row in EXTENSIONS if key in row.keys), None)
+
+
+# Every key of a policy that is an extension's -> its reader.
+POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
 
 
 @cache

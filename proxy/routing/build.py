@@ -82,7 +82,6 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         tool_timeouts=_list_tool_timeouts(entry, timeout),
         headers_set=tuple((name, reveal(value)) for name, value in (dict(inherited.set) | dict(own.set)).items()),
         headers_remove=inherited.remove | own.remove,
-        query=config.correction.query if config.correction is not None else (),
         auth=entry.policy.auth,
         cors=entry.policy.cors,
         websocket=entry.websocket and entry.kind == "passthrough",

@@ -70,7 +70,6 @@ class Route:
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     headers_set: Headers = field(default=(), repr=False)
     headers_remove: frozenset[str] = frozenset()
-    query: tuple[tuple[str, str], ...] = ()
     auth: Auth | None = None
     cors: Cors | None = None
     websocket: bool = False

@@ -18,7 +18,7 @@ from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
-from proxy.interfaces import UpstreamRequest
+from proxy.interfaces import QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
@@ -140,9 +140,9 @@ class RouteRequest:
         """The client's own headers."""
         return self.raw.headers
 
-    def find_user_query(self) -> str:
-        """What the user wants, where the config says that clients tell it."""
-        return find_text(self.raw, self.binding.route.query)
+    def find_user_query(self, sources: QuerySources) -> str:
+        """What the user wants, where clients tell it."""
+        return find_text(self.raw, sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the

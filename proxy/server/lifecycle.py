@@ -29,9 +29,9 @@ from proxy.server.mcp.entry import Mcp
 from proxy.server.mcp.mcp_request import Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.added import make_answers, make_tool_texts
+from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
 from proxy.server.setup.observers import ExtensionObservers, begin_tracing
-from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
+from proxy.server.setup.services import Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
 from proxy.telemetry.logs import LibraryLog, Log
@@ -69,7 +69,7 @@ class Serving:
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
-        self._corrections = Corrections(base, log)
+        self._extending = ExtensionServices(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
@@ -252,7 +252,7 @@ class Serving:
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
         )
         services = self._escalations.extend(compiled.loaded.config.on_escalation, services)
-        return self._corrections.extend(compiled.loaded.config, services)
+        return self._extending.extend(compiled.loaded.config, services)
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""

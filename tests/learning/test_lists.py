@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_events, read_page
+from proxy.adapters.mcplist import ToolsPage, find_answer, make_list_request, make_listing, read_page
 from proxy.adapters.mcpmessage import Message
 from proxy.core.contract.listed_tools import ListedTool
+from proxy.core.json.eventtext import read_events
 from proxy.core.model.values import ABSENT, RawRequest
 
 META = {

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.adapters.mcplist import MAX_LIST, read_events
+from proxy.adapters.mcplist import MAX_LIST
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.eventtext import read_events
 from proxy.core.model.values import UpstreamReply
 from proxy.server.mcp.lists.shown_lists import filter_list
 from tests.mcp.conversation import refusal, talk

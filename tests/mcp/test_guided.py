@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters.mcplist import read_events
+from proxy.core.json.eventtext import read_events
 from proxy.extensions.guidance.core.prompt import REACT_HEADER
 from tests.mcp.conversation import talk
 from tests.mcp.server import ADD, NOW, McpServer, as_events, as_json, http

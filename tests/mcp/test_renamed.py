@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters.mcplist import read_events
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
+from proxy.core.json.eventtext import read_events
 from tests.mcp.conversation import refusal, talk, text
 from tests.mcp.server import ADD, NOW, McpServer, call, modern, modern_headers
 

@@ -14,7 +14,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from tests.correction.model import rig, says
+from tests.extensions.correction.model import rig, says
 from tests.mcp.conversation import talk
 from tests.mcp.server import call
 from tests.serving.process import process

@@ -40,7 +40,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.interfaces import UpstreamRequest
+from proxy.interfaces import QuerySources, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.catalogue import Catalogue
 from proxy.server.mcp.lists.learner import decode_body, find_header
@@ -71,9 +71,9 @@ class McpRouteRequest:
         """The rules for calls of tools that are not in `tools`."""
         return self.call_route.unknown
 
-    def find_user_query(self) -> str:
+    def find_user_query(self, sources: QuerySources) -> str:
         """Returns the user's query where the client sends one."""
-        return self.call_route.find_user_query()
+        return self.call_route.find_user_query(sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of an unknown tool is forwarded. Never where the tools are operations: no server behind them

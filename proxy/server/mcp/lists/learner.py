@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from proxy.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing, read_events
+from proxy.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
 from proxy.core.contract.listed_tools import Listing
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
+from proxy.core.json.eventtext import read_events
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
 from proxy.interfaces import Clock, GuardedUpstream
 from proxy.offload.pool import OffloadPool
