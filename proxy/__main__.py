@@ -27,7 +27,6 @@ OWN_VERBS: Final = (
     "import",
     "check",
     "serve",
-    "stdio",
     "drain",
     "validate",
     "explain",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
-from proxy.core.contract.listed_tools import LearnedTools
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import Spellings
@@ -355,6 +355,13 @@ class ToolTexts(Protocol):
 
     def write_description(self, policy: ToolPolicy) -> str:
         """The text about one tool."""
+
+
+class LearnedLists(Protocol):
+    """What one route has learned of the tools that its server lists."""
+
+    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+        """The tools of the list that was last used; where nothing was learned, those of the config."""
 
 
 # --- one call -------------------------------------------------------------------------------------------------------

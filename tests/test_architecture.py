@@ -44,7 +44,7 @@ FLOORS: Final = {
     "outgoing": 4,  # asks servers itself, over what upstream/ knows of URLs, TLS and faults
     "importing": 5,  # stands beside the app: writes configs, serves none
     "samples": 5,  # stands beside the app: tools to sit in front of, unknown to it
-    "extensions": 2,  # the table; what it names is imported by name, and stands on the floors of its own folders
+    "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
     "extension": 6,  # files of an extension that stand in none of these rooms
     "cli": 7,
     "__main__": 7,
@@ -85,7 +85,7 @@ PURE_ROOMS: Final = frozenset({"core", "adapters"})
 
 # Each third-party module -> the places that may import it. A new library names its room here.
 LIBRARIES: Final = {
-    "aiohttp": ("proxy/server/", "proxy/outgoing.py"),
+    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/outgoing.py"),
     "yarl": ("proxy/outgoing.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),

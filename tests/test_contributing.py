@@ -86,7 +86,7 @@ class QueryAdapter(PlainAdapter):
         "\nADAPTERS: Final",
         "from proxy.adapters.query import QueryAdapter\n",
     )
-    copy.insert("proxy/adapters/__init__.py", "McpAdapter())", "QueryAdapter(), ")
+    copy.insert("proxy/adapters/__init__.py", "PlainAdapter(), Disp", "QueryAdapter(), ")
     program = """
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape

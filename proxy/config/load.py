@@ -22,8 +22,6 @@ from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
-from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
-from proxy.config.sections.mcp_upstreams import add_joined, add_operations
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.stateurl import mask_beyond_host, mask_url, read_state
 from proxy.config.sections.top_level import (
@@ -158,12 +156,12 @@ def _read_config(context: Context, files: Files) -> Config:
     entries = routes.read()
     sections = read_sections(context, files, upstreams)
     check_added_keys(context, entries)
-    upstreams = _complete_upstreams(context, upstreams, entries)
+    upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
     _note_findings(context, routes, catalogue, entries)
     config = Config(
         routes=entries,
         left_out=routes.left_out,
-        metadata_routes=make_metadata_routes(entries, upstreams),
+        metadata_routes=metadata_routes,
         upstreams=upstreams,
         listen=listen,
         admin=admin,
@@ -191,12 +189,14 @@ def _make_loader(context: Context, files: Files) -> SchemaLoader:
 
 
 def _complete_upstreams(
-    context: Context, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...]
-) -> dict[str, UpstreamConfig]:
-    """The upstreams, changed as their routes need it, and the upstreams that stand for several servers or for
-    operations."""
-    widened = widen_session_pools(upstreams, routes, context.mapping("upstreams"))
-    return add_operations(add_joined(widened, routes), routes)
+    context: Context, upstreams: dict[str, UpstreamConfig], entries: tuple[RouteEntry, ...], routes: Routes
+) -> tuple[dict[str, UpstreamConfig], tuple[RouteEntry, ...]]:
+    """The upstreams as their routes need them, with those that stand for others; and the routes that the config does
+    not name."""
+    if all(entry.mcp is None for entry in entries):
+        return upstreams, ()
+    completed = routes.kind.complete_upstreams(upstreams, entries, context.mapping("upstreams"))
+    return completed, routes.kind.make_metadata_routes(entries, completed)
 
 
 def _check_workers(context: Context, config: Config) -> None:

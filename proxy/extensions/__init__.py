@@ -30,6 +30,27 @@ class PageRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteKind:
+    """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
+    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route."""
+
+    adapter: str
+    reader: str
+    handler: str
+    lists: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoConfig:
+    """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
+    exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
+    cannot be reached."""
+
+    make_file: str
+    find_trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
@@ -44,6 +65,12 @@ class Extension:
         the routes. Called for a config with one of `sections`; so is the next.
     `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `route_kinds`: value of a route's `protocol` -> what speaks it.
+    `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
+    `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers) -> Harvest` that reads it again.
+    `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
+    `no_config`: flag of `serve` -> what it does.
+    `other_keys`: its keys of the config at other places, which the readers above read.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
 
@@ -60,11 +87,17 @@ class Extension:
     answers: str = ""
     tool_texts: str = ""
     services: str = ""
+    route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
+    upstreams: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str] = field(default_factory=dict)
+    no_config: Mapping[str, NoConfig] = field(default_factory=dict)
+    other_keys: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        return (*self.sections, *self.policy_keys)
+        return (*self.sections, *self.policy_keys, *self.other_keys)
 
     @property
     def folder(self) -> Path:
@@ -100,6 +133,24 @@ EXTENSIONS: Final = (
         pages={"/-/guidance": PageRow("guidance.guidance_page:make_guidance_page")},
         answers="guidance.served_guidance:make_answers",
         tool_texts="guidance.tool_texts:make_tool_texts",
+    ),
+    Extension(
+        "mcp",
+        adds="MCP: servers that list their tools, over HTTP or as processes, alone or several as one; `stdio`",
+        verbs={"stdio": "mcp.cli.stdio"},
+        route_kinds={
+            "mcp": RouteKind(
+                adapter="mcp.adapters.mcp:ADAPTER",
+                reader="mcp.config.mcp_routes:McpRoutes",
+                handler="mcp.server.exchange:Exchange",
+                lists="mcp.server.lists.catalogue:Catalogues",
+            )
+        },
+        upstreams="mcp.upstreams:McpUpstreams",
+        sources={"mcp": "mcp.importing.mcp:read_again"},
+        imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
+        no_config={"mcp": NoConfig("mcp.cli.no_config:make_config_file", "mcp.cli.no_config:find_trouble")},
+        other_keys=("mcp", "servers", "operations", "command"),
     ),
     Extension(
         "correction",
@@ -151,6 +202,40 @@ def list_added_pages() -> list[tuple[str, PageRow]]:
 def find_verb(verb: str) -> Extension | None:
     """The extension that a verb belongs to, installed or not."""
     return next((row for row in EXTENSIONS if verb in row.verbs), None)
+
+
+def find_protocol(protocol: str) -> Extension | None:
+    """The extension that speaks a protocol, installed or not."""
+    return next((row for row in EXTENSIONS if protocol in row.route_kinds), None)
+
+
+def find_route_kind(protocol: str) -> RouteKind | None:
+    """What speaks a protocol of an extension; None for the main job's own."""
+    row = find_protocol(protocol)
+    return None if row is None else row.route_kinds[protocol]
+
+
+def find_upstream_place() -> str:
+    """What makes upstreams without a URL. Raises LookupError where no extension does."""
+    found = [row.upstreams for row in list_installed() if row.upstreams]
+    if not found:
+        raise LookupError("no installed extension makes upstreams without a URL")
+    return found[0]
+
+
+def find_flag(flag: str) -> Extension:
+    """The extension of a flag of `serve`, installed or not. Raises StopIteration for any other flag."""
+    return next(row for row in EXTENSIONS if flag in row.no_config)
+
+
+def find_source(kind: str) -> Extension | None:
+    """The extension that reads a kind of recorded import, installed or not; None for the main job's own."""
+    return next((row for row in EXTENSIONS if kind in row.sources), None)
+
+
+def list_import_kinds() -> list[tuple[str, str]]:
+    """The kinds of `import` that installed extensions add, each with its module."""
+    return [kind for row in list_installed() for kind in row.imports.items()]
 
 
 def find_key(key: str) -> Extension | None:

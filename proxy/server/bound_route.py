@@ -10,25 +10,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.adapters import ADAPTERS
+from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
 from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
 from proxy.adapters.ladder import find_text
 from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
-from proxy.interfaces import QuerySources, UpstreamRequest
+from proxy.extensions import find_route_kind, load_place
+from proxy.interfaces import LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
 from proxy.server.http.memory import BodyMemory
-from proxy.server.mcp.lists.catalogue import Catalogues
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
 _TYPE: Final = frozenset({"content-type"})
 _JSON: Final = (("content-type", "application/json"),)
+
+
+class NothingLearned:
+    """Implements `LearnedLists` for a route that learns no tools."""
+
+    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+        """The tools of the config."""
+        return rules.whole()
+
+
+def _make_lists(route: Route) -> LearnedLists:
+    kind = find_route_kind(route.adapter)
+    if route.learn is None or kind is None:
+        return NothingLearned()
+    made: LearnedLists = load_place(kind.lists)()
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +62,7 @@ class RouteBinding:
     target: str
     judges: bool = True
     form: str = ""
-    catalogues: Catalogues = field(default_factory=Catalogues)
+    catalogues: LearnedLists = field(default_factory=NothingLearned)
 
     @classmethod
     def of(cls, route: Route) -> RouteBinding:
@@ -57,7 +74,16 @@ class RouteBinding:
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
         target = "" if "{" in route.upstream_path else route.upstream_path
-        return cls(route, ADAPTERS[route.adapter], dropped, alone, target, route.kind != "passthrough", route.form)
+        return cls(
+            route,
+            find_adapter(route.adapter),
+            dropped,
+            alone,
+            target,
+            route.kind != "passthrough",
+            route.form,
+            _make_lists(route),
+        )
 
     def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""

@@ -82,8 +82,8 @@ from proxy.server.http.responses import (
 )
 from proxy.server.http.websocket import NOT_AGREED, UPGRADE, asks_for_websocket, is_agreed
 from proxy.server.http.websocket import run as run_tunnel
-from proxy.server.mcp.entry import Mcp
-from proxy.server.mcp.mcp_request import McpRequest
+from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRoutes
 from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
@@ -131,7 +131,7 @@ class Handler:
         report_error: Callable[[str, BaseException], None],
         hosts: frozenset[str] = frozenset(),
         begin_trace: BeginTrace | None = None,
-        mcp: Mcp | None = None,
+        listed: ListedRoutes | None = None,
         room: int = 0,
     ) -> None:
         self.snapshot = snapshot
@@ -144,7 +144,7 @@ class Handler:
         self._hop = hop
         self._hosts = hosts
         self._begin_trace = begin_trace
-        self._mcp = mcp
+        self._listed = listed
         self._fresh_id = fresh_id
         self._report_error = report_error
         self._tasks: set[asyncio.Task[object]] = set()
@@ -347,9 +347,9 @@ class Handler:
             if isinstance(read := await _read_elsewhere(call_route, services.elsewhere, record), Response):
                 return read
             call_route = read
-        if binding.route.learn is not None and self._mcp is not None:
+        if binding.route.learn is not None and self._listed is not None:
             known = (services, record, self.draining, self._send, self._place, self.snapshot.texts)
-            return await self._mcp.handle(McpRequest(request, call_route, *known))
+            return await self._listed.of(binding.route.adapter).handle(ListedRequest(request, call_route, *known))
         call = binding.adapter.decode(call_route.raw, binding.route.shape, record.request_id)
         record.stages["decode"] = now() - started
         if isinstance(call, Passthrough):
@@ -387,10 +387,8 @@ class Handler:
         except BodyBrokenError as broken:
             return _unread(binding, raw, broken.why, record)
         record.upstream_seconds = self._clock.now() - started
-        if isinstance(reply, UpstreamReply) and binding.route.rewrites_resource:
-            from proxy.server.mcp.protected_resource import rewrite_metadata
-
-            reply = await rewrite_metadata(reply, call_route)
+        if isinstance(reply, UpstreamReply) and binding.route.rewrites_resource and self._listed is not None:
+            reply = await self._listed.of("mcp").rewrite_metadata(reply, call_route)
         if isinstance(reply, UpstreamReply) and reply.status == 101 and not is_agreed(fields, reply):
             await close_body(reply)
             reply = NOT_AGREED

@@ -25,8 +25,8 @@ from proxy.server.http.headers import Hop
 from proxy.server.http.memory import find_room
 from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
-from proxy.server.mcp.entry import Mcp
-from proxy.server.mcp.mcp_request import Reports
+from proxy.server.listed_request import Reports
+from proxy.server.listed_routes import ListedRoutes
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
@@ -73,7 +73,7 @@ class Serving:
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        self._mcp = Mcp(base.clock, make_id, reports)
+        self._listed = ListedRoutes(base.clock, make_id, reports)
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -84,7 +84,7 @@ class Serving:
             log.defect,
             compiled.loaded.config.listen.hosts,
             self._tracing.begin,
-            self._mcp,
+            self._listed,
             _find_room(compiled.loaded.config),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
@@ -200,7 +200,7 @@ class Serving:
             await port.close()
             await port.listener.shutdown(_CLOSING)
         await self._escalations.wait_settled(_NOTICES)
-        await self._mcp.close()
+        await self._listed.close()
         await self._second_judge.close()
         await self._pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):

@@ -35,7 +35,7 @@ NOT_NEEDED: Final = {
     "opentelemetry": "traces",
     "redis": "a shared store",
     "proxy.server.workers.supervisor": "several workers",
-    "proxy.server.mcp.exchange": "MCP routes",
+    "proxy.extensions.mcp": "MCP routes",
     "proxy.cli.import_": "another verb",
     "proxy.extensions.correction": "a config without its keys",
     "proxy.extensions.console": "pages that nobody has asked for",
@@ -45,7 +45,6 @@ NOT_NEEDED: Final = {
     "proxy.core.schema.openapi": "reads OpenAPI descriptions",
     "proxy.hooks": "an operator's own code",
     "proxy.importing": "another verb",
-    "proxy.server.mcp.lists.learner": "MCP routes",
     "proxy.samples": "the demo",
     "proxy.state.fallback": "a shared store",
     "proxy.telemetry.otlp": "traces",
@@ -71,4 +70,5 @@ async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Pat
 
 async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, MCP)
-    assert {"proxy.server.mcp.exchange", "proxy.server.mcp.lists.learner"} == loaded & NOT_NEEDED.keys()
+    assert {"proxy.extensions.mcp"} == loaded & NOT_NEEDED.keys()
+    assert {"proxy.extensions.mcp.server.exchange", "proxy.extensions.mcp.server.lists.learner"} <= loaded

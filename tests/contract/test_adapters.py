@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters import ADAPTERS
+from proxy.adapters import ADAPTERS as OWN_ADAPTERS
+from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
 from proxy.adapters.ladder import find_call_id, trace_id
 from proxy.core.contract.http_operation import HttpOperation
@@ -31,6 +32,12 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.core.schema.http.operations import RequestTemplate
+from proxy.extensions import list_installed
+
+ADAPTERS = {
+    **OWN_ADAPTERS,
+    **{name: find_adapter(name) for row in list_installed() for name in row.route_kinds},
+}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.extensions.correction.model import BOTH, rig, says
-from tests.mcp.server import McpServer, as_events, as_json, call, result
+from tests.extensions.mcp.server import McpServer, as_events, as_json, call, result
 from tests.serving.wire import Seen, exchange, post
 
 ROUTE = "  - {path: /mcp, upstream: tools, protocol: mcp, correct: {validation_feedback: on}}\n"

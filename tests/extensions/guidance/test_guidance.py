@@ -35,7 +35,7 @@ from proxy.extensions.guidance.core.prompt import (
 )
 from tests.cli.demo import ROOT
 from tests.collected_schemas import policy, real_tools
-from tests.mcp.conversation import talk
+from tests.extensions.mcp.conversation import talk
 from tests.serving.proxied import Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
