@@ -12,19 +12,16 @@ from typing import Final
 
 from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import DispatchAdapter
-from proxy.adapters.http_operation import HttpOperationAdapter
 from proxy.adapters.plain import PlainAdapter
-from proxy.extensions import find_route_kind, load_place
+from proxy.extensions import find_adapter_place, load_place
 
-ADAPTERS: Final[Mapping[str, Adapter]] = {
-    adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter(), HttpOperationAdapter())
-}
+ADAPTERS: Final[Mapping[str, Adapter]] = {adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter())}
 
 
 def find_adapter(name: str) -> Adapter:
     """The adapter of this name, an extension's too. Raises KeyError for any other name."""
-    kind = find_route_kind(name)
-    if name in ADAPTERS or kind is None:
+    place = find_adapter_place(name)
+    if name in ADAPTERS or not place:
         return ADAPTERS[name]
-    made: Adapter = load_place(kind.adapter)
+    made: Adapter = load_place(place)
     return made

@@ -1,6 +1,6 @@
-"""`toolcall-proxy import openapi URL|FILE`, `import mcp URL`, `import mcpservers FILE`: writes a config for tools that
-exist already, with their schemas.
+"""`toolcall-proxy import KIND SOURCE`: writes a config for tools that exist already, with their schemas.
 
+Extensions read the kinds of sources.
 Existing files are replaced only with `--force`. Tools that cannot be imported are named, with the reason.
 """
 
@@ -48,22 +48,6 @@ def register(subparsers: Any) -> None:
         formatter_class=HelpText,
     )
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
-    openapi = kinds.add_parser("openapi", help="FastAPI, mcpo, anything with an OpenAPI description")
-    openapi.add_argument("source", metavar="URL|FILE", help="the description, JSON or YAML")
-    openapi.add_argument("--upstream", metavar="URL", default="", help="where the tools run, if it does not say so")
-    openapi.add_argument(
-        "--only",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
-    )
-    openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
-    openapi.add_argument(
-        "--as", dest="serve_as", choices=("http", "mcp"), default="http",
-        help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",
-    )  # fmt: skip
-    add_import_arguments(openapi)
     for _, place in list_import_kinds():
         load_place(place).register(kinds)
 
@@ -77,14 +61,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads the source, writes the config and checks it; gives the exit code."""
-    added = dict(list_import_kinds())
-    if args.kind in added:
-        return int(load_place(added[args.kind]).run(args))
-    if args.serve_as == "mcp" and args.relay:
-        problem = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
-        print(f"import: {problem}", file=sys.stderr)
-        return EXIT_PROBLEM
-    return import_source(args, lambda: _read_openapi(args))
+    return int(load_place(dict(list_import_kinds())[args.kind]).run(args))
 
 
 def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest]]) -> int:
@@ -110,14 +87,6 @@ def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest
     return check_written(args.into / CONFIG)
 
 
-async def _read_openapi(args: argparse.Namespace) -> Harvest:
-    from proxy.importing.openapi import Choice, read_openapi
-
-    with show_operations() as advance:
-        choice = Choice(tuple(args.only), args.relay, args.upstream, args.serve_as == "mcp")
-        return await read_openapi(args.source, choice, tuple(args.header), advance=advance)
-
-
 @contextlib.contextmanager
 def show_operations() -> Iterator[Callable[[int, int], None]]:
     """Shows a progress bar on a terminal while operations are read. The context's value is called with (done,
@@ -133,7 +102,7 @@ def show_operations() -> Iterator[Callable[[int, int], None]]:
 
 def _make_source_relative(folder: Path, harvest: Harvest) -> Harvest:
     """The harvest with a source file's path relative to the config's folder, where `check --live` looks for it."""
-    from proxy.importing.openapi import is_url
+    from proxy.importing.fetch import is_url
 
     return harvest if is_url(harvest.source) else replace(harvest, source=os.path.relpath(harvest.source, folder))
 

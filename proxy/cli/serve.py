@@ -186,19 +186,15 @@ def _find_contradiction(args: argparse.Namespace) -> str:
 
 def _run_without_config(args: argparse.Namespace) -> int:
     """Serves an OpenAPI description or an MCP server from a temporary config."""
-    from proxy.cli.openapi_config import make_config_file
     from proxy.extensions import find_flag, load_place
 
     with contextlib.ExitStack() as kept:
-        path: Path | None
-        if args.mcp is not None:
-            row = find_flag("mcp")
-            if not row.is_installed:
-                print(f"serve: --mcp {row.absence}", file=sys.stderr)
-                return EXIT_CONFIG
-            path = load_place(row.no_config["mcp"].make_file)(args, kept)
-        else:
-            path = make_config_file(args, kept)
+        flag = "mcp" if args.mcp is not None else "openapi"
+        row = find_flag(flag)
+        if not row.is_installed:
+            print(f"serve: --{flag} {row.absence}", file=sys.stderr)
+            return EXIT_CONFIG
+        path: Path | None = load_place(row.no_config[flag].make_file)(args, kept)
         guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.serve_as == "mcp" else None
         written: dict[str, object] = {
             "guarded": guarded,

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
-from proxy.core.contract.http_operation import Channels, QueryPolicy
 from proxy.core.contract.listed_tools import LearnPolicy, Unjudged
 from proxy.core.contract.policy import (
     AttemptsPolicy,
@@ -29,11 +28,11 @@ from proxy.core.contract.policy import (
     UnknownKeys,
     UpstreamErrors,
 )
+from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
-from proxy.core.schema.http.operations import RequestTemplate
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 
 # Which calls jsonschema or fastjsonschema judge too.
@@ -331,7 +330,7 @@ class ToolConfig:
     policy: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
     answer: ToolSchema | None = None
-    request: RequestTemplate | None = None
+    request: RequestForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +393,7 @@ class RouteEntry:
     joined: JoinedServers | None = None
     operations: ServedOperations | None = None
     query: QueryPolicy = QueryPolicy.FORWARD
-    channels: Channels | None = None
+    channels: ChannelJudge | None = None
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
     is_from_root: bool = False

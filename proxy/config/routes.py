@@ -14,18 +14,17 @@ from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, R
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
 from proxy.config.route_kinds import RouteKindReader, load_route_kind
 from proxy.config.sections.access import check_auth
-from proxy.config.sections.route_channels import ChannelReader, select_query_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
-from proxy.core.contract.http_operation import Channels, QueryPolicy
+from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.core.schema.http.operations import RequestTemplate
-from proxy.extensions import find_protocol
+from proxy.extensions import find_protocol, find_route_key, load_place
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
+_JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 
 class Routes:
@@ -133,7 +132,7 @@ class Routes:
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
-    ) -> tuple[Channels | None, QueryPolicy]:
+    ) -> tuple[ChannelJudge | None, QueryPolicy]:
         """What the route judges besides the body. Only a route that calls one tool can declare parameters."""
         if any(tool.request is not None for tool in tools.values()):
             if "parameters" in route.entry:
@@ -143,18 +142,31 @@ class Routes:
             usual = QueryPolicy.JUDGE if name in tools else QueryPolicy.REFUSE
             return None, QueryPolicy(reveal(route.entry.get("query", usual)))
         if name not in tools:
-            return None, select_query_policy(route.entry)
-        return ChannelReader(self._catalogue, route).read(tools[name].written.get("formats", True))
+            return None, QueryPolicy(reveal(route.entry.get("query", "forward")))
+        return self._read_parameters(route, tools[name].written.get("formats", True))
 
-    def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
+    def _read_parameters(self, route: WrittenRoute, formats: JsonValue) -> tuple[ChannelJudge | None, QueryPolicy]:
+        """What the route's `parameters` judge, and how its query is handled. `formats` as written."""
+        chosen = QueryPolicy(reveal(route.entry["query"])) if "query" in route.entry else None
+        if route.entry.get("parameters"):
+            policy = chosen or QueryPolicy.JUDGE
+            made: ChannelJudge = load_place(find_route_key("parameters"))(self._catalogue, route, formats, policy)
+            return made, policy
+        if chosen in _JUDGING:
+            hint = "declare them under `parameters`, or say `query: refuse`"
+            message = f"`query: {chosen}` where nothing declares query parameters"
+            self._context.mistake((*route.at, "query"), message, hint, key=True)
+        return None, chosen or QueryPolicy.FORWARD
+
+    def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestForm | None:
         """The request of the route's operation; None where it has none. Reports path parameters that the route's path
         does not have."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
             return None
-        for each in tool.request.parameters:
-            if each.place == "path" and each.name not in route.parameters:
-                hint = f"put it into the route's path, as in `path: /.../{{{each.name}}}`"
-                message = f"the operation needs the path parameter {each.name!r}"
+        for name in tool.request.path_names:
+            if name not in route.parameters:
+                hint = f"put it into the route's path, as in `path: /.../{{{name}}}`"
+                message = f"the operation needs the path parameter {name!r}"
                 self._context.mistake(route.path_at, message, hint, key=route.path_at == route.at)
         return tool.request
 

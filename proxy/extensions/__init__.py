@@ -47,7 +47,7 @@ class NoConfig:
     cannot be reached."""
 
     make_file: str
-    find_trouble: str
+    find_trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,15 @@ class Extension:
     `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
     `route_kinds`: value of a route's `protocol` -> what speaks it.
     `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
-    `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers) -> Harvest` that reads it again.
+    `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
     `no_config`: flag of `serve` -> what it does.
+    `adapters`: name of an `Adapter` (adapters/base.py) that routes may have -> the adapter.
+    `binder`: makes the `OperationRule` (core/contract/request_rules.py) of a tool: from its `RequestForm`, the check of
+        its schema, whether it is called by name, and the query policy.
+    `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
+    `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
+    `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
     `other_keys`: its keys of the config at other places, which the readers above read.
     `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
     """
@@ -93,11 +99,16 @@ class Extension:
     imports: Mapping[str, str] = field(default_factory=dict)
     no_config: Mapping[str, NoConfig] = field(default_factory=dict)
     other_keys: tuple[str, ...] = ()
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    binder: str = ""
+    tool_keys: Mapping[str, str] = field(default_factory=dict)
+    route_keys: Mapping[str, str] = field(default_factory=dict)
+    schema_sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the config that is the extension's."""
-        return (*self.sections, *self.policy_keys, *self.other_keys)
+        return (*self.sections, *self.policy_keys, *self.tool_keys, *self.route_keys, *self.other_keys)
 
     @property
     def folder(self) -> Path:
@@ -133,6 +144,18 @@ EXTENSIONS: Final = (
         pages={"/-/guidance": PageRow("guidance.guidance_page:make_guidance_page")},
         answers="guidance.served_guidance:make_answers",
         tool_texts="guidance.tool_texts:make_tool_texts",
+    ),
+    Extension(
+        "operations",
+        adds="HTTP operations: OpenAPI descriptions, and arguments in path, query, headers, cookies and forms",
+        adapters={"http": "operations.adapters.http_operation:ADAPTER"},
+        binder="operations.adapters.bound_operation:bind_operation",
+        tool_keys={"request": "operations.config.operation_section:read_request"},
+        route_keys={"parameters": "operations.config.route_channels:read_channels"},
+        schema_sources={"openapi": "operations.config.document_source:read_operation"},
+        sources={"openapi": "operations.importing.openapi:read_again"},
+        imports={"openapi": "operations.cli.import_openapi"},
+        no_config={"openapi": NoConfig("operations.cli.openapi_config:make_config_file")},
     ),
     Extension(
         "mcp",
@@ -228,9 +251,36 @@ def find_flag(flag: str) -> Extension:
     return next(row for row in EXTENSIONS if flag in row.no_config)
 
 
-def find_source(kind: str) -> Extension | None:
-    """The extension that reads a kind of recorded import, installed or not; None for the main job's own."""
-    return next((row for row in EXTENSIONS if kind in row.sources), None)
+def find_source(kind: str) -> Extension:
+    """The extension that reads a kind of recorded import, installed or not. Raises StopIteration for any other kind."""
+    return next(row for row in EXTENSIONS if kind in row.sources)
+
+
+def find_schema_source(key: str) -> Extension:
+    """The extension that takes schemas out of a kind of document, installed or not. Raises StopIteration for others."""
+    return next(row for row in EXTENSIONS if key in row.schema_sources)
+
+
+def find_adapter_place(name: str) -> str:
+    """An extension's adapter of this name; '' where none has one."""
+    if (kind := find_route_kind(name)) is not None:
+        return kind.adapter
+    return next((row.adapters[name] for row in EXTENSIONS if name in row.adapters), "")
+
+
+def find_binder() -> str:
+    """What makes the rules of operations. Raises StopIteration where no extension does."""
+    return next(row.binder for row in EXTENSIONS if row.binder)
+
+
+def find_tool_key(key: str) -> str:
+    """What reads a key of a tool. Raises StopIteration where no extension does."""
+    return next(row.tool_keys[key] for row in EXTENSIONS if key in row.tool_keys)
+
+
+def find_route_key(key: str) -> str:
+    """What reads a key of a route. Raises StopIteration where no extension does."""
+    return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
 
 
 def list_import_kinds() -> list[tuple[str, str]]:

@@ -19,7 +19,6 @@ from proxy.importing.harvest import (
     flatten_text,
     read_record,
 )
-from proxy.importing.openapi import Choice, read_openapi
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 
@@ -74,12 +73,11 @@ async def look_live(folder: Path, headers: Headers) -> list[SourceDrift]:
 
 
 async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
-    if (row := find_source(recorded.kind)) is not None:
-        if not row.is_installed:
-            raise ImportProblem(f"{recorded.source}: the source {recorded.kind!r} {row.absence}")
-        found: Harvest = await load_place(row.sources[recorded.kind])(recorded, headers)
-        return found
-    return await read_openapi(recorded.source, Choice(upstream=recorded.upstream), headers, folder)
+    row = find_source(recorded.kind)
+    if not row.is_installed:
+        raise ImportProblem(f"{recorded.source}: the source {recorded.kind!r} {row.absence}")
+    found: Harvest = await load_place(row.sources[recorded.kind])(recorded, headers, folder)
+    return found
 
 
 def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:

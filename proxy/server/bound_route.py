@@ -12,11 +12,10 @@ from typing import Final
 
 from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
-from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
 from proxy.adapters.ladder import find_text
-from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.request_rules import OperationRule, WrittenRequest
 from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
@@ -192,17 +191,15 @@ class RouteRequest:
         """Finds nothing: over HTTP a tool complains with a status."""
         return None
 
-    def operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
+    def operation_request(self, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
         """What is sent for a call whose arguments stand all over an HTTP request."""
         binding, route, raw = self.binding, self.binding.route, self.raw
         if operation.by_name:
-            written = write_request(operation, checked.value)
-            path, method = fill_path(operation.template.path, written.segments), operation.template.method
+            written = operation.write(checked.value)
+            path, method = written.fill_path(operation.template.path), operation.template.method
         else:
-            segments = raw_segments(route.path, raw)
-            value = checked.value if checked.enforced else None
-            written = rewrite_request(raw, segments, operation, route.shape, value)
-            path, method = fill_path(route.upstream_path, written.segments), raw.method
+            written = operation.rewrite(raw, route.path, route.shape, checked.value if checked.enforced else None)
+            path, method = written.fill_path(route.upstream_path), raw.method
         return binding.make_written(raw, self.hop_fields, checked.call.tool, method, path, written)
 
     def make_passthrough(self) -> UpstreamRequest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -149,6 +150,6 @@ class _Conversation:
         return await self.server.fetch("POST", (*own, *more, *self.session), dumps(message), enough)
 
 
-async def read_again(recorded: Recorded, headers: Headers) -> Harvest:
+async def read_again(recorded: Recorded, headers: Headers, _folder: Path) -> Harvest:
     """What a recorded server lists now. Raises ImportProblem."""
     return await read_mcp(recorded.source, headers)

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.contract.request_rules import OperationRule
 from proxy.core.contract.served_tools import ShownNames
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import (
@@ -63,7 +63,7 @@ class McpRouteRequest:
     request_id: JsonValue = None
 
     @property
-    def _operations(self) -> Mapping[str, HttpOperation]:
+    def _operations(self) -> Mapping[str, OperationRule]:
         return self.call_route.binding.route.operations
 
     @property
@@ -129,7 +129,7 @@ MOST: Final = 16 * 1024 * 1024
 _TEXTS: Final = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded", "csv", "ndjson")
 
 
-def make_operation_request(call_route: RouteRequest, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
+def make_operation_request(call_route: RouteRequest, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
     """Returns the service's own request for a checked call. It has the client's headers except those of MCP."""
     raw = call_route.raw
     kept = [(name, value) for name, value in raw.headers if name not in _OF_MCP and not name.startswith(PARAM_PREFIX)]
