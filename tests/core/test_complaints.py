@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.expectation import write_signature
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
 from proxy.core.model.values import (
