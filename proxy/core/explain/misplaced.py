@@ -20,6 +20,8 @@ from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.facts import applies_always
+from proxy.core.rules.keys import TELLING_WORDS
+from proxy.core.rules.names import split_words
 from proxy.core.rules.rules import WRAPPER_KEYS
 from proxy.core.schema.nodes import Node
 
@@ -373,12 +375,21 @@ def _typed_rest(part: Node) -> bool:
     return part.additional is not None and isinstance(part.additional.raw, dict) and bool(part.additional.raw)
 
 
+_LEAVE_OUT: Final = "Leave it out."
+# Words of keys without which a call may do something else: negations, ends of spans, and what is done at all.
+_MEANINGFUL: Final = TELLING_WORDS | {
+    "action", "operation", "mode", "confirm", "preview", "simulate", "cancel", "status"
+}  # fmt: skip
+
+
 def make_unknown_violation(path: Pointer, value: JsonValue, known: list[str], severity: Severity) -> Violation:
     """VAL-005 for one key; `known` are the keys its schema declares, sorted."""
     name = str(path[-1])
     meant = find_nearest(name, known[:LOOKED_AT])
     expected = "one of the fields " + ", ".join(f"'{cut(key, 60)}'" for key in known[:12]) if known else "no fields"
-    hint = f"Did you mean '{cut(meant, 60)}'?" if meant is not None else "Leave it out."
+    hint = f"Did you mean '{cut(meant, 60)}'?" if meant is not None else _LEAVE_OUT
+    if hint is _LEAVE_OUT and not _MEANINGFUL.isdisjoint(split_words(name)):
+        hint = "This tool has nothing for it: leave it out only if the call means the same without it."
     message = f"Unknown field '{clean_text(name, 60)}'"
     return Violation(codes.UNKNOWN_FIELD, path, message, expected, hint, severity, value)
 
