@@ -13,6 +13,7 @@ from proxy.core.rules.rules import LEVELS
 from tests.corpora.run_advice import advice, advice_on_generated
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
+from tests.corpora.run_lint import lint_of_operations, lint_of_schemas
 from tests.corpora.run_repair import (
     bfcl,
     count_rules,
@@ -124,6 +125,13 @@ def test_generated_calls_of_real_tools_are_left_alone_and_recovered() -> None:
     assert {"refused", "repaired", "valid"} == runs["mcp-tools, with mistakes"].keys()
 
 
+def test_no_collected_schema_that_is_right_has_a_mistake() -> None:
+    runs = {name.partition(",")[0]: dict(found) for name, found in lint_of_schemas(DATA)}
+    assert dict.fromkeys(runs, 0) == {name: found["wrong"] for name, found in runs.items()}
+    assert {"right": 116, "wrong": 0} == runs["mcp-tools"]
+    assert {"cannot be satisfied": 9, "right": 105, "wrong": 0} == runs["model_calls"]
+
+
 def test_the_table_of_rules_counts_every_use_and_no_rule_was_ever_wrong() -> None:
     counted = count_rules(DATA)
     assert dict.fromkeys(counted, 0) == {rule: uses["wrong"] for rule, uses in counted.items()}
@@ -160,6 +168,8 @@ def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None
         engine,
         advice,
         advice_on_generated,
+        lint_of_schemas,
+        lint_of_operations,
     } <= set(RUNS)
 
 
