@@ -95,7 +95,8 @@ def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> Rep
     if drop_keys is None:
         drop_keys = PLUMBING_KEYS if settings.level == "lenient" else frozenset()
     by_hand = frozenset(name for name, on in settings.rules.items() if on)
-    return RepairPolicy(select_rules(settings.level, settings.rules, listed=listed), drop_keys, by_hand)
+    rules = select_rules(settings.level, settings.rules, listed=listed)
+    return RepairPolicy(rules, drop_keys, by_hand, level=settings.level)
 
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:

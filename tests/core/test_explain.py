@@ -228,6 +228,12 @@ def test_a_wrapper_that_holds_more_than_the_arguments_is_not_advised_to_be_taken
     assert not any("wraps" in violation.hint for violation in found)
 
 
+@pytest.mark.parametrize("key", ["exclude_tags", "dry_run", "action", "notBefore", "old_name"])
+def test_a_key_without_which_the_call_may_mean_something_else_is_not_simply_left_out(key: str) -> None:
+    (found,) = said({**closed(a=INT), "required": []}, f'{{"{key}":"x"}}')
+    assert "This tool has nothing for it: leave it out only if the call means the same without it." == found.hint
+
+
 def test_everything_wrong_is_said_at_once() -> None:
     found = said(closed(a=INT, b=STR, c=ENCODING), '{"a":"x","c":"utf8","d":1}')
     assert {("VAL-002", ("a",)), ("VAL-001", ("b",)), ("VAL-008", ("c",)), ("VAL-005", ("d",))} == {

@@ -59,13 +59,15 @@ class Block(StrEnum):
 class RepairPolicy:
     """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
     that the operator switched on by name, whatever the tool's name suggests. `guards_null`: nothing is read as null at
-    a key that may be left out; `keeps_defaults`: no value is left out where a default would take its place."""
+    a key that may be left out; `keeps_defaults`: no value is left out where a default would take its place. `level` is
+    the level that the config names, for texts."""
 
     rules: frozenset[str] = frozenset()
     drop_keys: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
     guards_null: bool = False
     keeps_defaults: bool = False
+    level: str = ""
 
     def for_changes(self) -> RepairPolicy:
         """The policy of a call that changes or removes something: null and nothing are not taken as not sent, and what

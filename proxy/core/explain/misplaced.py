@@ -20,6 +20,8 @@ from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
 from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.facts import applies_always
+from proxy.core.rules.keys import TELLING_WORDS
+from proxy.core.rules.names import split_words
 from proxy.core.rules.rules import WRAPPER_KEYS
 from proxy.core.schema.nodes import Node
 
@@ -272,11 +274,8 @@ def _wrapper(check: Check, root: JsonValue) -> str:
     if isinstance(inner, dict) and declared & inner.keys():
         if key.lower() in WRAPPER_KEYS:
             return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
-        return (
-            f"If '{key}' only wraps the arguments, send its content itself as the arguments."
-            if inner.keys() <= declared
-            else ""
-        )
+        is_whole = inner.keys() <= declared
+        return f"If '{key}' only wraps the arguments, send its content itself as the arguments." if is_whole else ""
     if isinstance(inner, list) and any(
         isinstance(item, dict) and {"parameters", "arguments"} & item.keys() for item in inner
     ):
@@ -373,12 +372,18 @@ def _typed_rest(part: Node) -> bool:
     return part.additional is not None and isinstance(part.additional.raw, dict) and bool(part.additional.raw)
 
 
+# Words of keys without which a call may do something else: negations, ends of spans, and what is done at all.
+_ACTING: Final = frozenset({"action", "operation", "mode", "confirm", "preview", "simulate", "cancel", "status"})
+
+
 def make_unknown_violation(path: Pointer, value: JsonValue, known: list[str], severity: Severity) -> Violation:
     """VAL-005 for one key; `known` are the keys its schema declares, sorted."""
     name = str(path[-1])
     meant = find_nearest(name, known[:LOOKED_AT])
     expected = "one of the fields " + ", ".join(f"'{cut(key, 60)}'" for key in known[:12]) if known else "no fields"
     hint = f"Did you mean '{cut(meant, 60)}'?" if meant is not None else "Leave it out."
+    if meant is None and not (TELLING_WORDS | _ACTING).isdisjoint(split_words(name)):
+        hint = "This tool has nothing for it: leave it out only if the call means the same without it."
     message = f"Unknown field '{clean_text(name, 60)}'"
     return Violation(codes.UNKNOWN_FIELD, path, message, expected, hint, severity, value)
 

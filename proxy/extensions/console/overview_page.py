@@ -21,6 +21,7 @@ from proxy.core.explain.tool_mistakes import CountedMistake
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import JsonValue
+from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.server.admin.console_data import ConsoleData
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.metrics import Metrics
@@ -202,6 +203,7 @@ def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
     return make_json_page(
         {
             "route": route, "tool": tool, "mode": policy.mode.value, "schema_id": policy.schema_id,
+            "repair": f"{level} ({LEVEL_MEANINGS[level]})" if (level := policy.repair.level) else "none",
             "description": policy.description, "schema": schema, "outcomes": total, "calls": seen.calls,
             "mistakes": [show_mistake(each) for each in seen.mistakes],
             "invented": [

@@ -9,6 +9,7 @@ from typing import Any
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
+from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.interfaces import CallRecord
 from proxy.telemetry.recent.ring import CallFilter, RecentCalls, make_entry
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
@@ -137,6 +138,7 @@ async def test_what_models_get_wrong_is_counted_by_place_with_the_shape_of_texts
         page = await get(proxy, "/-/tools/%2Freminders/add_reminder")
         overview = await get(proxy, "/-/overview")
 
+    assert f"standard ({LEVEL_MEANINGS['standard']})" == page["repair"]
     worst = page["mistakes"][0]
     assert ("/at", "VAL-010", 7, 7, 7, 7, {"00.00.0000, 00:00": 7}) == tuple(
         worst[name] for name in ("path", "code", "calls", "alone", "retried", "right", "shapes")

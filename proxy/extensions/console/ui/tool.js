@@ -23,7 +23,7 @@ function One({ route, tool }) {
   const calls = { route, tool };
   const rows = [...value.mistakes, ...value.invented.map((key) => ({ ...key, path: key.parent, unknown: key.name, code: "invented key" }))];
   return html`<h1>${clean(tool)}</h1><${Failed} error=${error} />
-    <p class="dim">${clean(route)} · ${value.mode} · schema ${value.schema_id || "none"} · ${sum(value.outcomes)} requests, ${share(value.outcomes.refused || 0, sum(value.outcomes))} refused, ${share(value.outcomes.repaired || 0, sum(value.outcomes))} repaired</p>
+    <p class="dim">${clean(route)} · ${value.mode} · repair ${value.repair} · schema ${value.schema_id || "none"} · ${sum(value.outcomes)} requests, ${share(value.outcomes.refused || 0, sum(value.outcomes))} refused, ${share(value.outcomes.repaired || 0, sum(value.outcomes))} repaired</p>
     <p>${clean(value.description)}</p>
     <div class="actions"><a href=${link("try", calls)}>try it</a> <a href=${link("calls", calls)}>its calls</a> <${Copy} text=${() => yaml(value.schema)}>copy schema as YAML<//></div>
     <h2>What to change</h2>
