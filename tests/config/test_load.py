@@ -36,13 +36,19 @@ def loaded(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) 
     return load(tmp_path / "c.yaml", environ or {})
 
 
+def list_mistakes() -> list[Path]:
+    """The files of mistakes: the main job's, and those of each extension."""
+    folder = Path(__file__).parent
+    return [folder / "mistakes.yaml", *sorted((folder.parent / "extensions").glob("*/mistakes.yaml"))]
+
+
 def mistakes(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, text, environ)
     return [str(mistake).removeprefix(f"{tmp_path}/") for mistake in caught.value.mistakes]
 
 
-CASES = read_yaml((Path(__file__).parent / "mistakes.yaml").read_bytes()).value
+CASES = [case for path in list_mistakes() for case in read_yaml(path.read_bytes()).value]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])

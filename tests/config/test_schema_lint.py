@@ -460,21 +460,6 @@ def test_the_schema_of_a_parameter_is_looked_at_like_that_of_a_tool(tmp_path: Pa
         assert [told] == found
 
 
-def test_what_is_laid_over_a_listed_schema_is_looked_at_too(tmp_path: Path) -> None:
-    overlay = {"requird": ["a"], "properties": {"a": {"maxlength": 4, "minLength": None}}}
-    config = {
-        "version": 1,
-        "upstreams": {"m": {"url": "http://127.0.0.1:9"}},
-        "routes": [{"path": "/m", "upstream": "m", "protocol": "mcp", "mcp": {"tools": {"t": {"overlay": overlay}}}}],
-    }
-    (tmp_path / "c.yaml").write_text(json.dumps(config, indent=1))
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path / "c.yaml", {})
-    assert [(17, "did you mean 'required'?"), (22, "did you mean 'maxLength'?")] == [
-        (mistake.line, mistake.hint) for mistake in caught.value.mistakes
-    ]
-
-
 def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"name": "t",\n "parameters": {"type": "object",\n "requird": ["lat"]}}')
     config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": "t.json"}]}

@@ -1,4 +1,4 @@
-"""Every scenario file is a test over plain HTTP; where it has the key `mcp`, the tests of that extension run it over MCP."""
+"""Every scenario file is a test over plain HTTP. Those with the key `mcp` run over MCP too, in tests/extensions/mcp."""
 
 from __future__ import annotations
 
