@@ -26,6 +26,8 @@ VERBS: Final = (
     "check",
     "serve",
     "stdio",
+    "install",
+    "uninstall",
     "calls",
     "drain",
     "inject",
@@ -40,8 +42,8 @@ VERBS: Final = (
     "completion",
 )
 
-# Verbs that take the command of an MCP server after `--`.
-TAKE_A_COMMAND: Final = ("serve", "stdio")
+# Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
+TAKE_A_COMMAND: Final = ("serve",)
 
 EPILOG: Final = """\
 first steps:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +20,8 @@ from proxy.cli.options import HelpText, add_header_option
 
 if TYPE_CHECKING:
     from proxy.core.model.values import Headers
-    from proxy.importing.harvest import Harvest
+    from proxy.importing.client_files import ClientFile
+    from proxy.importing.harvest import Harvest, LeftOut
     from proxy.importing.mcpservers import McpServers
 
 EXIT_NOTHING: Final = 1
@@ -73,17 +73,26 @@ def register(subparsers: Any) -> None:
 
 
 def _add_mcpservers(kinds: Any) -> None:
+    from proxy.importing.clients import CLIENTS
+
     clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
     clients.add_argument(
-        "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json or .vscode/mcp.json"
+        "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json, .vscode/mcp.json or config.toml"
     )
     clients.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
     clients.add_argument("--force", action="store_true", help="replace files that exist")
     clients.add_argument(
-        "--client", choices=("claude", "cursor", "vscode"), default="", help="whose config it is (default: by the file)"
+        "--client", choices=tuple(CLIENTS), default="", help="whose config it is (default: by the file)"
     )
     clients.add_argument(
-        "--rewrite", action="store_true", help="write nothing: print the client's config with the proxy in their place"
+        "--rewrite",
+        action="store_true",
+        help="write nothing: print the client's config with the proxy in front of each server, started by the client",
+    )
+    clients.add_argument(
+        "--urls",
+        action="store_true",
+        help="with --rewrite: entries that lead to a proxy that serves the written config",
     )
     clients.add_argument(
         "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"
@@ -124,14 +133,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_mcpservers(args: argparse.Namespace) -> int:
     """Writes the config for the servers that a client's config names, or prints that client's config rewritten."""
+    from proxy.importing.client_files import find_own_program, read_client_file
     from proxy.importing.files import CONFIG, write_files
     from proxy.importing.harvest import ImportProblem
     from proxy.importing.mcpservers import read_mcpservers
 
     try:
+        if args.rewrite and not (args.one or args.urls):
+            return _print_in_front(read_client_file(args.source, args.client))
         found = read_mcpservers(args.source, args.client)
         if args.rewrite:
-            print(json.dumps(found.rewrite_client_config(one=args.one), indent=2, ensure_ascii=False))
+            print(found.rewrite_client_config(find_own_program(), one=args.one), end="")
             return 0
         for line in _describe_servers(found, one=args.one):
             print(line)
@@ -150,13 +162,28 @@ def _run_mcpservers(args: argparse.Namespace) -> int:
     return _check_written(config)
 
 
+def _print_in_front(file: ClientFile) -> int:
+    """Prints a client's config with the proxy in front of its servers; says on stderr which were left."""
+    from proxy.importing.client_files import find_own_program, put_in_front
+
+    edit = put_in_front(file, find_own_program())
+    for line in write_table("left as it was", list_left_out(edit.left)):
+        print(line, file=sys.stderr)
+    sys.stdout.write(edit.text.decode())
+    return 0 if edit.changed else EXIT_NOTHING
+
+
+def list_left_out(left: Iterable[LeftOut]) -> list[tuple[str, str]]:
+    """Rows of a table about what was left out, and why."""
+    return [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in left]
+
+
 def _describe_servers(found: McpServers, *, one: bool) -> Iterator[str]:
     """Lines about which servers are served where, and which are not."""
     from proxy.importing.mcpservers import JOINED_PATH
 
-    yield from _write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
-    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in found.left_out]
-    yield from _write_table("left out", left)
+    yield from write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
+    yield from write_table("left out", list_left_out(found.left_out))
 
 
 async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
@@ -195,10 +222,9 @@ def describe_harvest(harvest: Harvest) -> Iterator[str]:
     from proxy.importing.harvest import flatten_text
 
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
-    yield from _write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
-    yield from _write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
-    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
-    yield from _write_table("left out", left)
+    yield from write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
+    yield from write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
+    yield from write_table("left out", list_left_out(harvest.left_out))
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
     yield from (f"note: {flatten_text(note)}" for note in (*harvest.notes, *notes))
 
@@ -213,7 +239,8 @@ def _summarise(harvest: Harvest) -> str:
     return ", ".join(f"{count:,} {what}" for count, what in counts)
 
 
-def _write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+def write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+    """Lines of a table of two columns, with its title and length; none where it is empty."""
     from proxy.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]
