@@ -11,7 +11,8 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, read_formats, read_policy
-from proxy.config.schemas import SchemaLoader, SchemaPlace
+from proxy.config.schema_mistakes import SchemaPlace
+from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.operation_section import read_request
 from proxy.config.sections.units import read_switch
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer

@@ -20,6 +20,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.access import read_auth
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
@@ -116,6 +117,10 @@ class McpReader:
             tools[name] = self._read_tool(name, own, written, (*at, "tools", listed))
             if "overlay" in own:
                 patches[name] = own["overlay"]
+                here = (*at, "tools", listed, "overlay")
+                self.catalogue.schemas.check_overlay(
+                    own["overlay"], SchemaPlace(self.context.source, here, self.context.where(here))
+                )
             if "description" in own:
                 descriptions[name] = reveal(own["description"])
         shown = (*tools, *([made["collapse"].name] if "collapse" in made else ()))

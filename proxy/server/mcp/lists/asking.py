@@ -14,6 +14,7 @@ from typing import Final
 
 from proxy.adapters.mcplist import make_list_request
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message
+from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
 from proxy.core.contract.policy import Mode, ToolPolicy
@@ -23,8 +24,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.values import Failure, Forward, ToolCall, UpstreamReply
-from proxy.core.schema.lint import describe_grave
-from proxy.core.schema.nodes import Schemas
+from proxy.core.rules.contradictions import describe_gaps
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.catalogue import Catalogue
@@ -194,11 +194,11 @@ class Asking:
                 message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
                 return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
         elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
-            self._report_unguarded(route.name, call.tool, found.check.schemas)
+            self._report_unguarded(route.name, call.tool, found.check)
         return Tools(catalogue.tools, catalogue)
 
-    def _report_unguarded(self, route: str, tool: str, schemas: Schemas) -> None:
-        if remarks := describe_grave(schemas):
+    def _report_unguarded(self, route: str, tool: str, check: Check) -> None:
+        if remarks := describe_gaps(check):
             self.reports.unguarded(route, tool, remarks)
 
     def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
