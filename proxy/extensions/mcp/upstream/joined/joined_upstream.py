@@ -100,6 +100,11 @@ class JoinedUpstream:
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole, None)
 
+    def find_server(self, tool: str) -> str:
+        """The server that a tool's name belongs to, whether or not it lists such a tool; '' where it is none's."""
+        found = self._names["tools/list"].find(tool)
+        return found[0] if found is not None else ""
+
     def can_change(self, settings: JoinedSettings) -> bool:
         """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""
         return all(names.keeps_meaning(_prefixes(settings)) for names in self._names.values())
