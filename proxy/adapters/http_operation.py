@@ -39,9 +39,12 @@ from proxy.core.schema.http.names import (
     Pairs,
     decode_cookie,
     find_doubtful_cookies,
+    find_meant,
+    fold_header,
     fold_name,
     list_cookies,
     list_hidden_names,
+    strip_quotes,
 )
 from proxy.core.schema.http.request_text import (
     MOST_PAIRS,
@@ -153,10 +156,12 @@ def _read_cookies(read: ReadRequest, operation: HttpOperation, cookies: list[Htt
         mine = [pair for pair in pairs if is_of(argument.declared, pair[0])]
         if not mine:
             continue
-        _take(read, operation, argument, read_pairs(argument.declared, mine))
-        decoded = [(name, decode_cookie(text)) for name, text in mine]
-        if decoded != mine and not _takes_any(operation, argument, read_pairs(argument.declared, decoded)):
-            read.violations.append(_explain_doubtful_cookie(argument, argument.declared.name))
+        plain = [(name, strip_quotes(text)) for name, text in mine]
+        _take(read, operation, argument, read_pairs(argument.declared, plain))
+        # Some services keep the quotes, and some decode escapes.
+        for other in (mine, [(name, decode_cookie(text)) for name, text in plain]):
+            if other != plain and not _takes_any(operation, argument, read_pairs(argument.declared, other)):
+                read.violations.append(_explain_doubtful_cookie(argument, argument.declared.name))
 
 
 def _takes_any(operation: HttpOperation, argument: HttpArgument, readings: list[JsonValue]) -> bool:
@@ -172,10 +177,10 @@ def _explain_doubtful_cookie(argument: HttpArgument, name: str) -> Violation:
 
 
 def _find_lookalike_headers(operation: HttpOperation, request: RawRequest) -> Iterator[Violation]:
-    """Headers that gateways of CGI's kind (RFC 3875 section 4.1.18) read as a declared one: `X_Lim` for `X-Lim`."""
-    declared = {each.declared.name.lower().replace("-", "_"): each for each in operation.in_place("header")}
+    """Headers that some gateways read as a declared one."""
+    declared = {fold_header(each.declared.name): each for each in operation.in_place("header")}
     for name in dict.fromkeys(name for name, _ in request.headers):
-        argument = declared.get(name.replace("-", "_"))
+        argument = declared.get(fold_header(name))
         if argument is not None and name != argument.declared.name.lower():
             meant = argument.declared.name
             message = f"The header '{clean_text(name, _SHOWN)}' is read as '{meant}' by some services"
@@ -234,15 +239,21 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
             _take(read, operation, argument, read_pairs(argument.declared, mine))
     known = [*(each.declared.name for each in arguments), *operation.template.credentials]
     known += [name for argument in arguments for name in list_written_names(argument.declared)]
-    read.violations += _find_undeclared(operation, known, [name for name in groups if name not in taken], place)
+    undeclared = [name for name in groups if name not in taken]
+    read.violations += _find_undeclared(operation, known, undeclared, place)
     read.violations += _find_hidden(known, text)
+    if place == "form" and not operation.closed:
+        for name in undeclared:
+            if name not in operation.names:
+                one = operation.make_field(name, is_list=len(groups[name]) > 1)
+                _take(read, operation, one, read_pairs(one.declared, groups[name]))
 
 
 def _find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
     """Declared names behind a `;`, which some services read and others take for a part of the value before it."""
     folded = {fold_name(name): name for name in declared}
     for name in dict.fromkeys(list_hidden_names(text)):
-        if (meant := folded.get(fold_name(name))) is not None:
+        if (meant := find_meant(name, folded)) is not None:
             message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
             yield Violation(codes.UNKNOWN_FIELD, (meant,), message, hint="Escape the ';' as %3B, and join by '&'.")
 
@@ -254,16 +265,16 @@ def _find_undeclared(
     others = ("form", "file") if place == "query" else ("query", "file")
     elsewhere = {fold_name(each.declared.name): each.declared.name for each in operation.in_place(*others)}
     what, other = ("query parameter", "form") if place == "query" else ("field of the form", "query")
-    for name in names[:_MOST_UNKNOWN]:
+    unknown = 0
+    for name in names:
         shown = clean_text(name, _SHOWN)
-        meant = folded.get(fold_name(name))
-        if meant is not None:
+        if (meant := find_meant(name, folded)) is not None:
             message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.")
-        elif (meant := elsewhere.get(fold_name(name))) is not None:
+        elif (meant := find_meant(name, elsewhere)) is not None:
             message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")
-        else:
+        elif (unknown := unknown + 1) <= _MOST_UNKNOWN:
             strict = operation.query is QueryPolicy.STRICT or (place == "form" and operation.closed)
             hint = f"Leave it out; known: {', '.join(sorted(declared)) or 'none'}." if strict else ""
             severity = Severity.ERROR if strict else Severity.WARNING

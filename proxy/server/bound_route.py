@@ -18,6 +18,7 @@ from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.model.fields import NO_SPELLINGS
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
+from proxy.core.schema.http.names import fold_header
 from proxy.interfaces import UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
@@ -91,7 +92,8 @@ class RouteBinding:
     ) -> UpstreamRequest:
         """A request of an HTTP operation as it goes out."""
         route = self.route
-        lookalikes = {name for name, _ in request.headers if "_" in name and name.replace("_", "-") in written.removed}
+        folded = frozenset(map(fold_header, written.removed))
+        lookalikes = {name for name, _ in request.headers if fold_header(name) in folded}
         dropped = self.dropped | written.removed | lookalikes
         own = hop_fields + written.headers + route.headers_set
         if written.body is not request.body:
