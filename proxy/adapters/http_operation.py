@@ -48,6 +48,7 @@ from proxy.core.schema.http.names import (
 )
 from proxy.core.schema.http.request_text import (
     MOST_PAIRS,
+    count_pairs,
     group_pairs,
     is_of,
     list_written_names,
@@ -61,11 +62,11 @@ from proxy.core.schema.http.request_text import (
 # The repair by which an absent body becomes `{}` (repair.md section 1).
 EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
-# Bodies of clients that send one with every request.
-_NO_BODY: Final = (b"", b"{}", b"null")
+_NO_BODY: Final = (b"", b"{}", b"null")  # of clients that send one with every request
 # The arguments of a request without a body, where the body is optional.
 _NOTHING: Final = Document(b"{}", {})
 _MOST_UNKNOWN: Final = 100
+_MOST_FIELDS: Final = 1000
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 
@@ -96,7 +97,7 @@ class HttpOperationAdapter(EnvelopeAdapter):
         read = ReadRequest()
         arguments: Document | JsonProblem
         if operation.template.is_plain:
-            read.violations += _check_undeclared_query(operation, request.query)
+            read.violations += _check_undeclared_query(operation, request.query, shape.text.nodes)
             absent = NO_ARGUMENTS if operation.template.body_required else _NOTHING
             arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else absent
         else:
@@ -129,7 +130,7 @@ def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape
         text = request.params.get(argument.declared.name)
         if text is not None:
             _take(read, operation, argument, read_path(argument.declared, text))
-    _read_query(read, operation, request.query)
+    _read_query(read, operation, request.query, shape.text.nodes)
     for argument in operation.in_place("header"):
         lines = [value for name, value in request.headers if name == argument.declared.name.lower()]
         if lines:
@@ -198,8 +199,8 @@ def _take(read: ReadRequest, operation: HttpOperation, argument: HttpArgument, r
 
 
 # --- names and values -------------------------------------------------------------------------------------------------
-def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None:
-    if operation.query not in _JUDGING or _has_too_many(read, query, "query string"):
+def _read_query(read: ReadRequest, operation: HttpOperation, query: str, most: int) -> None:
+    if operation.query not in _JUDGING or _has_too_many(read, query, "query string", most):
         return
     pairs = split_query(query)
     if pairs is None:
@@ -210,20 +211,21 @@ def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None
     _read_names(read, operation, pairs, "query", query)
 
 
-def _check_undeclared_query(operation: HttpOperation, query: str) -> list[Violation]:
+def _check_undeclared_query(operation: HttpOperation, query: str, most: int) -> list[Violation]:
     """The violations of a query where the operation declares none."""
     read = ReadRequest()
     if query:
-        _read_query(read, operation, query)
+        _read_query(read, operation, query, most)
     return read.violations
 
 
-def _has_too_many(read: ReadRequest, text: str, what: str) -> bool:
-    """Whether a query or a form has more pairs than are read; then a violation says so."""
-    if text.count("&") < MOST_PAIRS:
+def _has_too_many(read: ReadRequest, text: str, what: str, most: int) -> bool:
+    """Whether a query or a form has more pairs than are read (`most` by the config); then a violation says so."""
+    most = min(most, MOST_PAIRS)
+    if count_pairs(text) <= most:
         return False
-    hint = "Send less, or split the work over several calls."
-    read.violations.append(Violation(codes.CONSTRAINT, (), f"The {what} has more than {MOST_PAIRS} pairs", hint=hint))
+    hint = "Send less, or split the work over several calls; escape a ';' as %3B."
+    read.violations.append(Violation(codes.CONSTRAINT, (), f"The {what} has more than {most} pairs", hint=hint))
     return True
 
 
@@ -243,10 +245,18 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
     read.violations += _find_undeclared(operation, known, undeclared, place)
     read.violations += _find_hidden(known, text)
     if place == "form" and not operation.closed:
-        for name in undeclared:
-            if name not in operation.names:
-                one = operation.make_field(name, is_list=len(groups[name]) > 1)
-                _take(read, operation, one, read_pairs(one.declared, groups[name]))
+        _read_undeclared(read, operation, {name: groups[name] for name in undeclared if name not in operation.names})
+
+
+def _read_undeclared(read: ReadRequest, operation: HttpOperation, groups: dict[str, Pairs]) -> None:
+    """The fields of a form that no parameter declares, which the rest of the schema judges."""
+    if len(groups) > _MOST_FIELDS:
+        message, hint = f"The form has more than {_MOST_FIELDS} undeclared fields", "Send the declared ones alone."
+        read.violations.append(Violation(codes.CONSTRAINT, (), message, hint=hint))
+        return
+    for name, pairs in groups.items():
+        field = operation.make_field(name, is_list=len(pairs) > 1)
+        _take(read, operation, field, read_pairs(field.declared, pairs))
 
 
 def _find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
@@ -289,7 +299,7 @@ def _read_body(read: ReadRequest, operation: HttpOperation, request: RawRequest,
             message = "The operation takes no body"
             read.violations.append(Violation(codes.UNKNOWN_FIELD, (), message, hint="Send the request without one."))
     elif template.body == FORM:
-        _read_form(read, operation, request)
+        _read_form(read, operation, request, shape)
     elif template.body == MULTIPART:
         _read_parts(read, operation, request)
     elif body.strip():
@@ -323,9 +333,9 @@ def _read_json(read: ReadRequest, operation: HttpOperation, body: bytes, shape: 
             read.aside[name] = value
 
 
-def _read_form(read: ReadRequest, operation: HttpOperation, request: RawRequest) -> None:
+def _read_form(read: ReadRequest, operation: HttpOperation, request: RawRequest, shape: CallShape) -> None:
     text = request.body.decode("latin-1")
-    if _has_too_many(read, text, "form"):
+    if _has_too_many(read, text, "form", shape.text.nodes):
         return
     pairs = split_query(text) if text.isascii() else None
     if pairs is None:

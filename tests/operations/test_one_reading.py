@@ -209,12 +209,26 @@ async def test_an_undeclared_argument_is_written_as_a_field_where_the_schema_tak
     assert [b"limit=5&x=7"] == [each.body for each in server.seen]
 
 
-@pytest.mark.parametrize("body", [b"b&" * 300_000, b"limit=5&" * 20_000])
+@pytest.mark.parametrize("body", [b"b&" * 300_000, b"limit=5&" * 20_000, b"limit=5&name=" + b";a" * 20_000])
 async def test_a_form_of_very_many_pairs_is_refused_before_any_is_read(body: bytes) -> None:
     async with service() as (server, port):
         seen = await ask(port, "POST", "/form", body, FORM)
     assert (400, []) == (seen.status, server.seen)
     assert "The form has more than 10000 pairs" in seen.body.decode()
+
+
+async def test_an_open_form_has_a_bound_of_undeclared_fields() -> None:
+    async with service() as (server, port):
+        sent = "&".join(f"k{number}=1" for number in range(1001)).encode()
+        seen = await ask(port, "POST", "/open", sent, FORM)
+    assert (400, []) == (seen.status, server.seen)
+    assert "The form has more than 1000 undeclared fields" in seen.body.decode()
+
+
+async def test_a_form_has_no_more_pairs_than_a_body_may_have_values(tmp_path: Path) -> None:
+    few = "defaults: {limits: {nodes: 3}}\n"
+    for body, status in ((b"text=abc&limit=1&limit=2&limit=3", 400), (b"text=abc&limit=1", 200)):
+        assert status == (await send_by_hand(tmp_path, "/note", body, FORM, more=few))[0]
 
 
 # --- what is written from arguments -----------------------------------------------------------------------------------
@@ -355,10 +369,12 @@ routes:
 """
 
 
-async def send_by_hand(folder: Path, target: str, body: bytes, *headers: str) -> tuple[int, list[str], list[bytes]]:
+async def send_by_hand(
+    folder: Path, target: str, body: bytes, *headers: str, more: str = ""
+) -> tuple[int, list[str], list[bytes]]:
     """The status of a request, and start line and body of what reached the service."""
     async with tool(replies(OK)) as server:
-        (folder / "c.yaml").write_text(BY_HAND.replace("URL", server.url))
+        (folder / "c.yaml").write_text(BY_HAND.replace("URL", server.url) + more)
         serving = await start_serving(load(folder / "c.yaml", {}))
         try:
             seen = await ask(int(serving.url.rsplit(":", 1)[1]), "POST", target, body, *headers)

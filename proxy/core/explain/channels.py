@@ -29,6 +29,7 @@ from proxy.core.schema.http.names import find_meant, fold_name, is_cookie_octets
 from proxy.core.schema.http.parameters import Parameter
 from proxy.core.schema.http.request_text import (
     MOST_PAIRS,
+    count_pairs,
     group_pairs,
     list_written_names,
     read_pairs,
@@ -68,7 +69,7 @@ def _path(channels: Channels, params: Mapping[str, str]) -> Iterator[Violation]:
 
 
 def _query(channels: Channels, query: str) -> Iterator[Violation]:
-    if query.count("&") >= MOST_PAIRS:
+    if count_pairs(query) > MOST_PAIRS:
         message = f"The query string has more than {MOST_PAIRS} pairs"
         yield Violation(codes.CONSTRAINT, ("query",), message, hint="Send less, or split the work over several calls.")
         return
