@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -26,6 +27,8 @@ FORMS: dict[str, Callable[[str], str]] = {
     "split": lambda text: ", ".join(text.split()),
     "in quotes of JSON": json.dumps,
     "backwards": lambda text: text[::-1],
+    "as a name": lambda text: "_".join(re.findall("[A-Za-z0-9]+", text))[:60],
+    "one word": lambda text: max(re.findall("[A-Za-z0-9]+", text), key=len),
 }
 DIALECTS: list[tuple[str, Callable[[str], Any]]] = [
     ("422 Unprocessable Entity", lambda words: {"error": f"cannot use {words}"}),
@@ -35,6 +38,14 @@ DIALECTS: list[tuple[str, Callable[[str], Any]]] = [
         lambda words: {"message": words, "errors": [{"path": "text", "message": words}], "hint": words},
     ),
     ("500 Internal Server Error", lambda words: words),
+    ("422 Unprocessable Entity", lambda words: {"detail": [{"loc": ["body", words], "msg": words, "type": words}]}),
+    ("400 Bad Request", lambda words: {"errors": {words: [words], "text": [words]}}),
+    ("400 Bad Request", lambda words: {"errors": [{"path": words, "message": words, "code": words}]}),
+    ("400 Bad Request", lambda words: {"type": words, "title": words, "detail": words, "instance": words}),
+    (
+        "200 OK",
+        lambda words: {"success": False, "error": {"code": words, "message": words, "category": "INPUT_ERROR"}},
+    ),
     ("429 Too Many Requests", lambda words: {"error": {"code": "X", "message": words, "details": {"hint": words}}}),
 ]
 
@@ -56,13 +67,14 @@ async def test_no_form_of_a_value_that_a_tool_repeats_is_shown(form: str, length
         body = json.dumps({"text": value, "at": "2026-12-01T09:00:00Z"}).encode()
         for number in range(len(DIALECTS)):
             seen = await proxy.post("/reminders", body, f"X-Conversation-Id: c{number}")
-            assert 400 <= seen.status
+            assert 400 <= seen.status or b'"is_error":true' in seen.body
         listed = json.loads((await proxy.ask_admin("/-/calls")).body)["calls"]
         pages = [await proxy.ask_admin(f"/-/calls/{entry['id']}") for entry in listed]
         pages += [
             await proxy.ask_admin(path) for path in ("/-/calls", "/-/attempts", "/-/overview", "/-/conversations")
         ]
-    text = "\n".join(page.body.decode() for page in pages).lower()
+        pages += [await proxy.ask_admin("/-/tools/%2Freminders/add_reminder"), await proxy.ask_admin("/metrics")]
+    text = "\n".join((*(page.body.decode() for page in pages), proxy.log.getvalue())).lower()
     assert (len(DIALECTS), []) == (len(listed), [trace for trace in list_traces(value) if trace in text])
 
 
