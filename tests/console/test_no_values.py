@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
 from proxy.interfaces import Services
 from proxy.server.admin.dry_run import make_dry_services
 from tests.console.test_kept_calls import REMINDERS
@@ -85,7 +86,8 @@ async def test_the_shown_config_has_no_secret_in_any_place() -> None:
         ),
         "upstreams": (
             '{tools: {url: "http://127.0.0.1:9"}, '
-            "db: {command: [server, --token=PLANTED4, 'postgresql://me:PLANTED5@db/x']}}"
+            "db: {command: [server, --token=PLANTED4, 'postgresql://me:PLANTED5@db/x']}, "
+            "env: {command: ['env TOKEN=PLANTED6 server']}}"
         ),
     }
     async with proxied(REMINDERS, **secrets) as proxy:
@@ -97,12 +99,26 @@ async def test_the_shown_config_has_no_secret_in_any_place() -> None:
     assert ["server", "***", "***"] == config["upstreams"]["db"]["command"]
 
 
-@pytest.mark.parametrize("key", ["admin: {token: tok5}", "admin: {token: 0123456789abcdef, readers: tok5}"])
-def test_a_mistake_about_a_secret_does_not_print_it(tmp_path: Any, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "described"),
+    [
+        ("admin: {token: tok5}", "a text of 4 characters"),
+        ("admin: {token: 0123456789abcdef, readers: tok5}", "a text of 4 characters"),
+        ("admin: {token: 918273645}", "a number"),
+        ("state: {backend: redis, url: 'redis+sentinel://h/m', sentinel: {password: 918273645}}", "a number"),
+        ("defaults: {headers: {set: {x-key: 918273645}}}", "a number"),
+        ("upstreams: {a: {url: 'http://h/x?token=tok5'}}", "a text of 21 characters"),
+        ("upstreams: {a: {url: 'http://h', health: '/x?token=tok5'}}", "a text of 13 characters"),
+        ("upstreams: {a: {command: 'server --token=tok5'}}", "a text of 19 characters"),
+    ],
+)
+def test_a_mistake_about_a_secret_does_not_print_it(tmp_path: Any, key: str, described: str) -> None:
     (tmp_path / "c.yaml").write_text(f"version: 1\n{key}\nroutes: []\n")
-    with pytest.raises(Exception, match="a text of 4 characters") as caught:
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path / "c.yaml", {})
-    assert "tok5" not in str(caught.value)
+    told = " ".join(map(str, caught.value.mistakes))
+    assert described in told
+    assert ["tok5" in told, "918273645" in told] == [False, False]
 
 
 # --- dry runs ---------------------------------------------------------------------------------------------------------
