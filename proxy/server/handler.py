@@ -116,7 +116,7 @@ class Snapshot:
 
 class Handler:
     """Handles requests. `snapshot` and `observers` may be exchanged at any time; `inflight` counts requests under way.
-    `memory` bounds the bodies under way; its `room` may change.
+    `memory` bounds the bodies under way.
 
     While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
     the proxy restarts.

@@ -95,6 +95,8 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     went = record.checked.value if record.checked is not None else ABSENT
     repairs = tuple(_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
+    if answer is not None and record.code == MASK:  # the tool has named its error after a value
+        answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
     if answer is not None and (record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(answer.failure.details)):
         failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "")
         answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
