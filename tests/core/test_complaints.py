@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.explain.expectation import write_signature
+from proxy.core.explain.signature import write_signature
 from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
@@ -452,6 +452,6 @@ def test_no_example_is_the_call_that_the_tool_refused_and_what_it_misses_is_in_i
         if violation.code is codes.REQUIRED_MISSING and len(violation.path) == 1 and name in check.root.properties:
             assert name in (example or {})
             optional = f"{name}?: "
-            assert result.accepts.count(optional) == write_signature(check.root).count(optional) - (
+            assert result.accepts[0].count(optional) == write_signature(check.root).count(optional) - (
                 name not in list_required([check.root])
             )

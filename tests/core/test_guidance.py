@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.check.validation import compile_check
-from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal, write_signature
-from proxy.core.guidance.examples import Example, make_example, make_minimal_example
+from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
+from proxy.core.explain.signature import write_signature
+from proxy.core.guidance.examples import make_minimal_example
 from proxy.core.guidance.scalarvalues import make_text_for
+from proxy.core.guidance.sketch import Example, make_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, JsonValue
 from tests.core.repairing import obj
@@ -46,7 +48,11 @@ def test_a_place_says_what_it_takes(expected: str, schema: JsonValue) -> None:
 
 
 def test_long_lists_and_limits_are_cut() -> None:
-    assert "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 (+88 more)" == list_choices(tuple(range(100)))
+    fifty = ", ".join(map(str, range(50)))
+    assert f"one of {fifty} (+50 more)" == list_choices(tuple(range(100)))
+    assert f"one of 77, {fifty} (+49 more)" == list_choices(tuple(range(100)), [77, 200])
+    long = tuple(f"{number:040}" for number in range(20))
+    assert f"one of '{long[0]}', '{long[1]}', '{long[2]}', '{long[3]}', '{long[4]}' (+15 more)" == list_choices(long)
     assert len(describe_expectation(compile_check({"type": "string", "pattern": "x" * 5000}).root)) < 100
     assert "'it'" == write_literal("it")
 

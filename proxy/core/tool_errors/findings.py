@@ -10,7 +10,7 @@ from typing import Final
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
 from proxy.core.explain.expectation import describe_expectation
-from proxy.core.explain.misplaced import list_members
+from proxy.core.explain.places import list_members
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode

@@ -24,7 +24,7 @@ from proxy.adapters.mcpmessage import (
     update_headers,
 )
 from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import (
     CheckedCall,
@@ -56,6 +56,7 @@ class McpRouteRequest:
     modern: bool
     headers: Headers = field(repr=False)
     request_id: JsonValue = None
+    servers: tuple[ToolServer, ...] = ()
 
     @property
     def _operations(self) -> Mapping[str, HttpOperation]:
@@ -64,7 +65,8 @@ class McpRouteRequest:
     @property
     def unknown(self) -> UnknownTool:
         """The rules for calls of tools that are not in `tools`."""
-        return self.call_route.unknown
+        unknown = self.call_route.unknown
+        return replace(unknown, servers=self.servers) if self.servers else unknown
 
     def find_user_query(self) -> str:
         """Returns the user's query where the client sends one."""

@@ -16,6 +16,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
@@ -97,6 +98,7 @@ class JoinedUpstream:
         self._sweep: asyncio.TimerHandle | None = None
         self.down: dict[str, str] = {}
         """The servers that are out of reach, and why."""
+        self.list_servers = partial(settings.list_servers, self.down)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
         """Sends a checked call to the server that has the tool."""
