@@ -65,7 +65,8 @@ REFUSED = ToolResult(
     FAILURE,
     Attempt(2, 3),
     accepts=("{path: string, content?: string, encoding?: 'utf-8' | 'ascii' | 'utf-16'}",),
-    example='{"path": "<string>", "encoding": "utf-8"}',
+    example='{"path":"<string>","encoding":"<one of utf-8, ascii, utf-16>"}',
+    example_complete=False,
 )
 
 
