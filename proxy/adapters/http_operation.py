@@ -15,7 +15,7 @@ from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
 from proxy.core.contract.http_operation import HttpArgument, HttpOperation, QueryPolicy
 from proxy.core.display.preview import clean_text
-from proxy.core.explain.channels import explain_unreadable
+from proxy.core.explain.channels import OTHER_SPELLING, explain_unreadable
 from proxy.core.json.jsontext import dumps
 from proxy.core.json.textrepair import read_document
 from proxy.core.model import codes
@@ -259,7 +259,8 @@ def _find_undeclared(
         meant = folded.get(fold_name(name))
         if meant is not None:
             message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.")
+            hint = f"Write it as '{meant}'."
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint, keyword=OTHER_SPELLING, limit=meant)
         elif (meant := elsewhere.get(fold_name(name))) is not None:
             message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")

@@ -17,7 +17,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.container import check_container
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
-from proxy.core.explain.channels import find_unwritable, judge_channels
+from proxy.core.explain.channels import OTHER_SPELLING, find_unwritable, judge_channels
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
 from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclared, list_notices
@@ -262,7 +262,11 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found)) if found else decision
     if decision.failure.code is not codes.INVALID_ARGUMENTS:
         return decision
-    return Reject(replace(decision.failure, violations=found + decision.failure.violations))
+    spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # told already, as what they are
+    own = [
+        one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in spelt
+    ]
+    return Reject(replace(decision.failure, violations=(*found, *own)))
 
 
 def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check) -> Decision:

@@ -120,8 +120,9 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     if words is None:
         words = memo[id(node), actual] = _type_words(node, actual)
     message, expected, hint = words
-    if isinstance(value, list) and len(value) > 1 and len(path) < 2:
-        hint = _OF_SEVERAL.get(hint, hint)  # what stands deeper cannot go into a call of its own
+    if isinstance(value, list) and len(value) > 1 and len(path) < 2:  # what is deeper has no call of its own
+        types = read_facts(node).site.types
+        hint = _OF_SEVERAL.get(hint, hint) if all(name_json_type(item) in types for item in value) else hint
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
 
 
