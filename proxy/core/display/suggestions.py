@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from proxy.core.display.preview import clean_text, write_preview
@@ -27,6 +28,8 @@ _SOME: Final = 20
 # What comparing two names costs, in units of work.
 _COMPARING: Final = 4
 _LONGEST_NAME: Final = 100
+# Names that are remembered are no longer than this.
+_SHORT: Final = 64
 # A shorter text is the beginning of too many words.
 _SHORTEST: Final = 3
 
@@ -62,9 +65,14 @@ def _differ_in(words: frozenset[str], one: str, other: str) -> bool:
     return split_words(one).isdisjoint(words) != split_words(other).isdisjoint(words)
 
 
-def split_words(name: str) -> set[str]:
+def split_words(name: str) -> frozenset[str]:
     """The words of a name in lower case: `maxPrice`, `max_price` and `max price` hold the same two."""
-    return {word.lower() for word in _WORD.findall(name)}
+    return _split_words(name) if len(name) <= _SHORT else _split_words.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)  # the names of a schema, in every refusal
+def _split_words(name: str) -> frozenset[str]:
+    return frozenset([word.lower() for word in _WORD.findall(name)])
 
 
 def is_same_name(one: str, other: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -21,6 +22,7 @@ MOST_CANDIDATES: Final = 4
 _LOOKED_AT: Final = 200
 _COMPARING: Final = 4
 _LONGEST_DESCRIPTION: Final = 400
+_LONGEST_NAME: Final = 100
 # Words that say too little to relate two names.
 _GENERIC: Final = frozenset(
     ["id", "uid", "uuid", "name", "type", "value", "data", "key", "is", "has", "the", "of", "to", "in", "for", "and",
@@ -32,8 +34,10 @@ _GENERIC: Final = frozenset(
 def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
     """The fields, of those that were not sent, that an unknown key may have been meant for; best first, at most 4."""
     looked_at = dict(islice(unsent.items(), _LOOKED_AT))
-    common = _list_common(looked_at)
-    scored = [(_score(name, key, node, common), key) for key, node in looked_at.items()]
+    name = name[:_LONGEST_NAME]
+    words = _words(name) - _list_common(looked_at)
+    like = {find_nearest(name, looked_at), find_abbreviation(name, looked_at)}
+    scored = [(4 * (key in like) + _score(words, name, key, node), key) for key, node in looked_at.items()]
     return [key for score, key in sorted(scored, key=lambda pair: -pair[0]) if score > 0][:MOST_CANDIDATES]
 
 
@@ -43,16 +47,21 @@ def _list_common(fields: Mapping[str, Node]) -> frozenset[str]:
     return frozenset(word for word, times in counted.items() if times > max(3, len(fields) // 5))
 
 
-def _score(name: str, key: str, node: Node, common: frozenset[str]) -> int:
-    if not afford_work(_COMPARING) or turns_meaning(name, key):
+def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
+    """How many words of an unknown key stand in a field's name, which count twice, and in its description."""
+    if not words or not afford_work(_COMPARING):
         return 0
-    likeness = 4 if find_nearest(name, [key]) or find_abbreviation(name, [key]) else 0
-    words, others = _words(name) - common, _words(key) - common
-    return likeness + 2 * len(words & others) + len(words & _description_words(node))
+    shared = 2 * len(words & _words(key)) + len(words & _description_words(node))
+    return shared if shared and not turns_meaning(name, key) else 0
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(map(_stem, split_words(name))) - _GENERIC
+    return _stem_words(split_words(name))
+
+
+@lru_cache(maxsize=4096)
+def _stem_words(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_stem, words)) - _GENERIC
 
 
 def _stem(word: str) -> str:

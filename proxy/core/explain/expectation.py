@@ -86,6 +86,14 @@ _FROM_ZERO: Final = frozenset({"minLength", "minItems", "minProperties"})
 
 def list_limits(node: Node) -> list[str]:
     """The limits a place sets beside its type, in words, each once."""
+    memo: dict[int, list[str]] = node.schemas.memos.setdefault("limits", {})
+    limits = memo.get(id(node))
+    if limits is None:
+        limits = memo[id(node)] = _list_limits(node)
+    return limits
+
+
+def _list_limits(node: Node) -> list[str]:
     found: dict[str, None] = {}
     for part in applies_always(node):
         merged = {keyword for pair in _EXACTLY if _exact(part, *pair) for keyword in pair[:2]}

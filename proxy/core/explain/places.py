@@ -17,6 +17,7 @@ from proxy.core.rules.facts import applies_always
 from proxy.core.schema.nodes import Node
 
 _MOST_NODES: Final = 64
+_MOST_KEPT: Final = 512
 
 
 def find_nodes_at(check: Check, path: Pointer) -> list[Node]:
@@ -30,9 +31,16 @@ def find_nodes_at(check: Check, path: Pointer) -> list[Node]:
 
 def find_possible_nodes(check: Check, path: Pointer) -> list[Node]:
     """Every schema that may judge a place: those that always do, and those of branches and conditions. At most 64."""
-    nodes = _with_branches([check.root])
-    for step in path:
-        nodes = _with_branches([child for node in nodes if (child := find_child(node, step)) is not None])
+    memo: dict[tuple[int, Pointer], list[Node]] = check.schemas.memos.setdefault("possible nodes", {})
+    nodes = memo.get((id(check.root), path))
+    if nodes is None:
+        if not path:
+            nodes = _with_branches([check.root])
+        else:
+            above = find_possible_nodes(check, path[:-1])
+            nodes = _with_branches([child for node in above if (child := find_child(node, path[-1])) is not None])
+        if nodes and len(memo) < _MOST_KEPT:  # places that no schema declares are not kept
+            memo[id(check.root), path] = nodes
     return nodes
 
 

@@ -92,17 +92,19 @@ def _has_many(check: Check) -> bool:
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
     """What the tool takes, in several sizes: the schema itself, where it is shorter than what is said of it."""
-    focus = Focus()
+    focus, around = Focus(), set[Pointer]()
     for violation in found:
         path = violation.path
         if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):
             holder = focus.at(path[:-1])
             (holder.asked if find_possible_nodes(check, path) else holder.undeclared).add(path[-1])
-            _add_candidates(check, sent, path[:-1], focus)
+            around.add(path[:-1])
         elif violation.code is codes.UNKNOWN_FIELD and path:
-            _add_candidates(check, sent, path[:-1], focus)
+            around.add(path[:-1])
         elif path:
             focus.at(path)
+    for place in around:
+        _add_candidates(check, sent, place, focus)
     sizes = write_accepts(check.root, focus)
     schema = write_schema(check.root) if len(sizes) > 1 else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
