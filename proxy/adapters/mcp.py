@@ -89,7 +89,7 @@ class McpAdapter:
         """The client's body with repaired arguments and a repaired tool name."""
         if not checked.enforced:
             return request.body
-        made = _replace_arguments(_replace_name(request.body, checked.call.tool), checked.arguments)
+        made = _replace_arguments(replace_tool_name(request.body, checked.call.tool), checked.arguments)
         return request.body if made == request.body else made
 
     def encode(
@@ -185,8 +185,8 @@ def _find_conversation(found: Message, request: RawRequest, shape: CallShape) ->
     return find_conversation(seen, shape.ladder, found.params)
 
 
-def _replace_name(text: bytes, tool: str) -> bytes:
-    """The body with another tool name."""
+def replace_tool_name(text: bytes, tool: str) -> bytes:
+    """The body of a call with another tool name; unchanged where it has that name, or none."""
     try:
         start, end = find_span(text, _NAME)
     except LookupError:
