@@ -187,33 +187,37 @@ def add_own_words(violation: Violation, node: Node) -> Violation:
 def read_own_words(node: Node, name: str = "") -> str:
     """What the schema says of a place in its own words, in at most three short sentences; '' where it says nothing. A
     description stands behind the place's `name`, because many are no sentences."""
-    memo: dict[tuple[int, str], str] = node.schemas.memos.setdefault("own words", {})
-    said = memo.get((id(node), name))
+    memo: dict[int, tuple[str, str]] = node.schemas.memos.setdefault("own words", {})
+    said = memo.get(id(node))
     if said is None:
-        said = memo[id(node), name] = _own_words(node, name)
-    return said
+        said = memo[id(node)] = _own_words(node)
+    described, rest = said
+    if described and name:
+        described = f"`{cut(clean_text(name, _SHORT), _SHORT)}`: {described}"
+    return f"{described} {rest}".strip()
 
 
-def _own_words(node: Node, name: str) -> str:
+def _own_words(node: Node) -> tuple[str, str]:
+    """The description of a place, and what else its schema says."""
     parts = list(applies_always(node))
     hint = next((text for part in parts if isinstance(text := part.get("x-hint"), str) and text.strip()), "")
     if hint:
-        return _sentence(cut_sentences(" ".join(hint.split()), _OWN))
+        return "", _sentence(cut_sentences(" ".join(hint.split()), _OWN))
     if is_sensitive(node):
-        return ""
+        return "", ""
     description = next((text for part in parts if isinstance(text := part.get("description"), str)), "")
     described = cut_sentences(" ".join(description.split()), _OWN)
-    prefix = f"`{cut(clean_text(name, _SHORT), _SHORT)}`: " if name else ""
-    told = [prefix + _sentence(described)] if described else []
+    told = []
     written = next((shown for part in parts if isinstance(shown := part.get("examples"), list) and shown), [])
     examples = [example for example in written if may_take(node, example)]
     if examples:
         shown = ", ".join(cut(write_literal(example), _SHORT) for example in examples[:_EXAMPLES])
         told.append(f"For example {shown}.")
     default = next((part.get("default") for part in parts if part.has("default")), None)
-    if default is not None and not examples and may_take(node, default) and str(default) not in described:
-        told.append(f"Its default is {cut(write_literal(default), _SHORT)}.")
-    return " ".join(told)
+    if default is not None and not examples and may_take(node, default):
+        literal = cut(write_literal(default), _SHORT)
+        told += [] if literal in described and "default" in described.lower() else [f"Its default is {literal}."]
+    return _sentence(described) if described else "", " ".join(told)
 
 
 def _sentence(text: str) -> str:

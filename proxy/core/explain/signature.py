@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.explain.expectation import describe_types, is_sensitive, list_limits, write_literal
-from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import WRITING_SIGNATURE, Work
 from proxy.core.rules.facts import applies_always, list_required, read_facts
@@ -29,7 +29,7 @@ _MAX_DESCRIPTION: Final = 100
 # A text that repeats is written once from this length on.
 _WORTH_NAMING: Final = 32
 # An `Accepts` up to this length needs no shorter one beside it.
-_SHORT: Final = 400
+SHORT_ACCEPTS: Final = 400
 # Places of a schema that are visited to write one size.
 _ALL_KEYS: Final = 400
 
@@ -95,7 +95,7 @@ def write_accepts(node: Node, focus: Focus) -> tuple[str, ...]:
         text = _Writer(Work(WRITING_SIGNATURE), size).write(node, size.depth, focus, "")
         if not found or len(text) < len(found[-1]):
             found.append(text)
-        if len(text) <= _SHORT:
+        if len(text) <= SHORT_ACCEPTS:
             break
     return tuple(found)
 
@@ -231,7 +231,8 @@ def _join_alternatives(shown: Iterable[str], null: bool, most: int) -> str:
 # --- the schema itself ------------------------------------------------------------------------------------------------
 # Keywords that tell a model nothing about what to send.
 _SILENT: Final = frozenset(["$schema", "$id", "$comment", "title", "examples", "deprecated", "readOnly"])
-# Members under which names stand, not keywords.
+# Members that hold values, and those under which names stand.
+_VALUES: Final = frozenset(["default", "const", "enum", "required"])
 _NAMES: Final = frozenset(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"])
 
 
@@ -254,7 +255,7 @@ def _prune(value: JsonValue, are_names: bool) -> JsonValue:
     secret = value.get("writeOnly") is True or value.get("format") == "password" or value.get("x-sensitive") is True
     hidden = _SILENT | {"default", "const", "enum"} if secret else _SILENT
     return {
-        key: _prune(item, key in _NAMES) if name_json_type(item) in ("object", "array") else item
+        key: item if key in _VALUES else _prune(item, key in _NAMES)
         for key, item in value.items()
         if key not in hidden and not key.startswith("x-")
     }

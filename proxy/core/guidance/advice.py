@@ -13,7 +13,7 @@ from proxy.core.display.preview import sanitise_value
 from proxy.core.explain.candidates import list_candidates
 from proxy.core.explain.misplaced import find_content, find_renames, find_respelt
 from proxy.core.explain.places import find_possible_nodes, find_value
-from proxy.core.explain.signature import Focus, write_accepts, write_schema
+from proxy.core.explain.signature import SHORT_ACCEPTS, Focus, write_accepts, write_schema
 from proxy.core.guidance.sketch import WRONG, make_example, put_member
 from proxy.core.json.jsontext import are_equal, dumps, name_json_type
 from proxy.core.model import codes
@@ -106,7 +106,7 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
     for place in around:
         _add_candidates(check, sent, place, focus)
     sizes = write_accepts(check.root, focus)
-    schema = write_schema(check.root) if len(sizes) > 1 else ""
+    schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
     return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
 
 
