@@ -86,7 +86,7 @@ class QueryAdapter(PlainAdapter):
         "\nADAPTERS: Final",
         "from proxy.adapters.query import QueryAdapter\n",
     )
-    copy.insert("proxy/adapters/__init__.py", "McpAdapter())", "QueryAdapter(), ")
+    copy.insert("proxy/adapters/__init__.py", "PlainAdapter(), Disp", "QueryAdapter(), ")
     program = """
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
@@ -131,7 +131,7 @@ def add_a_repair_rule(copy: Copy) -> None:
         '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
     )
     copy.insert(
-        "schemas/config.schema.json",
+        "proxy/config/files/config.schema.json",
         '                "yes_no": {',
         '                "word_number": {"description": "`two` -> `2`", "$ref": "#/$defs/switch"},\n',
     )
@@ -164,7 +164,7 @@ def add_an_answer_format(copy: Copy) -> None:
     )
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     copy.name_in_both(
-        "schemas/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
+        "proxy/config/files/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
     )
     copy.config("envelope: short, ")
     program = """
@@ -256,7 +256,7 @@ def run(args: argparse.Namespace) -> int:
 
 def add_a_console_page(copy: Copy) -> None:
     copy.write(
-        "proxy/server/admin/console/hello.js",
+        "proxy/extensions/console/ui/hello.js",
         """// Says hello.
 import { html } from "./parts.js";
 
@@ -265,12 +265,12 @@ export function Hello() {
 }
 """,
     )
-    main = "proxy/server/admin/console/main.js"
+    main = "proxy/extensions/console/ui/main.js"
     copy.insert(main, "\nconst PAGES = {", 'import { Hello } from "./hello.js";\n')
     copy.insert(main, "config: [", 'hello: ["Hello", Hello], ')
     program = """
 import asyncio, re
-from proxy.server.admin.console.console_files import show_file
+from proxy.extensions.console.ui.console_files import show_file
 from proxy.server.admin.page import PageRequest
 def served(path):
     page = asyncio.run(show_file(PageRequest("GET", "/ui/" + path, path, "", {})))
@@ -287,21 +287,25 @@ for name, component in pages:
 
 
 def add_a_config_key(copy: Copy) -> None:
-    copy.insert("proxy/config/model.py", "    max_chars: int = 12_000", "    greeting: str = ''\n")
+    copy.insert("proxy/config/model.py", "    keep_calls: int = 2000", "    greeting: str = ''\n")
     copy.insert(
         "proxy/config/sections/top_level.py",
-        '    if "dynamic_state" in written:',
-        '    if "greeting" in written:\n        made["greeting"] = written["greeting"]\n',
+        '    if "console" in written:',
+        '    if "greeting" in written:\n        found["greeting"] = written["greeting"]\n',
     )
-    copy.insert("schemas/config.schema.json", '        "dynamic_state": {', '        "greeting": {"type": "string"},\n')
+    copy.insert(
+        "proxy/config/files/config.schema.json",
+        '            "console": {',
+        '            "greeting": {"type": "string"},\n',
+    )
     (copy.folder / "config.yaml").write_text(
-        "version: 1\nlisten: 127.0.0.1:0\nguidance: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+        "version: 1\nlisten: 127.0.0.1:0\nadmin: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
         "routes: [{path: /x, upstream: a, tool: x, validation: off}]\n"
     )
     program = """
 from pathlib import Path
 from proxy.config.load import load
-print(load(Path("config.yaml"), {}).config.guidance.greeting)
+print(load(Path("config.yaml"), {}).config.admin.greeting)
 """
     assert "hello\n" == copy.run("-c", program)
 

@@ -26,9 +26,9 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
 from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.explain import list_failing_places
 from proxy.core.explain.places import find_value
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
 from proxy.core.json.strictreader import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text

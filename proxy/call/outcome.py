@@ -22,7 +22,7 @@ from proxy.call.context import (
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy, UnknownTool
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.model.values import (
     Attempt,
     CheckedCall,

@@ -13,7 +13,6 @@ from proxy.adapters.base import ConversationSource
 from proxy.config.files.secrets import reveal
 from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
 from proxy.config.sections.access import read_auth, read_cors
-from proxy.config.sections.correction_section import read_correction_policy
 from proxy.config.sections.resilience import RESEND_KEYS, read_resend
 from proxy.config.sections.units import read_seconds, read_size, read_switch
 from proxy.core.contract.policy import (
@@ -31,6 +30,7 @@ from proxy.core.json.jsontext import TextLimits, parse_pointer
 from proxy.core.model.values import FeedbackLimits, JsonValue
 from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
+from proxy.extensions import POLICY_PLACES, load_place
 
 # Policy keys that apply to one tool; the others are decided before the tool is known.
 TOOL_KEYS: Final = frozenset(
@@ -78,6 +78,7 @@ def read_policy(written: Written) -> Policy:
     made: dict[str, Any] = {
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
+    made |= {_FIELDS[key]: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
@@ -201,7 +202,6 @@ _READERS: Final[Mapping[str, Any]] = {
     "wrap_success": read_switch,
     "response_mode": Mode,
     "finalize_output_retries": int,
-    "correct": read_correction_policy,
     "conversation": _read_ladder,
     "headers": read_header_changes,
     "auth": read_auth,

@@ -15,9 +15,8 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.container import check_container
-from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
-from proxy.core.explain.channels import OTHER_SPELLING, find_unwritable, judge_channels
+from proxy.core.contract.request_rules import OTHER_SPELLING, OperationRule
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
 from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclared, list_notices
@@ -192,7 +191,7 @@ class _UnreadFailure(Failure):
 def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) -> Decision:
     """A restored decision with path and query judged, and made report-only where the policy says so."""
     if policy.channels is not None:
-        decision = _add_violations(call, judge_channels(policy.channels, call.params, call.query), decision)
+        decision = _add_violations(call, policy.channels.judge(call.params, call.query), decision)
     if policy.operation is not None:
         decision = _judge_request(call, policy.operation, decision)
         if policy.operation.by_name and isinstance(decision, Reject) and _unsendable(call, policy.operation):
@@ -239,19 +238,19 @@ def _find_final_output(call: ToolCall, problem: JsonProblem, policy: ToolPolicy)
     return Document(*found[0], (Repair(_EMBEDDED, ()),)) if len(found) == 1 else problem
 
 
-def _judge_request(call: ToolCall, operation: HttpOperation, decision: Decision) -> Decision:
+def _judge_request(call: ToolCall, operation: OperationRule, decision: Decision) -> Decision:
     """The decision, extended by what is wrong with the HTTP request, or would be with the one that is written."""
     found = call.violations
     if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
         sent = call.arguments.value if isinstance(call.arguments, Document) and not operation.by_name else ABSENT
-        found += find_unwritable(operation, decision.checked.value, sent)
+        found += operation.find_unwritable(decision.checked.value, sent)
     return _add_violations(call, found, decision) if found else decision
 
 
-def _unsendable(call: ToolCall, operation: HttpOperation) -> bool:
+def _unsendable(call: ToolCall, operation: OperationRule) -> bool:
     """Whether no request at all can be made of a call as it came."""
     value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-    return bool(find_unwritable(operation, value))
+    return bool(operation.find_unwritable(value))
 
 
 def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Decision) -> Decision:

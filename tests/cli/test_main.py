@@ -48,7 +48,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     assert f"toolcall-proxy {__version__}\n" == capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [[], ["demmo"], ["replay"], ["demo", "--nothing"]])
+@pytest.mark.parametrize("words", [[], ["demmo"], ["explain"], ["demo", "--nothing"]])
 def test_wrong_usage_ends_with_two(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
@@ -124,12 +124,3 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
-    cases = tmp_path / "cases.jsonl"
-    cases.write_text('{"id": 1, "schema": {}, "sent": "{}"}\n' * 20_000)
-    script = f"{sys.executable} -m proxy replay {cases} | head -n 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith('{"id":1,"decision":"forward"')

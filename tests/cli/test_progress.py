@@ -11,7 +11,7 @@ from proxy.cli import progress as bars
 from proxy.cli.import_ import show_operations
 from proxy.cli.progress import Progress, draw_bar
 from proxy.core.model.values import JsonValue
-from proxy.importing.openapi import Choice, harvest_operations
+from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from proxy.config.files import fast_structure
-from proxy.config.files.structure import load_published_schema
+from proxy.config.files.published import load_published_schema
 from proxy.core.check.validation import compile_check
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from proxy.core.decide import decide
 from proxy.core.envelope import FORMATS, render_failure
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import FailureView
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import (
@@ -31,8 +31,8 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.core.rules.rules import select_rules
+from tests.collected_schemas import DATA
 from tests.corpora.calls import check_of, rows
-from tests.guidance.schemas import DATA
 
 ONE_ERROR = 700
 ESCALATION = 4096

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
 from proxy.core.explain.signature import write_signature
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
 from proxy.core.model.values import (

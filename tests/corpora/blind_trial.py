@@ -19,7 +19,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.envelope.feedback import write_feedback
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Conversation, Decision, JsonValue, Reject, Rung, ToolCall

@@ -22,10 +22,10 @@ from typing import Any, Final
 from proxy.core.check.validation import Check, SchemaError
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.feedback import write_feedback
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.places import find_nodes_at, find_possible_nodes, is_taken_at
 from proxy.core.explain.signature import write_signature
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import are_equal, dumps, find_at_pointer, parse, parse_pointer
 from proxy.core.model import codes
 from proxy.core.model.values import (

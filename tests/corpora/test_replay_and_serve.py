@@ -13,9 +13,9 @@ import pytest
 from aiohttp import ClientSession
 
 from proxy.cli.dryrun import DryRun
-from proxy.cli.replay import Replayer, read_case
 from proxy.config.load import load
 from proxy.config.model import RepairSettings
+from proxy.extensions.recording.cli.replay import Replayer, read_case
 from proxy.server import start_serving
 from tests.corpora.calls import rows
 from tests.serving.wire import JSON_TYPE, answer, replies, tool

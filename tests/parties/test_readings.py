@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.operations.served import ask, served
-from tests.operations.test_one_reading import SERVICE
+from tests.extensions.operations.served import ask, served
+from tests.extensions.operations.test_one_reading import SERVICE
 from tests.parties.environment import needs, servers
 
 pytestmark = pytest.mark.large

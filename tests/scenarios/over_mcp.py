@@ -27,7 +27,7 @@ import yaml
 from proxy.config.load import load
 from proxy.core.model.codes import ERROR_CODES
 from proxy.server import start_serving
-from tests.mcp.server import McpServer, as_json, modern, modern_headers, result
+from tests.extensions.mcp.server import McpServer, as_json, modern, modern_headers, result
 from tests.scenarios.matching import Answer, differences, json_text
 from tests.scenarios.runner import hits
 from tests.scenarios.upstream import DEFAULT_ANSWER, Hit

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
-from proxy.core.contract.http_operation import Channels, HttpOperation
+from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
@@ -242,8 +242,8 @@ class ToolPolicy:
     correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
     answer: AnswerPolicy | None = None
     finalising: bool = False
-    channels: Channels | None = None
-    operation: HttpOperation | None = field(default=None, repr=False)
+    channels: ChannelJudge | None = None
+    operation: OperationRule | None = field(default=None, repr=False)
     listed: ListedSchema | None = field(default=None, repr=False)
     changes: bool = False
     reads: bool = False

@@ -19,12 +19,7 @@ from proxy.core.contract.policy import ToolPolicy, ToolServer
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import (
-    add_own_words,
-    describe_expectation,
-    is_sensitive,
-    list_choices,
-)
+from proxy.core.explain.expectation import add_own_words, describe_expectation, is_sensitive, list_choices
 from proxy.core.explain.misplaced import hinted_places, relate_fields
 from proxy.core.explain.places import find_nodes_at, find_value
 from proxy.core.explain.signature import write_signature

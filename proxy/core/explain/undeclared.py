@@ -1,22 +1,24 @@
 """Keys that no schema declares: what each may stand for, and where it belongs; and keys that are deprecated.
 
 An unknown key often carries what the user asked for, under another name or at another place. It is told the fields that
-it may stand for (`candidates.py`), or the object that declares it; only a key for which nothing is left is to be left
-out.
+it may stand for, or the object that declares it; only a key for which nothing is left is to be left out. A field is a
+candidate by likeness, by words that two names share, or by a word of the key that stands in the field's description
+(`max_price` for `budget`, described as "Maximum price in EUR"). No key is taken for another: whoever called decides.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text
-from proxy.core.display.suggestions import find_nearest, is_same_name, split_words
-from proxy.core.explain.candidates import list_candidates
+from proxy.core.display.suggestions import find_abbreviation, find_nearest, is_same_name, split_words, turns_meaning
 from proxy.core.explain.expectation import describe_expectation, read_own_words
 from proxy.core.explain.places import (
     find_possible_nodes,
@@ -31,36 +33,33 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, borrow_work
+from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, afford_work, borrow_work
+from proxy.core.rules.facts import applies_always
 from proxy.core.schema.nodes import Node
 
 # Names compared for a did-you-mean, and names shown together.
 LOOKED_AT: Final = 200
 _NAMED: Final = 4
-
-
 _MAX_UNKNOWN: Final = 100
-
-
 _MOST_NOTICES: Final = 100
-
-
 # Characters of the fields listed as expected; so few fields are all named, whatever the unknown key is.
 _ROOM_FOR_FIELDS: Final = 200
-
-
 _FEW: Final = 4
-
-
 # Keywords that forbid keys which nothing declares.
 _CLOSED: Final = frozenset({"additionalProperties", "unevaluatedProperties"})
-
-
 # Objects that are searched for the place of an unknown key.
 _MOST_HOLDERS: Final = 60
-
-
 _DEEPEST_HOME: Final = 3
+_MOST_CANDIDATES: Final = 4
+_COMPARING: Final = 4
+_LONGEST_DESCRIPTION: Final = 400
+_LONGEST_COMPARED: Final = 100
+# Words that say too little to relate two names.
+_GENERIC: Final = frozenset(
+    ["id", "uid", "uuid", "name", "type", "value", "data", "key", "is", "has", "the", "of", "to", "in", "for", "and",
+     "or", "by", "with", "a", "an", "on", "at", "from", "this", "that", "be", "use", "used", "will", "optional",
+     "field", "parameter", "argument", "list", "string", "number", "object", "array", "if", "it", "no", "not"]
+)  # fmt: skip
 
 
 def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> Iterator[Violation]:
@@ -215,3 +214,54 @@ def _deprecated_at(check: Check, value: JsonValue, work: Work) -> Iterator[Viola
             message = f"Field '{clean_text(str(place.path[-1]), 60)}' is deprecated"
             hint = read_own_words(marked)
             yield Violation(codes.DEPRECATED_FIELD, place.path, message, hint=hint, severity=Severity.WARNING)
+
+
+# --- candidates -------------------------------------------------------------------------------------------------------
+
+
+def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
+    """The fields, of those that were not sent, that an unknown key may have been meant for; best first, at most 4."""
+    looked_at = dict(islice(unsent.items(), LOOKED_AT))
+    name = name[:_LONGEST_COMPARED]
+    words = _words(name) - _list_common(looked_at)
+    like = {find_nearest(name, looked_at), find_abbreviation(name, looked_at)}
+    scored = [(4 * (key in like) + _score(words, name, key, node), key) for key, node in looked_at.items()]
+    return [key for score, key in sorted(scored, key=lambda pair: -pair[0]) if score > 0][:_MOST_CANDIDATES]
+
+
+def _list_common(fields: Mapping[str, Node]) -> frozenset[str]:
+    """The words that stand in the names of more than a fifth of many fields, and so tell none from another."""
+    counted = Counter(word for key in fields for word in _words(key))
+    return frozenset(word for word, times in counted.items() if times > max(3, len(fields) // 5))
+
+
+def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
+    """How many words of an unknown key stand in a field's name, which count twice, and in its description."""
+    if not words or not afford_work(_COMPARING):
+        return 0
+    shared = 2 * len(words & _words(key)) + len(words & _description_words(node))
+    return shared if shared and not turns_meaning(name, key) else 0
+
+
+def _words(name: str) -> frozenset[str]:
+    return _stem_words(split_words(name))
+
+
+@lru_cache(maxsize=4096)
+def _stem_words(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_stem, words)) - _GENERIC
+
+
+def _stem(word: str) -> str:
+    """A word without the ending of its plural."""
+    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
+
+
+def _description_words(node: Node) -> frozenset[str]:
+    memo: dict[int, frozenset[str]] = node.schemas.memos.setdefault("description words", {})
+    words = memo.get(id(node))
+    if words is None:
+        texts = (part.get("description") for part in applies_always(node))
+        text = next((text for text in texts if isinstance(text, str)), "")
+        words = memo[id(node)] = _words(text[:_LONGEST_DESCRIPTION])
+    return words
