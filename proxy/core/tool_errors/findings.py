@@ -11,7 +11,7 @@ from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
 from proxy.core.display.secrets import repeats_value
 from proxy.core.explain.expectation import describe_expectation
-from proxy.core.explain.misplaced import list_members
+from proxy.core.explain.places import list_members
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode

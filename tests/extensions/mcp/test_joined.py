@@ -111,6 +111,25 @@ async def test_the_operator_sees_which_server_is_out_of_reach() -> None:
         assert ["Tool server out of reach"] == [line["message"] for line in logged]
 
 
+async def test_a_name_of_a_server_out_of_reach_says_so_and_only_the_tools_of_its_own_server_are_suggested() -> None:
+    async with joined() as proxy:
+        client = Client(proxy)
+        await client.begin()
+        await client.names()
+        gone = await client.ask(call("gone_echo", {"a": 5}))
+        assert (True, "UPSTREAM_UNAVAILABLE") == refusal(gone)
+        said = text(gone)
+        assert "(server 'gone' is out of reach: " in said
+        assert "cannot start 'no-such-program'" in said
+        assert "The tool did not run." in said
+        assert not any(name in said for name in ("a_echo", "b.echo", "Did you mean", "Known tools"))
+        assert "Did you mean 'b.echo'?" in text(await client.ask(call("b.ecko", {"a": 5})))
+        other = text(await client.ask(call("b.weather_of_tomorrow", {"a": 5})))
+        assert "Known tools: " in other
+        assert "'b.echo'" in other
+        assert "a_" not in other
+
+
 def _hashed(name: str) -> str:
     return hashlib.sha256(f"{name}-token-0123456789".encode()).hexdigest()
 

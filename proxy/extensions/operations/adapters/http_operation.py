@@ -13,7 +13,7 @@ from typing import Final
 from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
-from proxy.core.contract.request_rules import QueryPolicy
+from proxy.core.contract.request_rules import OTHER_SPELLING, QueryPolicy
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps
 from proxy.core.json.textrepair import read_document
@@ -285,7 +285,8 @@ def _find_undeclared(
         shown = clean_text(name, _SHOWN)
         if (meant := find_meant(name, folded)) is not None:
             message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.")
+            hint = f"Write it as '{meant}'."
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint, keyword=OTHER_SPELLING, limit=meant)
         elif (meant := find_meant(name, elsewhere)) is not None:
             message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")

@@ -94,6 +94,7 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
         yield Violation(codes.CONSTRAINT, ("query",), "The query string is not escaped text in UTF-8", hint=hint)
         return
     taken, groups = set(channels.free), group_pairs(pairs)
+    sent = {fold_name(name) for name in groups}  # a name that is only spelt otherwise is told as that
     for parameter in channels.query:
         mine = select_pairs(parameter.declared, groups)
         taken.update(name for name, _ in mine)
@@ -105,7 +106,7 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
                 if readings
                 else [explain_unreadable(parameter.declared, (parameter.declared.place, parameter.declared.name))]
             )
-        elif parameter.declared.required:
+        elif parameter.declared.required and fold_name(parameter.declared.name) not in sent:
             name = parameter.declared.name
             message = f"Required query parameter '{clean_text(name, _SHOWN)}' is missing"
             yield Violation(codes.REQUIRED_MISSING, ("query", name), message, hint=f"Add '?{name}=...' to the URL.")

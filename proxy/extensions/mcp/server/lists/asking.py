@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.contract.tool_search import DESCRIBE, SEARCH
 from proxy.core.decide import is_ready, prepare
 from proxy.core.display.preview import clean_text
@@ -28,7 +28,7 @@ from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
-from proxy.interfaces import GuardedUpstream, JudgesElsewhere
+from proxy.interfaces import GuardedUpstream, JoinsServers, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.listed_request import Reports
 
@@ -91,6 +91,11 @@ class Asking:
     def session(self) -> str:
         """The id of the client's MCP session, '' without one."""
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Returns the servers that have the tools, where they are several."""
+        upstream = self.upstream
+        return upstream.list_servers() if isinstance(upstream, JoinsServers) else ()
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.policy import ToolServer
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.fields import NO_SPELLINGS
@@ -90,6 +91,10 @@ class JoinedUpstream:
     def down(self) -> Mapping[str, str]:
         """The servers that are out of reach, and why."""
         return self._clients.down
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Implements `JoinsServers`."""
+        return self._settings.list_servers(self.down)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
         """Sends a checked call to the server that has the tool."""
