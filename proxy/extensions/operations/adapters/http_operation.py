@@ -13,12 +13,11 @@ from typing import Final
 from proxy.adapters.base import CallShape, EnvelopeAdapter
 from proxy.adapters.ladder import find_call_id, find_conversation
 from proxy.adapters.plain import NO_ARGUMENTS
-from proxy.core.contract.request_rules import OTHER_SPELLING, QueryPolicy
+from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps
 from proxy.core.json.textrepair import read_document
 from proxy.core.model import codes
-from proxy.core.model.codes import Severity
 from proxy.core.model.fields import fold_header
 from proxy.core.model.values import (
     ABSENT,
@@ -33,6 +32,7 @@ from proxy.core.model.values import (
     ToolCall,
     Violation,
 )
+from proxy.extensions.operations.adapters.undeclared_names import find_hidden, find_undeclared
 from proxy.extensions.operations.core.channels import explain_unreadable
 from proxy.extensions.operations.core.http.body import FORM, MULTIPART
 from proxy.extensions.operations.core.http.multipart import Part, find_boundary, is_field_text, split_parts
@@ -40,10 +40,7 @@ from proxy.extensions.operations.core.http.names import (
     Pairs,
     decode_cookie,
     find_doubtful_cookies,
-    find_meant,
-    fold_name,
     list_cookies,
-    list_hidden_names,
     strip_quotes,
 )
 from proxy.extensions.operations.core.http.request_text import (
@@ -66,7 +63,6 @@ _SHOWN: Final = 60  # characters of a name in a message
 _NO_BODY: Final = (b"", b"{}", b"null")  # of clients that send one with every request
 # The arguments of a request without a body, where the body is optional.
 _NOTHING: Final = Document(b"{}", {})
-_MOST_UNKNOWN: Final = 100
 _MOST_FIELDS: Final = 1000
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
@@ -247,8 +243,8 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
     known = [*(each.declared.name for each in arguments), *operation.template.credentials]
     known += [name for argument in arguments for name in list_written_names(argument.declared)]
     undeclared = [name for name in groups if name not in taken]
-    read.violations += _find_undeclared(operation, known, undeclared, place)
-    read.violations += _find_hidden(known, text)
+    read.violations += find_undeclared(operation, known, undeclared, place)
+    read.violations += find_hidden(known, text)
     if place == "form" and not operation.closed:
         _read_undeclared(read, operation, {name: groups[name] for name in undeclared if name not in operation.names})
 
@@ -262,39 +258,6 @@ def _read_undeclared(read: ReadRequest, operation: HttpOperation, groups: dict[s
     for name, pairs in groups.items():
         field = operation.make_field(name, is_list=len(pairs) > 1)
         _take(read, operation, field, read_pairs(field.declared, pairs))
-
-
-def _find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
-    """Declared names behind a `;`, which some services read and others take for a part of the value before it."""
-    folded = {fold_name(name): name for name in declared}
-    for name in dict.fromkeys(list_hidden_names(text)):
-        if (meant := find_meant(name, folded)) is not None:
-            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (meant,), message, hint="Escape the ';' as %3B, and join by '&'.")
-
-
-def _find_undeclared(
-    operation: HttpOperation, declared: list[str], names: list[str], place: str
-) -> Iterator[Violation]:
-    folded = {fold_name(name): name for name in declared}
-    others = ("form", "file") if place == "query" else ("query", "file")
-    elsewhere = {fold_name(each.declared.name): each.declared.name for each in operation.in_place(*others)}
-    what, other = ("query parameter", "form") if place == "query" else ("field of the form", "query")
-    unknown = 0
-    for name in names:
-        shown = clean_text(name, _SHOWN)
-        if (meant := find_meant(name, folded)) is not None:
-            message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
-            hint = f"Write it as '{meant}'."
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint, keyword=OTHER_SPELLING, limit=meant)
-        elif (meant := find_meant(name, elsewhere)) is not None:
-            message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")
-        elif (unknown := unknown + 1) <= _MOST_UNKNOWN:
-            strict = operation.query is QueryPolicy.STRICT or (place == "form" and operation.closed)
-            hint = f"Leave it out; known: {', '.join(sorted(declared)) or 'none'}." if strict else ""
-            severity = Severity.ERROR if strict else Severity.WARNING
-            yield Violation(codes.UNKNOWN_FIELD, (name,), f"Unknown {what} '{shown}'", hint=hint, severity=severity)
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
