@@ -35,8 +35,8 @@ OWN_VERBS: Final = (
 )
 VERBS: Final = (*OWN_VERBS, *(verb for row in list_installed() for verb in row.verbs))
 
-# Verbs that take the command of an MCP server after `--`.
-TAKE_A_COMMAND: Final = ("serve", "stdio")
+# Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
+TAKE_A_COMMAND: Final = ("serve",)
 
 EPILOG: Final = """\
 first steps:

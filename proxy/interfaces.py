@@ -12,7 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
-from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import Spellings
 from proxy.core.model.values import (
@@ -116,6 +116,14 @@ class Upstream(Protocol):
 
     async def close(self) -> None:
         """Closes all connections."""
+
+
+@runtime_checkable
+class JoinsServers(Protocol):
+    """An upstream that is several servers."""
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """The servers, with the prefix of each one's names, and why one is out of reach."""
 
 
 class GuardedUpstream(Upstream, Protocol):

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from proxy.cli.options import HelpText, add_header_option
 from proxy.extensions import list_import_kinds, load_place
 
 if TYPE_CHECKING:
-    from proxy.importing.harvest import Harvest
+    from proxy.importing.harvest import Harvest, LeftOut
 
 EXIT_NOTHING: Final = 1
 EXIT_PROBLEM: Final = 2
@@ -87,6 +87,11 @@ def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest
     return check_written(args.into / CONFIG)
 
 
+def list_left_out(left: Iterable[LeftOut]) -> list[tuple[str, str]]:
+    """Rows of a table about what was left out, and why."""
+    return [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in left]
+
+
 @contextlib.contextmanager
 def show_operations() -> Iterator[Callable[[int, int], None]]:
     """Shows a progress bar on a terminal while operations are read. The context's value is called with (done,
@@ -114,8 +119,7 @@ def describe_harvest(harvest: Harvest) -> Iterator[str]:
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
     yield from write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
     yield from write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
-    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
-    yield from write_table("left out", left)
+    yield from write_table("left out", list_left_out(harvest.left_out))
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
     yield from (f"note: {flatten_text(note)}" for note in (*harvest.notes, *notes))
 
@@ -131,7 +135,7 @@ def _summarise(harvest: Harvest) -> str:
 
 
 def write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
-    """Rows of two columns under a title with their number; nothing where there are none."""
+    """Lines of a table of two columns, with its title and length; none where it is empty."""
     from proxy.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]

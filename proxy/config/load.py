@@ -342,7 +342,7 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         return mask_beyond_host(value)
     if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
         return "***"
-    if isinstance(value, str) and path[-1:] == ("command",):
+    if isinstance(value, str) and "command" in path[-2:]:
         return f"{value.split()[0]} ***" if value.split()[1:] else value
     if isinstance(value, str) and "://" in value and "${" not in value:
         value = mask_url(value)

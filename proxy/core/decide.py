@@ -16,11 +16,10 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.contract.container import check_container
 from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
-from proxy.core.contract.request_rules import OperationRule
-from proxy.core.explain.expectation import list_notices
+from proxy.core.contract.request_rules import OTHER_SPELLING, OperationRule
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
-from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
+from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclared, list_notices
 from proxy.core.json.embedded import find_embedded
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.strictreader import UnreadDocument
@@ -115,7 +114,7 @@ def restore_decision(
     repairs: tuple[Repair, ...],
     found: tuple[Violation, ...],
     hint: str = "",
-    advice: tuple[str, str, bool] | None = None,
+    advice: tuple[tuple[str, ...], str, bool] | None = None,
 ) -> Decision:
     """The decision that `decide` made in a child process. `arguments` None: the call was refused for what was `found`;
     b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
@@ -168,7 +167,11 @@ class _UnreadFailure(Failure):
 
     @classmethod
     def of(
-        cls, document: Document, found: tuple[Violation, ...], hint: str, advice: tuple[str, str, bool] | None
+        cls,
+        document: Document,
+        found: tuple[Violation, ...],
+        hint: str,
+        advice: tuple[tuple[str, ...], str, bool] | None,
     ) -> _UnreadFailure:
         """The failure of a call that was judged where its arguments were read."""
         made = cls(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
@@ -258,7 +261,11 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found)) if found else decision
     if decision.failure.code is not codes.INVALID_ARGUMENTS:
         return decision
-    return Reject(replace(decision.failure, violations=found + decision.failure.violations))
+    spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # told already, as what they are
+    own = [
+        one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in spelt
+    ]
+    return Reject(replace(decision.failure, violations=(*found, *own)))
 
 
 def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check) -> Decision:
@@ -272,7 +279,8 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     else:
         found = tuple(_findings(check, repaired, policy, leaks=leaks))
     if found and any(violation.severity is _ERROR for violation in found):
-        return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
+        failure = _failure(call, found, _TOO_MUCH if repaired.exhausted else "")
+        return Reject(replace(failure, mended=repaired.value) if repaired.repairs else failure)
     text = _write_text(document, repaired)
     if repaired.repairs and len(text) > policy.max_body:
         return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))

@@ -160,7 +160,7 @@ EXTENSIONS: Final = (
     Extension(
         "mcp",
         adds="MCP: servers that list their tools, over HTTP or as processes, alone or several as one; `stdio`",
-        verbs={"stdio": "mcp.cli.stdio"},
+        verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
         route_kinds={
             "mcp": RouteKind(
                 adapter="mcp.adapters.mcp:ADAPTER",

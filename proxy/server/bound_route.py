@@ -16,7 +16,7 @@ from proxy.adapters.ladder import find_text
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, WrittenRequest
-from proxy.core.model.fields import NO_SPELLINGS
+from proxy.core.model.fields import NO_SPELLINGS, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import LearnedLists, QuerySources, UpstreamRequest
@@ -116,7 +116,8 @@ class RouteBinding:
     ) -> UpstreamRequest:
         """A request of an HTTP operation as it goes out."""
         route = self.route
-        lookalikes = {name for name, _ in request.headers if "_" in name and name.replace("_", "-") in written.removed}
+        folded = frozenset(map(fold_header, written.removed))
+        lookalikes = {name for name, _ in request.headers if fold_header(name) in folded}
         dropped = self.dropped | written.removed | lookalikes
         own = hop_fields + written.headers + route.headers_set
         if written.body is not request.body:

@@ -17,7 +17,8 @@ from aiohttp import web
 
 from proxy.adapters.ladder import find_call_id, find_conversation, trace_id
 from proxy.call.judging import LONG
-from proxy.call.run import refuse_unread_call, run_call
+from proxy.call.outcome import refuse_unread_call
+from proxy.call.run import run_call
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -116,7 +117,7 @@ class Snapshot:
 
 class Handler:
     """Handles requests. `snapshot` and `observers` may be exchanged at any time; `inflight` counts requests under way.
-    `memory` bounds the bodies under way; its `room` may change.
+    `memory` bounds the bodies under way.
 
     While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
     the proxy restarts.
@@ -334,12 +335,7 @@ class Handler:
             body = FULL if whole else await read_body(request, fields, call_route.memory, route)
             if isinstance(body, BadRequest):
                 record.stages["read"] = now() - record.started
-                unread = _name_unread_call(call_route, record) if body.code is codes.BODY_TOO_LARGE else None
-                if unread is not None:
-                    failure = Failure(body.code, body.message)
-                    result = await refuse_unread_call(unread, failure, call_route, services, record)
-                    return _close_behind(answer_failure(binding, call_route.raw, result, record))
-                return _unread(binding, call_route.raw, body, record)
+                return await _refuse_unread(call_route, body, services, record)
             call_route = replace(call_route, raw=replace_body(call_route.raw, body))
         started = now()
         record.stages["read"], record.request_bytes = started - record.started, len(call_route.raw.body)
@@ -500,6 +496,15 @@ def _unread(binding: RouteBinding, raw: RawRequest, why: BadRequest, record: Cal
 def _close_behind(response: Response) -> Response:
     response.closes = True
     return response
+
+
+async def _refuse_unread(call_route: RouteRequest, why: BadRequest, services: Services, record: CallRecord) -> Response:
+    """The response to a request whose body is not read; a body that is too large is an attempt of its tool."""
+    call = _name_unread_call(call_route, record) if why.code is codes.BODY_TOO_LARGE else None
+    if call is None:
+        return _unread(call_route.binding, call_route.raw, why, record)
+    result = await refuse_unread_call(call, Failure(why.code, why.message), call_route, services, record)
+    return _close_behind(answer_failure(call_route.binding, call_route.raw, result, record))
 
 
 def _name_unread_call(call_route: RouteRequest, record: CallRecord) -> ToolCall | None:

@@ -233,7 +233,6 @@ class Serving:
         upstreams, gone = self._pools.of(compiled.loaded.config)
         last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
-        self.handler.memory.room = _find_room(compiled.loaded.config)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
         self._tell_metrics(compiled)

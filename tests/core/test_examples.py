@@ -5,11 +5,27 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.check.validation import compile_check
-from proxy.core.explain.examples import Example, make_example, make_minimal_example
-from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal, write_signature
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.explain.advice import add_advice
+from proxy.core.explain.examples import make_minimal_example
+from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
+from proxy.core.explain.explain import list_violations
 from proxy.core.explain.scalarvalues import make_text_for
+from proxy.core.explain.signature import Focus, write_accepts, write_schema, write_signature
+from proxy.core.explain.sketch import Example, make_example
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.values import ABSENT, JsonValue
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    ABSENT,
+    Conversation,
+    Document,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Rung,
+    ToolCall,
+    ToolResult,
+)
 from tests.core.repairing import obj
 
 INT: JsonValue = {"type": "integer"}
@@ -46,7 +62,11 @@ def test_a_place_says_what_it_takes(expected: str, schema: JsonValue) -> None:
 
 
 def test_long_lists_and_limits_are_cut() -> None:
-    assert "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 (+88 more)" == list_choices(tuple(range(100)))
+    fifty = ", ".join(map(str, range(50)))
+    assert f"one of {fifty} (+50 more)" == list_choices(tuple(range(100)))
+    assert f"one of 77, {fifty} (+49 more)" == list_choices(tuple(range(100)), [77, 200])
+    long = tuple(f"{number:040}" for number in range(20))
+    assert f"one of '{long[0]}', '{long[1]}', '{long[2]}', '{long[3]}', '{long[4]}' (+15 more)" == list_choices(long)
     assert len(describe_expectation(compile_check({"type": "string", "pattern": "x" * 5000}).root)) < 100
     assert "'it'" == write_literal("it")
 
@@ -210,3 +230,99 @@ def test_examples_are_bounded_and_never_raise() -> None:
     check = compile_check({"$ref": "#/$defs/n0", "$defs": {**levels, "n14": INT}})
     assert Example(ABSENT, complete=False) == make_example(check)
     assert make_minimal_example(check) is ABSENT
+
+
+# --- what an answer says a tool takes -------------------------------------------------------------------------------
+ADDRESS: JsonValue = {
+    "type": "object",
+    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+    "required": ["city"],
+}
+MANY: JsonValue = {
+    "type": "object",
+    "required": ["query"],
+    "properties": {
+        "query": {"type": "string"},
+        "budget": {"type": "number", "description": "Highest price"},
+        "ship": ADDRESS,
+        "bill": ADDRESS,
+        **{f"option_{number}": {"type": "integer", "minimum": number} for number in range(30)},
+    },
+}
+
+
+def test_what_repeats_is_written_once_and_recursion_ends() -> None:
+    (text,) = write_accepts(
+        compile_check({"type": "object", "properties": {"ship": ADDRESS, "bill": ADDRESS}}).root, Focus()
+    )
+    assert "{ship?: {city: string (required), street?: string}, bill?: as 'ship'}" == text
+    tree: JsonValue = {
+        "$defs": {"node": {"type": "object", "properties": {"name": {}, "next": {"$ref": "#/$defs/node"}}}},
+        "$ref": "#/$defs/node",
+    }
+    assert ("{name?: any, next?: {as above}}",) == write_accepts(compile_check(tree).root, Focus())
+
+
+def test_smaller_sizes_keep_the_fields_in_focus_and_every_name() -> None:
+    focus = Focus(candidates={"budget"})
+    focus.at(("bill", "street"))
+    sizes = write_accepts(compile_check(MANY).root, focus)
+    assert [len(text) for text in sizes] == sorted((len(text) for text in sizes), reverse=True)
+    names = ", ".join(f"option_{number}" for number in range(30))
+    assert sizes[-1] == (
+        "{budget?: number /* Highest price */, bill?: {street?: string, city: string (required)}, "
+        f"query: string (required), optional, without their types: ship, {names}}}"
+    )
+
+
+def test_missing_fields_are_required_whatever_the_schema_says_of_them() -> None:
+    focus = Focus(asked={"street"}, undeclared={"zip"})
+    (text,) = write_accepts(compile_check(ADDRESS).root, focus)
+    assert "{street: string (required), city: string (required), zip: any (required)}" == text
+
+
+def test_a_map_shows_the_form_of_its_names() -> None:
+    schema: JsonValue = {
+        "type": "object",
+        "patternProperties": {"^[A-Z]+$": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    assert "{[name with pattern ^[A-Z]+$]: integer}" == write_signature(compile_check(schema).root)
+    assert "{[name]: string}" == write_signature(
+        compile_check({"type": "object", "additionalProperties": {"type": "string"}}).root
+    )
+
+
+def test_a_schema_is_told_without_secrets_and_without_what_tells_nothing() -> None:
+    schema: JsonValue = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "title": "T",
+        "properties": {
+            "title": {"type": "string", "default": {"title": "kept"}, "x-repair": "off"},
+            "pin": {"type": "string", "writeOnly": True, "default": "1234", "enum": ["1234"]},
+        },
+    }
+    assert (
+        '{"type":"object","properties":{"title":{"type":"string","default":{"title":"kept"}},'
+        '"pin":{"type":"string","writeOnly":true}}}'
+    ) == write_schema(compile_check(schema).root)
+
+
+def test_the_schema_stands_where_it_is_shorter_than_what_is_said_of_it() -> None:
+    codes_of = [f"c{number}" for number in range(120)]
+    schema: JsonValue = {"type": "object", "properties": {"code": {"enum": codes_of}}, "required": ["code"]}
+    check = compile_check(schema)
+    found = list_violations(check, {"code": "x"}, ())
+    call = ToolCall("tool", Document(b"", None), "call", Conversation("c", Rung.HEADER))
+    result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, "", found, sent={"code": "x"}))
+    accepts = add_advice(result, ToolPolicy("tool", check, "t")).accepts
+    assert accepts[0] == f"JSON Schema {write_schema(check.root)}"
+    assert len(accepts[0]) < len(accepts[-1])
+
+
+def test_an_answer_about_many_properties_may_be_longer_unless_the_config_says_how_long() -> None:
+    call = ToolCall("tool", Document(b"", None), "call", Conversation("c", Rung.HEADER))
+    for schema, limit, size in ((MANY, 2000, 3000), (ADDRESS, 2000, 2000), (MANY, 1500, 1500)):
+        result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, ""), limits=FeedbackLimits(max_chars=limit))
+        assert size == add_advice(result, ToolPolicy("tool", compile_check(schema), "t")).limits.max_chars

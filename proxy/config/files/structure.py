@@ -10,6 +10,7 @@ and all mistakes are found at once.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -185,16 +186,17 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
 
 
 # Keys whose values may be secrets, besides those that are named as secrets are.
+_IN_URLS: Final = re.compile(r"@|\?.*=")  # user info, and the query of a URL
 _MAY_HIDE: Final = frozenset({"readers", "bearer", "env", "settings", "webhook", "command", "set"})
 
 
 def _describe_written(value: JsonValue, path: Pointer) -> str:
-    """What was written at a place; of a text that may be a secret only its length."""
+    """What was written at a place; of a text or a number that may be a secret only its kind and length."""
     found = _find_value(value, path)
-    named = [step for step in path if isinstance(step, str)]
-    if isinstance(found, str) and ("@" in found or any(step in _MAY_HIDE or is_secret_name(step) for step in named)):
+    hides = any(step in _MAY_HIDE or is_secret_name(step) for step in path if isinstance(step, str))
+    if isinstance(found, str) and (hides or _IN_URLS.search(found) is not None):
         return f"a text of {len(found)} characters"
-    return _shorten(found)
+    return "a number" if hides and name_json_type(found) in ("number", "integer") else _shorten(found)
 
 
 def _describe_expected(entry: BrokenKeyword) -> str:

@@ -125,11 +125,23 @@ class AttemptsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolServer:
+    """One of several servers whose tools are listed together: their names begin with `prefix`. `down` is why it is out
+    of reach, '' where it is not."""
+
+    name: str
+    prefix: str
+    down: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownTool:
-    """What holds for calls of tools that a route does not know, in the place of a tool's policy."""
+    """What holds for calls of tools that a route does not know, in the place of a tool's policy. `servers`: those that
+    may have the tool, where a prefix tells them apart."""
 
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
+    servers: tuple[ToolServer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

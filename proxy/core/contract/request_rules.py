@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.core.model.values import ABSENT, Headers, JsonValue, RawRequest, Violation
+
+# The keyword of a violation that tells of a parameter under another spelling; its limit is the parameter's name.
+OTHER_SPELLING: Final = "spelling"
 
 
 class QueryPolicy(StrEnum):

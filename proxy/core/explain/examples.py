@@ -1,9 +1,7 @@
 """Example arguments made from a schema, and always checked against it.
 
-`make_minimal_example` is the smallest valid value of a schema, for docs, prompts and tests. `make_example` is for an
-answer: it keeps the good values that the caller sent, and never invents a plausible value for a wrong one. Where a
-value cannot be known, `<string>` or `<integer>` stands in its place, and the example is marked as incomplete (contract
-section 3).
+`make_minimal_example` is the smallest valid value of a schema, for docs, prompts and tests; examples for answers are
+made in `sketch.py`.
 
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
@@ -12,23 +10,18 @@ bounded; where it ends, or a schema needs more than is tried here, there is no e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
-from proxy.core.explain.expectation import describe_types, list_choices
-from proxy.core.explain.misplaced import find_nodes_at, find_value
 from proxy.core.explain.scalarvalues import make_numbers, make_texts
 from proxy.core.json.jsontext import LosslessFloat, are_equal
-from proxy.core.model.values import ABSENT, JsonValue, Pointer
-from proxy.core.model.work import MAKING_EXAMPLE, SKETCHING, TooMuchWorkError, Work
+from proxy.core.model.values import ABSENT, JsonValue
+from proxy.core.model.work import MAKING_EXAMPLE, TooMuchWorkError, Work
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
-from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 
-_PLACE: Final = 20
 _MAX_DEPTH: Final = 24
 # Values tried for one place, and for the items of an array that must differ.
 _MAX_TRIED: Final = 80
@@ -38,15 +31,6 @@ _TELLING: Final[dict[frozenset[str], tuple[JsonValue, ...]]] = {
     frozenset({"integer"}): (10, 3),
     frozenset({"integer", "number"}): (LosslessFloat(b"35.5"), LosslessFloat(b"0.5")),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """An example for an answer. `complete`: it is valid as it stands; else it only shows the shape. `value` is `ABSENT`
-    where not even the shape can be shown."""
-
-    value: JsonValue = field(repr=False)
-    complete: bool
 
 
 def make_minimal_example(check: Check) -> JsonValue:
@@ -78,19 +62,6 @@ def make_full_example(check: Check, most: int) -> JsonValue:
     except (TooMuchWorkError, RecursionError):
         return smallest
     return shown
-
-
-def make_example(check: Check, sent: JsonValue = ABSENT, missing: Iterable[Pointer] = ()) -> Example:
-    """Arguments with every required key, those at `missing` too, and the caller's good values (`sent`). Deterministic;
-    never raises."""
-    try:
-        sketch = _Sketch(check, Work(SKETCHING))
-        value = sketch.draw(check.root, sent, 0)
-        for path in missing:
-            value = sketch.add(value, path)
-    except (TooMuchWorkError, RecursionError):
-        return Example(ABSENT, False)
-    return Example(value, value is not ABSENT and check.accepts(value))
 
 
 class _Maker:
@@ -240,116 +211,7 @@ class _Maker:
         yield made
 
 
-class _Sketch:
-    """Draws an example for an answer: good values of the caller, and placeholders for unknown values."""
-
-    def __init__(self, check: Check, work: Work) -> None:
-        self.check = check
-        self.work = work
-        self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
-
-    def is_accepted(self, node: Node, value: JsonValue) -> bool:
-        self.work.look(value)
-        return self.check.accepts_at(node, value)
-
-    def good(self, schemas: list[Node], value: JsonValue) -> bool:
-        """Whether every schema of a member accepts what was sent there."""
-        for schema in schemas:  # noqa: SIM110 - all() takes twice as long, and this runs for every member of a call
-            if not self.is_accepted(schema, value):
-                return False
-        return True
-
-    def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
-        """The sent value where it is good; else the first drawing that is accepted, or else the first of all."""
-        self.work.spend(_PLACE)
-        if sent is not ABSENT and self.is_accepted(node, sent):
-            return sent
-        first = ABSENT
-        for drawing in self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ():
-            if drawing is not ABSENT and self.is_accepted(node, drawing):
-                return drawing
-            first = drawing if first is ABSENT else first
-        return first
-
-    def add(self, value: JsonValue, path: Pointer) -> JsonValue:
-        """The value with a drawing at a path where an object lacks a key that its schemas declare."""
-        holder = find_value(value, path[:-1])
-        schemas = find_nodes_at(self.check, path)
-        if not isinstance(holder, dict) or path[-1] in holder or not schemas:
-            return value
-        drawn = self.draw(schemas[0], ABSENT, len(path))
-        return value if drawn is ABSENT else put_member(value, path, drawn)
-
-    def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
-        """Drawings of a place, best first."""
-        parts = _parts((node,))
-        site = read_facts(node).site
-        if site.choices is not None and not site.free_text and "object" not in site.types:
-            yield site.choices[0] if len(site.choices) == 1 else "<" + list_choices(site.choices).replace("'", "") + ">"
-            return
-        if "object" in site.types and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
-            yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
-        for part in parts:
-            for branch in part.any_of or part.one_of:
-                yield self.draw(branch, sent, depth + 1)
-        yield from self.plain(parts, site, depth)
-
-    def plain(self, parts: list[Node], site: Site, depth: int) -> Iterator[JsonValue]:
-        if "string" in site.types:
-            form = next((str(part.get("format")) for part in parts if part.has("format")), "string")
-            yield f"<{form}>"
-        if "array" in site.types:
-            least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
-            schemas = list_member_schemas(parts, 0, self.work)
-            inner = self.item(schemas[0], depth) if schemas else "<value>"
-            yield [] if inner is ABSENT else [inner] * max(1, min(least, 5))
-        if "integer" in site.types:
-            yield f"<{describe_types(Site(site.types & {'integer', 'number'}, False, None))}>"
-        if "boolean" in site.types:
-            yield "<true or false>"
-        if "null" in site.types:
-            yield None
-        if "object" in site.types:
-            yield {}
-
-    def item(self, node: Node, depth: int) -> JsonValue:
-        """The drawing of an array's item, `ABSENT` within an item of the same schema: a tree has an end."""
-        if id(node) in self.items:
-            return ABSENT
-        self.items.add(id(node))
-        drawn = self.draw(node, ABSENT, depth + 1)
-        self.items.discard(id(node))
-        return drawn
-
-    def object(self, parts: list[Node], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
-        """Good members as they came; required members are drawn where they are wrong or missing."""
-        wanted, known = list_required(parts), list_declared(parts)
-        built: dict[str, JsonValue] = {}
-        for key in (*sorted(wanted & known), *given, *sorted(wanted - known)):
-            if key in built or (key not in known and key not in wanted):
-                continue
-            schemas = list_member_schemas(parts, key, self.work)
-            if key in given and self.good(schemas, given[key]):
-                built[key] = given[key]
-            elif key in wanted:
-                drawn = self.draw(schemas[0], given.get(key, ABSENT), depth + 1) if schemas else "<value>"
-                built.update({} if drawn is ABSENT else {key: drawn})
-        return built
-
-
 def _parts(nodes: tuple[Node, ...]) -> list[Node]:
     if len(nodes) == 1:
         return list(applies_always(nodes[0]))
     return list({id(part): part for node in nodes for part in applies_always(node)}.values())
-
-
-def put_member(value: JsonValue, path: Pointer, member: JsonValue) -> JsonValue:
-    """A value with a member at a path whose parents are objects or items that are there; otherwise the value itself."""
-    if not path:
-        return member
-    step, rest = path[0], path[1:]
-    if isinstance(value, dict) and isinstance(step, str) and (not rest or step in value):
-        return {**value, step: put_member(value.get(step), rest, member)}
-    if isinstance(value, list) and isinstance(step, int) and step < len(value):
-        return [put_member(item, rest, member) if index == step else item for index, item in enumerate(value)]
-    return value

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
+from proxy.core.display.graphemes import cut_sentences
 from proxy.core.display.preview import clean_text, hide
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
@@ -34,7 +35,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.tool_errors.complaints import SERVER_ERRORS, STATUSES, Complaint, read_complaints, read_server_error
 from proxy.core.tool_errors.findings import list_secrets, mask_secrets
-from proxy.core.tool_errors.own_words import MOST_WORDS, cut_sentences, join_words, list_own_words
+from proxy.core.tool_errors.own_words import MOST_WORDS, join_words, list_own_words
 from proxy.core.tool_errors.places import rename_url_places
 
 # The bytes of an answer that are read: an error is short, and a long success is not searched for one.
@@ -99,8 +100,7 @@ def classify_answer(
         found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
     failure = _by_status(status) if told is None else _read_enveloped(told, value, status, words)
     failure = failure if told is not None else replace(failure, hint=words.show(_hint(value)))
-    spoken = list_own_words(value if told is None else _without_details(value), text)
-    original = join_words(filter(None, map(words.show, spoken)))
+    original = words.quote(value if told is None else _without_details(value), text)
     if url and (found is None or not found.violations):
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
@@ -367,6 +367,10 @@ class _Words:
         self._sent = sent
         self._limits = limits
         self._secrets = list_secrets(sent, limits)
+
+    def quote(self, value: JsonValue, text: bytes) -> str:
+        """The words of a body, one line for each error of a list."""
+        return join_words(filter(None, map(self.show, list_own_words(value, text))))
 
     def show(self, text: str) -> str:
         """At most 1,500 code points of a text; '' where the arguments hold more secrets than can be searched for."""

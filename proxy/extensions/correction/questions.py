@@ -23,7 +23,7 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.envelope.feedback import write_feedback
-from proxy.core.explain.expectation import write_signature
+from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
 from proxy.core.rules.facts import read_facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
 from proxy.interfaces import Services
 from proxy.server.admin.dry_run import make_dry_services
 from tests.extensions.console.test_kept_calls import REMINDERS
@@ -26,6 +28,8 @@ FORMS: dict[str, Callable[[str], str]] = {
     "split": lambda text: ", ".join(text.split()),
     "in quotes of JSON": json.dumps,
     "backwards": lambda text: text[::-1],
+    "as a name": lambda text: "_".join(re.findall("[A-Za-z0-9]+", text))[:60],
+    "one word": lambda text: max(re.findall("[A-Za-z0-9]+", text), key=len),
 }
 DIALECTS: list[tuple[str, Callable[[str], Any]]] = [
     ("422 Unprocessable Entity", lambda words: {"error": f"cannot use {words}"}),
@@ -35,6 +39,14 @@ DIALECTS: list[tuple[str, Callable[[str], Any]]] = [
         lambda words: {"message": words, "errors": [{"path": "text", "message": words}], "hint": words},
     ),
     ("500 Internal Server Error", lambda words: words),
+    ("422 Unprocessable Entity", lambda words: {"detail": [{"loc": ["body", words], "msg": words, "type": words}]}),
+    ("400 Bad Request", lambda words: {"errors": {words: [words], "text": [words]}}),
+    ("400 Bad Request", lambda words: {"errors": [{"path": words, "message": words, "code": words}]}),
+    ("400 Bad Request", lambda words: {"type": words, "title": words, "detail": words, "instance": words}),
+    (
+        "200 OK",
+        lambda words: {"success": False, "error": {"code": words, "message": words, "category": "INPUT_ERROR"}},
+    ),
     ("429 Too Many Requests", lambda words: {"error": {"code": "X", "message": words, "details": {"hint": words}}}),
 ]
 
@@ -56,13 +68,14 @@ async def test_no_form_of_a_value_that_a_tool_repeats_is_shown(form: str, length
         body = json.dumps({"text": value, "at": "2026-12-01T09:00:00Z"}).encode()
         for number in range(len(DIALECTS)):
             seen = await proxy.post("/reminders", body, f"X-Conversation-Id: c{number}")
-            assert 400 <= seen.status
+            assert 400 <= seen.status or b'"is_error":true' in seen.body
         listed = json.loads((await proxy.ask_admin("/-/calls")).body)["calls"]
         pages = [await proxy.ask_admin(f"/-/calls/{entry['id']}") for entry in listed]
         pages += [
             await proxy.ask_admin(path) for path in ("/-/calls", "/-/attempts", "/-/overview", "/-/conversations")
         ]
-    text = "\n".join(page.body.decode() for page in pages).lower()
+        pages += [await proxy.ask_admin("/-/tools/%2Freminders/add_reminder"), await proxy.ask_admin("/metrics")]
+    text = "\n".join((*(page.body.decode() for page in pages), proxy.log.getvalue())).lower()
     assert (len(DIALECTS), []) == (len(listed), [trace for trace in list_traces(value) if trace in text])
 
 
@@ -73,7 +86,8 @@ async def test_the_shown_config_has_no_secret_in_any_place() -> None:
         ),
         "upstreams": (
             '{tools: {url: "http://127.0.0.1:9"}, '
-            "db: {command: [server, --token=PLANTED4, 'postgresql://me:PLANTED5@db/x']}}"
+            "db: {command: [server, --token=PLANTED4, 'postgresql://me:PLANTED5@db/x']}, "
+            "env: {command: ['env TOKEN=PLANTED6 server']}}"
         ),
     }
     async with proxied(REMINDERS, **secrets) as proxy:
@@ -85,12 +99,26 @@ async def test_the_shown_config_has_no_secret_in_any_place() -> None:
     assert ["server", "***", "***"] == config["upstreams"]["db"]["command"]
 
 
-@pytest.mark.parametrize("key", ["admin: {token: tok5}", "admin: {token: 0123456789abcdef, readers: tok5}"])
-def test_a_mistake_about_a_secret_does_not_print_it(tmp_path: Any, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "described"),
+    [
+        ("admin: {token: tok5}", "a text of 4 characters"),
+        ("admin: {token: 0123456789abcdef, readers: tok5}", "a text of 4 characters"),
+        ("admin: {token: 918273645}", "a number"),
+        ("state: {backend: redis, url: 'redis+sentinel://h/m', sentinel: {password: 918273645}}", "a number"),
+        ("defaults: {headers: {set: {x-key: 918273645}}}", "a number"),
+        ("upstreams: {a: {url: 'http://h/x?token=tok5'}}", "a text of 21 characters"),
+        ("upstreams: {a: {url: 'http://h', health: '/x?token=tok5'}}", "a text of 13 characters"),
+        ("upstreams: {a: {command: 'server --token=tok5'}}", "a text of 19 characters"),
+    ],
+)
+def test_a_mistake_about_a_secret_does_not_print_it(tmp_path: Any, key: str, described: str) -> None:
     (tmp_path / "c.yaml").write_text(f"version: 1\n{key}\nroutes: []\n")
-    with pytest.raises(Exception, match="a text of 4 characters") as caught:
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path / "c.yaml", {})
-    assert "tok5" not in str(caught.value)
+    told = " ".join(map(str, caught.value.mistakes))
+    assert described in told
+    assert ["tok5" in told, "918273645" in told] == [False, False]
 
 
 # --- dry runs ---------------------------------------------------------------------------------------------------------

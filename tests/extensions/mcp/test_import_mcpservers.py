@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from proxy.__main__ import main
 from proxy.config.files.secrets import reveal
 from proxy.config.load import load
+from proxy.extensions.mcp.importing.client_files import find_own_program
 from proxy.extensions.mcp.importing.mcpservers import read_mcpservers
 from proxy.importing.harvest import ImportProblem, LeftOut
 
@@ -80,22 +82,89 @@ def test_comments_references_and_remote_servers_of_vs_code_are_read(tmp_path: Pa
     assert ["legacy"] == [each.name for each in found.left_out]
 
 
-REWRITTEN: list[tuple[str, object, str, Any]] = [
-    ("claude_desktop_config.json", CLAUDE, "files",
-     {"command": "toolcall-proxy", "args": ["stdio", "--url", "http://127.0.0.1:8080/files/mcp"]}),
-    ("mcp.json", CLAUDE, "files", {"url": "http://127.0.0.1:8080/files/mcp"}),
-    ("mcp.json", CODE, "local", {"type": "http", "url": "http://127.0.0.1:8080/local/mcp"}),
-]  # fmt: skip
+CODEX = """\
+model = "gpt-5"
+
+[mcp_servers.files]
+command = "npx"
+
+[mcp_servers.files.env]
+LOG = "warn"
+
+[mcp_servers.hub]
+url = "https://tools.example.com/mcp"
+bearer_token_env_var = "HUB_TOKEN"
+http_headers = {"X-Team" = "red"}
+env_http_headers = {"X-Key" = "HUB_KEY"}
+
+[mcp_servers.off]
+command = "x"
+enabled = false
+
+[tools]
+web_search = true
+"""
 
 
-@pytest.mark.parametrize(("name", "text", "server", "entry"), REWRITTEN)
-def test_the_clients_config_is_printed_with_the_proxy_in_the_servers_places(
-    name: str, text: object, server: str, entry: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_servers_of_codex_are_read_with_their_credentials(tmp_path: Path) -> None:
+    found = read_mcpservers(written(tmp_path, "config.toml", CODEX))
+    assert ("HUB_KEY", "HUB_TOKEN") == found.variables
+    (tmp_path / "c.yaml").write_text(found.write_config("c.yaml"))
+    config = load(tmp_path / "c.yaml", {"HUB_TOKEN": "t", "HUB_KEY": "k"}).config
+    sent = {name: reveal(value) for name, value in config.upstreams["hub"].headers.set}
+    assert {"authorization": "Bearer t", "x-team": "red", "x-key": "k"} == sent
+    assert [("off", "it is switched off there")] == [(each.name, each.why) for each in found.left_out]
+
+
+(PROGRAM,) = find_own_program()
+URL = "http://127.0.0.1:8080/files/mcp"
+TYPED = {"mcpServers": {"files": {"type": "stdio", "command": "x"}}}
+PLAIN = {"mcpServers": {"files": {"command": "x"}}}
+
+REWRITTEN: list[tuple[str, object, Any]] = [
+    ("claude_desktop_config.json", PLAIN, {"command": PROGRAM, "args": ["stdio", "--url", URL]}),
+    (".mcp.json", PLAIN, {"type": "http", "url": URL}),
+    (".cursor/mcp.json", PLAIN, {"url": URL}),
+    (".cursor/mcp.json", TYPED, {"type": "http", "url": URL}),
+    (".codeium/windsurf/mcp_config.json", PLAIN, {"serverUrl": URL}),
+    (".gemini/settings.json", PLAIN, {"httpUrl": URL}),
+    ("mcp.json", {"servers": {"files": {"type": "stdio", "command": "x"}}}, {"type": "http", "url": URL}),
+    ("config.toml", '[mcp_servers.files]\ncommand = "x"\n', {"url": URL}),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "entry"), REWRITTEN)
+def test_each_client_gets_the_urls_of_a_proxy_as_it_writes_urls(
+    name: str, text: object, entry: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert 0 == main(["import", "mcpservers", str(written(tmp_path, name, text)), "--rewrite"])
-    printed = json.loads(capsys.readouterr().out)
-    assert entry == printed.get("mcpServers", printed.get("servers"))[server]
-    assert not (tmp_path / "config.yaml").exists()
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert 0 == main(["import", "mcpservers", str(written(path.parent, path.name, text)), "--rewrite", "--urls"])
+    printed = capsys.readouterr().out
+    found = tomllib.loads(printed) if path.suffix == ".toml" else json.loads(printed)
+    (servers,) = found.values()
+    assert {"files": entry} == servers
+
+
+def test_by_default_the_client_itself_starts_the_proxy_in_front_of_each_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "mcp.json", CODE)
+    assert 0 == main(["import", "mcpservers", str(path), "--rewrite"])
+    seen = capsys.readouterr()
+    args = json.dumps(["stdio", "--", "node", "${workspaceFolder}/server.js"])
+    assert f'"command": {json.dumps(PROGRAM)}, "args": {args},' in seen.out
+    assert "// servers of this workspace" in seen.out
+    assert "legacy  it speaks HTTP+SSE of 2024-11-05" in seen.err
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_all_servers_of_codex_can_be_one_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "config.toml", CODEX)
+    assert 0 == main(["import", "mcpservers", str(path), "--rewrite", "--one"])
+    found = tomllib.loads(capsys.readouterr().out)
+    servers = {"off": {"command": "x", "enabled": False}, "toolcall-proxy": {"url": "http://127.0.0.1:8080/mcp"}}
+    assert {"model": "gpt-5", "tools": {"web_search": True}, "mcp_servers": servers} == found
 
 
 def test_all_servers_can_be_served_at_one_path(tmp_path: Path) -> None:
@@ -106,17 +175,15 @@ def test_all_servers_can_be_served_at_one_path(tmp_path: Path) -> None:
     assert [("a", "a__", "/mcp"), ("a_b", "a_b_", "/v1")] == [
         (server.name, server.prefix, server.path) for server in route.joined.servers
     ]
-    entry = {"url": "http://127.0.0.1:8080/mcp"}
-    assert {"mcpServers": {"toolcall-proxy": entry}} == read_mcpservers(path).rewrite_client_config(one=True)
+    entry = {"type": "http", "url": "http://127.0.0.1:8080/mcp"}
+    rewritten = json.loads(read_mcpservers(path).rewrite_client_config(("x",), one=True))
+    assert {"mcpServers": {"toolcall-proxy": entry}} == rewritten
 
 
 def test_what_is_not_served_stays_as_it_was(tmp_path: Path) -> None:
-    rewritten = read_mcpservers(written(tmp_path, "mcp.json", CLAUDE)).rewrite_client_config()
-    assert isinstance(rewritten, dict)
+    rewritten = json.loads(read_mcpservers(written(tmp_path, "mcp.json", CLAUDE)).rewrite_client_config(("x",)))
     assert "Ctrl+Space" == rewritten["globalShortcut"]
-    servers = rewritten["mcpServers"]
-    assert isinstance(servers, dict)
-    assert CLAUDE["mcpServers"]["odd"] == servers["odd"]  # type: ignore[index]
+    assert CLAUDE["mcpServers"]["odd"] == rewritten["mcpServers"]["odd"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,24 @@ async def test_calls_are_judged_by_the_schema_of_their_own_server() -> None:
         assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("echo", {"a": 5})))
 
 
+async def test_a_name_of_a_server_out_of_reach_is_told_so_and_no_other_server_is_advised() -> None:
+    async with joined() as proxy:
+        client = Client(proxy)
+        await client.begin()
+        await client.names()
+        gone = await client.ask(call("gone_echo", {"a": 5}))
+        near, far = await client.ask(call("b.ecco", {"a": 5})), await client.ask(call("b.nothing_alike", {}))
+        nobodys = await client.ask(call("c_echo", {"a": 5}))
+
+    assert (True, "UPSTREAM_UNAVAILABLE") == refusal(gone)
+    assert "(server 'gone' is out of reach: upstream 'gone': cannot start 'no-such-program'" in text(gone)
+    assert "a_echo" not in text(gone)
+    assert "Did you mean 'b.echo'?" in text(near)
+    assert "Known tools: 'b.ask', 'b.cancelled'" in text(far)
+    assert "'a_" not in text(far)
+    assert "'a_echo'" in text(nobodys)
+
+
 async def test_a_route_is_a_chosen_set_of_tools_of_several_servers() -> None:
     chosen = (
         ", mcp: {allow: [a_echo, b.pid], tools: {a_echo: {as: repeat}, b.pid: {as: process, description: Its id.}}}"
@@ -91,6 +109,25 @@ async def test_the_operator_sees_which_server_is_out_of_reach() -> None:
         assert "cannot start 'no-such-program'" in route["servers"]["gone"]
         logged = [line for line in map(json.loads, proxy.log.getvalue().splitlines()) if line.get("server") == "gone"]
         assert ["Tool server out of reach"] == [line["message"] for line in logged]
+
+
+async def test_a_name_of_a_server_out_of_reach_says_so_and_only_the_tools_of_its_own_server_are_suggested() -> None:
+    async with joined() as proxy:
+        client = Client(proxy)
+        await client.begin()
+        await client.names()
+        gone = await client.ask(call("gone_echo", {"a": 5}))
+        assert (True, "UPSTREAM_UNAVAILABLE") == refusal(gone)
+        said = text(gone)
+        assert "(server 'gone' is out of reach: " in said
+        assert "cannot start 'no-such-program'" in said
+        assert "The tool did not run." in said
+        assert not any(name in said for name in ("a_echo", "b.echo", "Did you mean", "Known tools"))
+        assert "Did you mean 'b.echo'?" in text(await client.ask(call("b.ecko", {"a": 5})))
+        other = text(await client.ask(call("b.weather_of_tomorrow", {"a": 5})))
+        assert "Known tools: " in other
+        assert "'b.echo'" in other
+        assert "a_" not in other
 
 
 def _hashed(name: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.config.load import load
 from proxy.core.model.values import JsonValue
+from proxy.server import start_serving
 from tests.extensions.operations.served import ask, served
 from tests.serving.wire import Tool, answer, replies, tool
 
@@ -28,6 +31,13 @@ FIELDS: JsonValue = {
         "name": {"type": "string", "pattern": "^[a-z/]*$"},
         "doc": {"type": "string", "format": "binary"},
     },
+}
+
+
+OPEN: JsonValue = {
+    "type": "object",
+    "properties": {"limit": {"type": "integer", "maximum": 10}},
+    "additionalProperties": {"type": "integer", "maximum": 10},
 }
 
 
@@ -53,6 +63,8 @@ SERVICE: JsonValue = {
         "/k": {"get": operation("spread", SID, {"name": "cf", "in": "cookie", "schema": TEXTS})},
         "/form": {"post": operation("form", body={"application/x-www-form-urlencoded": {"schema": FIELDS}})},
         "/parts": {"post": operation("parts", body={"multipart/form-data": {"schema": FIELDS}})},
+        "/open": {"post": operation("open", body={"application/x-www-form-urlencoded": {"schema": OPEN}})},
+        "/openparts": {"post": operation("openparts", body={"multipart/form-data": {"schema": OPEN}})},
     },
 }
 
@@ -94,6 +106,11 @@ async def get(target: str, *headers: str) -> tuple[int, int]:
         "x=1; sid 5, y=2",
         "sid=b/c",
         "sid=a; sid=b",
+        "%73id=b/c",
+        "sid= a",
+        "sid=a ; x=1",
+        'n="5"',
+        "'sid'=b/c",
     ],
 )
 async def test_a_cookie_that_some_service_reads_otherwise_is_refused(cookie: str) -> None:
@@ -120,7 +137,7 @@ async def test_a_cookie_that_all_read_alike_goes_on_beside_any_other(cookie: str
 
 
 # --- headers, queries and forms ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("header", ["X_Lim: 999", "x_lim: 5", "X-Lim: 999"])
+@pytest.mark.parametrize("header", ["X_Lim: 999", "x_lim: 5", "X-Lim: 999", "X.Lim: 999", "X^Lim: 999"])
 async def test_a_header_that_gateways_read_as_a_declared_one_is_refused(header: str) -> None:
     assert (400, 0) == await get("/h", header)
     assert (400, 0) == await get("/h", "X-Lim: 5", header)
@@ -136,6 +153,14 @@ async def test_a_header_that_gateways_read_as_a_declared_one_is_refused(header: 
         "limit[]=5",
         "limit=5;limit=5",
         "tenant=mine;x",
+        "!limit=999",
+        "_limit=999",
+        "limit%00x=999",
+        "%0Alimit=999",
+        "limit%0D%0A=999",
+        "%C2%A0limit=999",
+        "%27limit%27=999",
+        "&".join(f"q{number}=1" for number in range(100)) + "&Limit=999",
     ],
 )
 async def test_a_parameter_that_some_service_finds_elsewhere_is_refused(query: str) -> None:
@@ -162,12 +187,48 @@ async def test_a_form_of_two_meanings_and_one_with_undeclared_fields_are_refused
     assert [] == server.seen
 
 
-@pytest.mark.parametrize("body", [b"b&" * 300_000, b"limit=5&" * 20_000])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"limit=5&x=7", 200), (b"x=7", 200), (b"limit=5&x=abc", 400), (b"x=99", 400), (b"x=7&x=8", 400), (b"x[]=7", 200)],
+)
+async def test_an_undeclared_field_is_judged_by_additional_properties(body: bytes, status: int) -> None:
+    async with service() as (server, port):
+        assert status == (await ask(port, "POST", "/open", body, FORM)).status
+        pairs = [pair.partition("=")[::2] for pair in body.decode().split("&")]
+        parts = "".join(part(f'name="{name}"', value) for name, value in pairs)
+        media_type = "Content-Type: multipart/form-data; boundary=A"
+        sent = (parts + "--A--\r\n").encode()
+        assert status == (await ask(port, "POST", "/openparts", sent, media_type)).status
+    assert [body, sent][: len(server.seen)] == [each.body for each in server.seen]
+
+
+async def test_an_undeclared_argument_is_written_as_a_field_where_the_schema_takes_it() -> None:
+    async with service() as (server, port):
+        for arguments in ({"limit": 5, "x": 7}, {"x": "y"}, {"Limit": 7}, {"x": {"limit": 99}}):
+            await ask(port, "POST", "/tools/open", json.dumps(arguments).encode())
+    assert [b"limit=5&x=7"] == [each.body for each in server.seen]
+
+
+@pytest.mark.parametrize("body", [b"b&" * 300_000, b"limit=5&" * 20_000, b"limit=5&name=" + b";a" * 20_000])
 async def test_a_form_of_very_many_pairs_is_refused_before_any_is_read(body: bytes) -> None:
     async with service() as (server, port):
         seen = await ask(port, "POST", "/form", body, FORM)
     assert (400, []) == (seen.status, server.seen)
     assert "The form has more than 10000 pairs" in seen.body.decode()
+
+
+async def test_an_open_form_has_a_bound_of_undeclared_fields() -> None:
+    async with service() as (server, port):
+        sent = "&".join(f"k{number}=1" for number in range(1001)).encode()
+        seen = await ask(port, "POST", "/open", sent, FORM)
+    assert (400, []) == (seen.status, server.seen)
+    assert "The form has more than 1000 undeclared fields" in seen.body.decode()
+
+
+async def test_a_form_has_no_more_pairs_than_a_body_may_have_values(tmp_path: Path) -> None:
+    few = "defaults: {limits: {nodes: 3}}\n"
+    for body, status in ((b"text=abc&limit=1&limit=2&limit=3", 400), (b"text=abc&limit=1", 200)):
+        assert status == (await send_by_hand(tmp_path, "/note", body, FORM, more=few))[0]
 
 
 # --- what is written from arguments -----------------------------------------------------------------------------------
@@ -204,9 +265,10 @@ async def test_a_call_by_name_sends_only_the_cookies_and_headers_of_its_argument
     async with service() as (server, port):
         await ask(port, "POST", "/tools/cookies", b'{"sid": "a"}', "Cookie: sid=b/c; n=999")
         await ask(port, "POST", "/tools/cookies", b"{}", "Cookie: sid=b/c")
-        await ask(port, "POST", "/tools/headers", b'{"X-Lim": 5}', "X_Lim: 999")
+        await ask(port, "POST", "/tools/headers", b'{"X-Lim": 5}', "X_Lim: 999", "X.Lim: 999")
     assert ["sid=a", None, None] == [each.header("cookie") for each in server.seen]
-    assert ("5", None) == (server.seen[2].header("x-lim"), server.seen[2].header("x_lim"))
+    sent = [server.seen[2].header(name) for name in ("x-lim", "x_lim", "x.lim")]
+    assert ["5", None, None] == sent
 
 
 # --- multipart --------------------------------------------------------------------------------------------------------
@@ -277,7 +339,67 @@ async def test_parts_as_browsers_send_them_go_on_byte_for_byte(parts: tuple[str,
     assert expected == await send_parts(*parts)
 
 
-async def test_an_optional_file_may_be_left_out_by_name() -> None:
+async def test_an_optional_file_may_be_left_out() -> None:
+    assert (200, 1) == await send_parts()
     async with service() as (server, port):
         assert 200 == (await ask(port, "POST", "/tools/parts", b'{"limit": 5}')).status
     assert [True] == [b'name="limit"' in each.body for each in server.seen]
+
+
+# --- hand-written requests --------------------------------------------------------------------------------------------
+BY_HAND = """
+version: 1
+listen: 127.0.0.1:0
+admin: off
+upstreams: {tools: {url: "URL"}}
+tools:
+  read:
+    schema: {type: object, properties: {limit: {type: integer, maximum: 10}}}
+    request: {method: GET, path: /read, parameters: [{name: limit, in: query}]}
+  note:
+    schema: {type: object, properties: {limit: {type: integer}, text: {type: string, maxLength: 3}}, required: [text]}
+    request: {method: POST, path: /note, body: form, parameters: [{name: limit, in: form}]}
+  file:
+    schema: {type: object, properties: {doc: {type: string}}}
+    request: {method: POST, path: /file, body: multipart, parameters: [{name: doc, in: file}]}
+routes:
+  - {path: /note, methods: [POST], upstream: tools, tool: note}
+  - {path: /file, methods: [POST], upstream: tools, tool: file}
+  - {path: "/tools/{tool}", upstream: tools}
+"""
+
+
+async def send_by_hand(
+    folder: Path, target: str, body: bytes, *headers: str, more: str = ""
+) -> tuple[int, list[str], list[bytes]]:
+    """The status of a request, and start line and body of what reached the service."""
+    async with tool(replies(OK)) as server:
+        (folder / "c.yaml").write_text(BY_HAND.replace("URL", server.url) + more)
+        serving = await start_serving(load(folder / "c.yaml", {}))
+        try:
+            seen = await ask(int(serving.url.rsplit(":", 1)[1]), "POST", target, body, *headers)
+        finally:
+            await serving.stop(grace=0.5)
+        return seen.status, [each.start for each in server.seen], [each.body for each in server.seen]
+
+
+async def test_an_argument_that_has_no_place_in_the_request_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    assert (200, ["GET /read?limit=5 HTTP/1.1"], [b""]) == await send_by_hand(tmp_path, "/tools/read", b'{"limit": 5}')
+    assert (400, [], []) == await send_by_hand(tmp_path, "/tools/read", b'{"limit": 5, "x": 7}')
+
+
+async def test_a_property_that_no_parameter_names_is_a_field_of_the_form(tmp_path: Path) -> None:
+    post = ["POST /note HTTP/1.1"]
+    assert (200, post, [b"limit=5&text=abc"]) == await send_by_hand(tmp_path, "/note", b"limit=5&text=abc", FORM)
+    assert (400, [], []) == await send_by_hand(tmp_path, "/note", b"limit=5&text=abcd", FORM)
+    assert (400, [], []) == await send_by_hand(tmp_path, "/note", b"limit=5", FORM)
+    assert (200, post, [b"limit=5&text=abc"]) == await send_by_hand(
+        tmp_path, "/tools/note", b'{"limit": 5, "text": "abc"}'
+    )
+
+
+async def test_a_file_of_ones_own_is_a_single_one(tmp_path: Path) -> None:
+    media_type = "Content-Type: multipart/form-data; boundary=A"
+    one = part('name="doc"; filename="f"', "abc")
+    for parts, status in ((one, 200), (one * 2, 400), ("", 200)):
+        assert status == (await send_by_hand(tmp_path, "/file", (parts + "--A--\r\n").encode(), media_type))[0]

@@ -146,6 +146,16 @@ async def test_a_path_parameter_is_never_another_path(value: str) -> None:
     assert ([], True) == (server.seen, seen.status in (400, 404))
 
 
+async def test_a_parameter_under_another_spelling_is_not_told_as_missing_too() -> None:
+    async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
+        seen = await ask(port, "GET", "/airports?Q=ab")
+
+    said = json.loads(seen.body)["content"]
+    assert ([], 1) == (server.seen, said.count("•"))
+    assert "Write it as 'q'." in said
+    assert "is missing" not in said
+
+
 async def test_a_query_of_100_kb_is_refused() -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
         seen = await ask(port, "GET", f"/airports?q={'a' * 100_000}")

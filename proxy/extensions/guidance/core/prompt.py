@@ -27,7 +27,7 @@ from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.placeholders import fill_placeholders
 from proxy.core.explain.examples import make_full_example, make_minimal_example
-from proxy.core.explain.expectation import write_signature
+from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import are_equal, dumps, make_decimal, name_json_type
 from proxy.core.model.values import (
     ABSENT,

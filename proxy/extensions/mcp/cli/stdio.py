@@ -13,12 +13,12 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import HelpText, add_header_option, read_header
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -30,7 +30,7 @@ _LINE: Final = 64 * 1024 * 1024
 
 DESCRIPTION: Final = """\
 Speaks MCP over stdin and stdout, for clients that start commands, and stands in front of one MCP server: a command
-behind --, an URL, or a route of a config. In the client's config, put `toolcall-proxy stdio --` before the command."""
+of its own, an URL, or a route of a config. `toolcall-proxy install CLIENT` writes it into the client's config."""
 
 EPILOG: Final = """\
 examples:
@@ -51,19 +51,30 @@ def register(subparsers: Any) -> None:
         help="the same for clients that start commands: MCP over stdin and stdout",
         description=DESCRIPTION,
         epilog=EPILOG,
-        usage="toolcall-proxy stdio [--config FILE [--route PATH] | --url URL | -- COMMAND ARGUMENT ...]",
+        usage="toolcall-proxy stdio [--config FILE [--route PATH] | --url URL | [--] COMMAND ARGUMENT ...]",
         formatter_class=HelpText,
+    )
+    parser.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="starts the server; -- may precede"
     )
     parser.add_argument("--config", metavar="FILE", help="a config with a route that says `protocol: mcp`")
     parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
     parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
     add_header_option(parser, "send this with every request")
+    parser.add_argument(
+        "--header-env",
+        metavar="NAME=VARIABLE",
+        action="append",
+        default=[],
+        help="the same, with the value of an environment variable: arguments of a process can be read by others",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves one client until it closes its input; gives the exit code."""
     from proxy.config.mistakes import ConfigError
 
+    args.command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if unfit := _find_contradiction(args):
         print(f"stdio: {unfit}", file=sys.stderr)
         return EXIT_CONFIG
@@ -73,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             loaded = _load(args, kept)
             route = _find_route(loaded, args.route)
+            headers = dict(args.header) | _read_variables(args.header_env)
         except ConfigError as error:
             print("\n".join(str(mistake) for mistake in error.mistakes), file=sys.stderr)
             return EXIT_CONFIG
@@ -80,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"stdio: {error.args[0]}", file=sys.stderr)
             return EXIT_CONFIG
         with contextlib.suppress(BrokenPipeError):
-            asyncio.run(_serve(loaded, route, folder / "listen", dict(args.header), out))
+            asyncio.run(_serve(loaded, route, folder / "listen", headers, out))
     return 0
 
 
@@ -109,6 +121,21 @@ def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
         return load(args.config, os.environ)
     text = write_mcp_config(args.url) if args.url else write_command_config(args.command)
     return load(make_mcp_config_file(text, kept), os.environ)
+
+
+def _read_variables(written: Sequence[str]) -> dict[str, str]:
+    """The headers whose values stand in the environment. Raises LookupError, whose message says what is missing."""
+    headers: dict[str, str] = {}
+    for word in written:
+        name, _, variable = word.partition("=")
+        if not variable or variable not in os.environ:
+            raise LookupError(f"--header-env {word}: there is no environment variable {variable!r}")
+        try:
+            header, value = read_header(f"{name}: {os.environ[variable]}")
+        except argparse.ArgumentTypeError as error:
+            raise LookupError(f"--header-env {word}: {error}") from None
+        headers[header] = value
+    return headers
 
 
 def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:

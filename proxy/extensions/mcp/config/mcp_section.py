@@ -105,28 +105,32 @@ class McpReader:
             made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
         written = self.policy(entry)
-        names = self._read_names(entry, at)
+        made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"))
+        shown = (*made["tools"], *([made["collapse"].name] if "collapse" in made else ()))
+        note_refused_names(self.context, route, ((name, f"the tool name {name!r}") for name in shown))
+        return McpConfig(template=read_policy(written), written=written, **made)
+
+    def _read_tools(
+        self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer
+    ) -> dict[str, Any]:
+        """What the config says of single listed tools, by the names that clients see."""
         tools: dict[str, ToolConfig] = {}
         patches: dict[str, JsonValue] = {}
         descriptions: dict[str, str] = {}
-        for listed, own in value.get("tools", {}).items():
+        for listed, own in entries.items():
             if not isinstance(own, dict):
                 continue
-            self._check(own, (*at, "tools", listed))
+            self._check(own, (*at, listed))
             name = names.renamed.get(reveal(listed), reveal(listed))
-            tools[name] = self._read_tool(name, own, written, (*at, "tools", listed))
+            tools[name] = self._read_tool(name, own, written, (*at, listed))
             if "overlay" in own:
                 patches[name] = own["overlay"]
-                here = (*at, "tools", listed, "overlay")
-                self.catalogue.schemas.check_overlay(
-                    own["overlay"], SchemaPlace(self.context.source, here, self.context.where(here))
-                )
+                here = (*at, listed, "overlay")
+                place = SchemaPlace(self.context.source, here, self.context.where(here))
+                self.catalogue.schemas.check_overlay(own["overlay"], place)
             if "description" in own:
                 descriptions[name] = reveal(own["description"])
-        shown = (*tools, *([made["collapse"].name] if "collapse" in made else ()))
-        note_refused_names(self.context, route, ((name, f"the tool name {name!r}") for name in shown))
-        made |= {"names": names, "tools": tools, "patches": patches, "descriptions": descriptions}
-        return McpConfig(template=read_policy(written), written=written, **made)
+        return {"names": names, "tools": tools, "patches": patches, "descriptions": descriptions}
 
     def _read_names(self, entry: Written, at: Pointer) -> ShownNames:
         """The names that clients see. Reports names that two tools would have, and keys that name a tool by the name

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.contract.served_tools import ShownNames
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
@@ -61,6 +61,7 @@ class McpRouteRequest:
     modern: bool
     headers: Headers = field(repr=False)
     request_id: JsonValue = None
+    servers: tuple[ToolServer, ...] = ()
 
     @property
     def _operations(self) -> Mapping[str, OperationRule]:
@@ -69,7 +70,8 @@ class McpRouteRequest:
     @property
     def unknown(self) -> UnknownTool:
         """The rules for calls of tools that are not in `tools`."""
-        return self.call_route.unknown
+        unknown = self.call_route.unknown
+        return replace(unknown, servers=self.servers) if self.servers else unknown
 
     def find_user_query(self, sources: QuerySources) -> str:
         """Returns the user's query where the client sends one."""

@@ -143,6 +143,7 @@ class Exchange:
             message.modern,
             mcp_request.call_route.raw.headers,
             message.id,
+            asking.list_servers(),
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)

@@ -18,7 +18,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps
 from proxy.core.json.textrepair import read_document
 from proxy.core.model import codes
-from proxy.core.model.codes import Severity
+from proxy.core.model.fields import fold_header
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
@@ -32,6 +32,7 @@ from proxy.core.model.values import (
     ToolCall,
     Violation,
 )
+from proxy.extensions.operations.adapters.undeclared_names import find_hidden, find_undeclared
 from proxy.extensions.operations.core.channels import explain_unreadable
 from proxy.extensions.operations.core.http.body import FORM, MULTIPART
 from proxy.extensions.operations.core.http.multipart import Part, find_boundary, is_field_text, split_parts
@@ -39,12 +40,12 @@ from proxy.extensions.operations.core.http.names import (
     Pairs,
     decode_cookie,
     find_doubtful_cookies,
-    fold_name,
     list_cookies,
-    list_hidden_names,
+    strip_quotes,
 )
 from proxy.extensions.operations.core.http.request_text import (
     MOST_PAIRS,
+    count_pairs,
     group_pairs,
     is_of,
     list_written_names,
@@ -59,11 +60,10 @@ from proxy.extensions.operations.core.http_operation import HttpArgument, HttpOp
 # The repair by which an absent body becomes `{}` (repair.md section 1).
 EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
-# Bodies of clients that send one with every request.
-_NO_BODY: Final = (b"", b"{}", b"null")
+_NO_BODY: Final = (b"", b"{}", b"null")  # of clients that send one with every request
 # The arguments of a request without a body, where the body is optional.
 _NOTHING: Final = Document(b"{}", {})
-_MOST_UNKNOWN: Final = 100
+_MOST_FIELDS: Final = 1000
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 
@@ -92,7 +92,7 @@ class HttpOperationAdapter(EnvelopeAdapter):
         read = ReadRequest()
         arguments: Document | JsonProblem
         if operation.template.is_plain:
-            read.violations += _check_undeclared_query(operation, request.query)
+            read.violations += _check_undeclared_query(operation, request.query, shape.text.nodes)
             absent = NO_ARGUMENTS if operation.template.body_required else _NOTHING
             arguments = read_document(body, shape.text, shape.text_repairs) if body.strip() else absent
         else:
@@ -131,7 +131,7 @@ def read_request(request: RawRequest, operation: HttpOperation, shape: CallShape
         text = request.params.get(argument.declared.name)
         if text is not None:
             _take(read, operation, argument, read_path(argument.declared, text))
-    _read_query(read, operation, request.query)
+    _read_query(read, operation, request.query, shape.text.nodes)
     for argument in operation.in_place("header"):
         lines = [value for name, value in request.headers if name == argument.declared.name.lower()]
         if lines:
@@ -158,10 +158,12 @@ def _read_cookies(read: ReadRequest, operation: HttpOperation, cookies: list[Htt
         mine = [pair for pair in pairs if is_of(argument.declared, pair[0])]
         if not mine:
             continue
-        _take(read, operation, argument, read_pairs(argument.declared, mine))
-        decoded = [(name, decode_cookie(text)) for name, text in mine]
-        if decoded != mine and not _takes_any(operation, argument, read_pairs(argument.declared, decoded)):
-            read.violations.append(_explain_doubtful_cookie(argument, argument.declared.name))
+        plain = [(name, strip_quotes(text)) for name, text in mine]
+        _take(read, operation, argument, read_pairs(argument.declared, plain))
+        # Some services keep the quotes, and some decode escapes.
+        for other in (mine, [(name, decode_cookie(text)) for name, text in plain]):
+            if other != plain and not _takes_any(operation, argument, read_pairs(argument.declared, other)):
+                read.violations.append(_explain_doubtful_cookie(argument, argument.declared.name))
 
 
 def _takes_any(operation: HttpOperation, argument: HttpArgument, readings: list[JsonValue]) -> bool:
@@ -177,10 +179,10 @@ def _explain_doubtful_cookie(argument: HttpArgument, name: str) -> Violation:
 
 
 def _find_lookalike_headers(operation: HttpOperation, request: RawRequest) -> Iterator[Violation]:
-    """Headers that gateways of CGI's kind (RFC 3875 section 4.1.18) read as a declared one: `X_Lim` for `X-Lim`."""
-    declared = {each.declared.name.lower().replace("-", "_"): each for each in operation.in_place("header")}
+    """Headers that some gateways read as a declared one."""
+    declared = {fold_header(each.declared.name): each for each in operation.in_place("header")}
     for name in dict.fromkeys(name for name, _ in request.headers):
-        argument = declared.get(name.replace("-", "_"))
+        argument = declared.get(fold_header(name))
         if argument is not None and name != argument.declared.name.lower():
             meant = argument.declared.name
             message = f"The header '{clean_text(name, _SHOWN)}' is read as '{meant}' by some services"
@@ -198,8 +200,8 @@ def _take(read: ReadRequest, operation: HttpOperation, argument: HttpArgument, r
 
 
 # --- names and values -------------------------------------------------------------------------------------------------
-def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None:
-    if operation.query not in _JUDGING or _has_too_many(read, query, "query string"):
+def _read_query(read: ReadRequest, operation: HttpOperation, query: str, most: int) -> None:
+    if operation.query not in _JUDGING or _has_too_many(read, query, "query string", most):
         return
     pairs = split_query(query)
     if pairs is None:
@@ -210,20 +212,21 @@ def _read_query(read: ReadRequest, operation: HttpOperation, query: str) -> None
     _read_names(read, operation, pairs, "query", query)
 
 
-def _check_undeclared_query(operation: HttpOperation, query: str) -> list[Violation]:
+def _check_undeclared_query(operation: HttpOperation, query: str, most: int) -> list[Violation]:
     """The violations of a query where the operation declares none."""
     read = ReadRequest()
     if query:
-        _read_query(read, operation, query)
+        _read_query(read, operation, query, most)
     return read.violations
 
 
-def _has_too_many(read: ReadRequest, text: str, what: str) -> bool:
-    """Whether a query or a form has more pairs than are read; then a violation says so."""
-    if text.count("&") < MOST_PAIRS:
+def _has_too_many(read: ReadRequest, text: str, what: str, most: int) -> bool:
+    """Whether a query or a form has more pairs than are read (`most` by the config); then a violation says so."""
+    most = min(most, MOST_PAIRS)
+    if count_pairs(text) <= most:
         return False
-    hint = "Send less, or split the work over several calls."
-    read.violations.append(Violation(codes.CONSTRAINT, (), f"The {what} has more than {MOST_PAIRS} pairs", hint=hint))
+    hint = "Send less, or split the work over several calls; escape a ';' as %3B."
+    read.violations.append(Violation(codes.CONSTRAINT, (), f"The {what} has more than {most} pairs", hint=hint))
     return True
 
 
@@ -239,40 +242,22 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
             _take(read, operation, argument, read_pairs(argument.declared, mine))
     known = [*(each.declared.name for each in arguments), *operation.template.credentials]
     known += [name for argument in arguments for name in list_written_names(argument.declared)]
-    read.violations += _find_undeclared(operation, known, [name for name in groups if name not in taken], place)
-    read.violations += _find_hidden(known, text)
+    undeclared = [name for name in groups if name not in taken]
+    read.violations += find_undeclared(operation, known, undeclared, place)
+    read.violations += find_hidden(known, text)
+    if place == "form" and not operation.closed:
+        _read_undeclared(read, operation, {name: groups[name] for name in undeclared if name not in operation.names})
 
 
-def _find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
-    """Declared names behind a `;`, which some services read and others take for a part of the value before it."""
-    folded = {fold_name(name): name for name in declared}
-    for name in dict.fromkeys(list_hidden_names(text)):
-        if (meant := folded.get(fold_name(name))) is not None:
-            message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (meant,), message, hint="Escape the ';' as %3B, and join by '&'.")
-
-
-def _find_undeclared(
-    operation: HttpOperation, declared: list[str], names: list[str], place: str
-) -> Iterator[Violation]:
-    folded = {fold_name(name): name for name in declared}
-    others = ("form", "file") if place == "query" else ("query", "file")
-    elsewhere = {fold_name(each.declared.name): each.declared.name for each in operation.in_place(*others)}
-    what, other = ("query parameter", "form") if place == "query" else ("field of the form", "query")
-    for name in names[:_MOST_UNKNOWN]:
-        shown = clean_text(name, _SHOWN)
-        meant = folded.get(fold_name(name))
-        if meant is not None:
-            message = f"The {what} '{shown}' is read as '{meant}' by some services, and as unknown by others"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.")
-        elif (meant := elsewhere.get(fold_name(name))) is not None:
-            message = f"The {what} '{shown}' is read as '{meant}' of the {other} by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")
-        else:
-            strict = operation.query is QueryPolicy.STRICT or (place == "form" and operation.closed)
-            hint = f"Leave it out; known: {', '.join(sorted(declared)) or 'none'}." if strict else ""
-            severity = Severity.ERROR if strict else Severity.WARNING
-            yield Violation(codes.UNKNOWN_FIELD, (name,), f"Unknown {what} '{shown}'", hint=hint, severity=severity)
+def _read_undeclared(read: ReadRequest, operation: HttpOperation, groups: dict[str, Pairs]) -> None:
+    """The fields of a form that no parameter declares, which the rest of the schema judges."""
+    if len(groups) > _MOST_FIELDS:
+        message, hint = f"The form has more than {_MOST_FIELDS} undeclared fields", "Send the declared ones alone."
+        read.violations.append(Violation(codes.CONSTRAINT, (), message, hint=hint))
+        return
+    for name, pairs in groups.items():
+        field = operation.make_field(name, is_list=len(pairs) > 1)
+        _take(read, operation, field, read_pairs(field.declared, pairs))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -283,7 +268,7 @@ def _read_body(read: ReadRequest, operation: HttpOperation, request: RawRequest,
             message = "The operation takes no body"
             read.violations.append(Violation(codes.UNKNOWN_FIELD, (), message, hint="Send the request without one."))
     elif template.body == FORM:
-        _read_form(read, operation, request)
+        _read_form(read, operation, request, shape)
     elif template.body == MULTIPART:
         _read_parts(read, operation, request)
     elif body.strip():
@@ -317,9 +302,9 @@ def _read_json(read: ReadRequest, operation: HttpOperation, body: bytes, shape: 
             read.aside[name] = value
 
 
-def _read_form(read: ReadRequest, operation: HttpOperation, request: RawRequest) -> None:
+def _read_form(read: ReadRequest, operation: HttpOperation, request: RawRequest, shape: CallShape) -> None:
     text = request.body.decode("latin-1")
-    if _has_too_many(read, text, "form"):
+    if _has_too_many(read, text, "form", shape.text.nodes):
         return
     pairs = split_query(text) if text.isascii() else None
     if pairs is None:

@@ -87,7 +87,7 @@ def _list_pairs(argument: HttpArgument, value: Values) -> Pairs:
 def _write_body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     template = operation.template
     if template.body == FORM:
-        pairs = [pair for each in operation.in_place("form") for pair in _list_pairs(each, value)]
+        pairs = [pair for each in _list_fields(operation, value) for pair in _list_pairs(each, value)]
         return (escape_pairs(pairs).encode(), FORM) if pairs or template.body_required else (b"", "")
     if template.body == MULTIPART:
         return _write_parts(operation, value)
@@ -98,6 +98,13 @@ def _write_body(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     return (dumps(members), template.body) if template.body and (members or template.body_required) else (b"", "")
 
 
+def _list_fields(operation: HttpOperation, *values: Values) -> list[HttpArgument]:
+    """The fields of a form: the declared ones, and the others that arguments have."""
+    declared = list(operation.in_place("form"))
+    others = dict.fromkeys(name for value in values for name in value if name not in operation.names)
+    return [*declared, *(operation.make_field(name) for name in others)] if operation.template.is_form else declared
+
+
 def _select_members(operation: HttpOperation, value: Values) -> dict[str, JsonValue]:
     names = operation.names
     return {name: item for name, item in value.items() if name not in names}
@@ -106,7 +113,7 @@ def _select_members(operation: HttpOperation, value: Values) -> dict[str, JsonVa
 def _write_parts(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
     parts: list[tuple[str, str | None, str, bytes]] = [
         (name, None, "", text.encode())
-        for each in operation.in_place("form")
+        for each in _list_fields(operation, value)
         for name, text in _list_pairs(each, value)
     ]
     for each in operation.in_place("file"):
@@ -139,7 +146,8 @@ def rewrite_request(
     if value is None:
         return WrittenRequest(sent, request.query, body=request.body)
     read = read_request(request, operation, shape)
-    changed = [each for each in operation.arguments if not _is_same(read.value, value, each.name)]
+    fields = [each for each in _list_fields(operation, read.value, value) if each not in operation.arguments]
+    changed = [each for each in (*operation.arguments, *fields) if not _is_same(read.value, value, each.name)]
     segments = {
         each.declared.name: _write_segment(each, value[each.name]) if each in changed else sent[each.declared.name]
         for each in operation.in_place("path")

@@ -24,10 +24,17 @@ from proxy.core.explain.explain import list_violations
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.extensions.operations.core.http.names import fold_name, is_cookie_octets, is_token, list_hidden_names
+from proxy.extensions.operations.core.http.names import (
+    find_meant,
+    fold_name,
+    is_cookie_octets,
+    is_token,
+    list_hidden_names,
+)
 from proxy.extensions.operations.core.http.parameters import Parameter
 from proxy.extensions.operations.core.http.request_text import (
     MOST_PAIRS,
+    count_pairs,
     group_pairs,
     list_written_names,
     read_pairs,
@@ -41,6 +48,7 @@ from proxy.extensions.operations.core.http.request_text import (
 from proxy.extensions.operations.core.http_operation import Channels, HttpArgument, HttpOperation, JudgedParameter
 
 _SHOWN: Final = 60  # characters of a name in a message
+_MOST_UNKNOWN: Final = 100  # undeclared names that are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ def _path(channels: Channels, params: Mapping[str, str]) -> Iterator[Violation]:
 
 
 def _query(channels: Channels, query: str) -> Iterator[Violation]:
-    if query.count("&") >= MOST_PAIRS:
+    if count_pairs(query) > MOST_PAIRS:
         message = f"The query string has more than {MOST_PAIRS} pairs"
         yield Violation(codes.CONSTRAINT, ("query",), message, hint="Send less, or split the work over several calls.")
         return
@@ -86,6 +94,7 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
         yield Violation(codes.CONSTRAINT, ("query",), "The query string is not escaped text in UTF-8", hint=hint)
         return
     taken, groups = set(channels.free), group_pairs(pairs)
+    sent = {fold_name(name) for name in groups}  # a name that is only spelt otherwise is told as that
     for parameter in channels.query:
         mine = select_pairs(parameter.declared, groups)
         taken.update(name for name, _ in mine)
@@ -97,29 +106,34 @@ def _query(channels: Channels, query: str) -> Iterator[Violation]:
                 if readings
                 else [explain_unreadable(parameter.declared, (parameter.declared.place, parameter.declared.name))]
             )
-        elif parameter.declared.required:
+        elif parameter.declared.required and fold_name(parameter.declared.name) not in sent:
             name = parameter.declared.name
             message = f"Required query parameter '{clean_text(name, _SHOWN)}' is missing"
             yield Violation(codes.REQUIRED_MISSING, ("query", name), message, hint=f"Add '?{name}=...' to the URL.")
     yield from _find_undeclared(channels, [name for name in groups if name not in taken])
-    declared = {fold_name(each.declared.name): each.declared.name for each in channels.query}
+    declared = _fold_declared(channels)
     for name in dict.fromkeys(list_hidden_names(query)):
-        if (meant := declared.get(fold_name(name))) is not None:
+        if (meant := find_meant(name, declared)) is not None:
             message = f"'{clean_text(name, _SHOWN)}' behind a ';' is read as '{meant}' by some services"
             hint = "Escape the ';' as %3B, and join by '&'."
             yield Violation(codes.UNKNOWN_FIELD, ("query", meant), message, hint=hint)
 
 
+def _fold_declared(channels: Channels) -> dict[str, str]:
+    """The names that a query may have, by what lenient services read."""
+    names = [name for each in channels.query for name in (each.declared.name, *list_written_names(each.declared))]
+    return {fold_name(name): name for name in (*names, *channels.free)}
+
+
 def _find_undeclared(channels: Channels, names: list[str]) -> Iterator[Violation]:
-    declared = {fold_name(name): name for name in (*(each.declared.name for each in channels.query), *channels.free)}
+    declared, unknown = _fold_declared(channels), 0
     known = ", ".join(sorted(declared.values())) or "none"
-    for name in names[:100]:
+    for name in names:
         shown = clean_text(name, _SHOWN)
-        meant = declared.get(fold_name(name))
-        if meant is not None:
+        if (meant := find_meant(name, declared)) is not None:
             message = f"Query parameter '{shown}' is read as '{meant}' by some services, and as unknown by others"
             yield Violation(codes.UNKNOWN_FIELD, ("query", name), message, hint=f"Write it as '{meant}'.")
-        else:
+        elif (unknown := unknown + 1) <= _MOST_UNKNOWN:
             severity = Severity.ERROR if channels.strict else Severity.WARNING
             message = f"Unknown query parameter '{shown}'"
             hint = f"Leave it out of the URL; known: {known}." if channels.strict else ""
@@ -189,6 +203,33 @@ def _violations(operation: HttpOperation, value: dict[str, JsonValue]) -> Iterat
             yield _violation(argument, base64 if argument.declared.place == "file" else single, given)
         elif isinstance(given, dict):
             yield from _find_foreign_names(operation, argument, given, value)
+    yield from _find_homeless(operation, value)
+
+
+def _find_homeless(operation: HttpOperation, value: dict[str, JsonValue]) -> Iterator[Violation]:
+    """Arguments that no parameter has, where the body cannot hold them: there is none, it is one argument, or a form
+    whose field would be read as another one."""
+    template = operation.template
+    if template.has_json and not template.body_argument:
+        return
+    declared = [*template.credentials]
+    for each in operation.in_place("query", "form", "file"):
+        given = value.get(each.name, ABSENT)
+        declared += (each.declared.name, *list_written_names(each.declared))
+        declared += given if isinstance(given, dict) and each.declared.explode else ()
+    folded = {fold_name(name): name for name in declared}
+    for name, given in value.items():
+        if name in operation.names or name == template.body_argument:
+            continue
+        if not template.is_form:
+            message = f"'{clean_text(name, _SHOWN)}' has no place in the request"
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint="Leave it out.", value=given)
+        elif (meant := find_meant(name, folded)) is not None:
+            message = f"'{clean_text(name, _SHOWN)}' would be read as the parameter '{meant}' by some services"
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Write it as '{meant}'.", value=given)
+        elif given is not None and (isinstance(given, dict) or not _is_writable(operation.make_field(name), given)):
+            message = f"'{clean_text(name, _SHOWN)}' cannot be written into a form of a request"
+            yield Violation(codes.CONSTRAINT, (name,), message, hint="Send a single value or a list.", value=given)
 
 
 def _find_foreign_names(
@@ -217,8 +258,12 @@ def _find_foreign_names(
     for key in given:
         if declared.place == "cookie" and not is_token(key):
             yield _foreign_name(argument, key, "cannot be the name of a cookie")
-        elif (meant := taken.get(fold_name(key))) is not None:
+        elif (meant := _find_taken(declared.place, key, taken)) is not None:
             yield _foreign_name(argument, key, f"would be read as the parameter '{meant}'")
+
+
+def _find_taken(place: str, key: str, taken: Mapping[str, str]) -> str | None:
+    return taken.get(fold_name(key)) if place == "cookie" else find_meant(key, taken)
 
 
 def _foreign_name(argument: HttpArgument, key: str, why: str) -> Violation:

@@ -20,6 +20,7 @@ from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.json.jsontext import JSON_TYPES
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http.parameters import Parameter
@@ -97,6 +98,15 @@ class HttpOperation:
         """The arguments that stand in some places of a request."""
         return (each for each in self.arguments if each.declared.place in places)
 
+    def make_field(self, name: str, *, is_list: bool = False) -> HttpArgument:
+        """A field of the form that no parameter declares. `is_list`: where the schema does not say so, it is one."""
+        nodes = (
+            [] if self.check is None else [node for part in applies_always(self.check.root) for node in _of(part, name)]
+        )
+        field = _bind_nodes(Parameter(name, "form", True), nodes)
+        kinds = field.declared.kinds or frozenset({"array"} if is_list else ())
+        return replace(field, declared=replace(field.declared, kinds=kinds, properties=(), members={}))
+
     @property
     def names(self) -> frozenset[str]:
         """The arguments that stand outside of a JSON body."""
@@ -120,20 +130,39 @@ def bind_arguments(template: RequestTemplate, check: Check | None) -> tuple[tupl
 
 def _bind_argument(declared: Parameter, parts: list[Node]) -> HttpArgument:
     name = declared.argument or declared.name
-    nodes = tuple(part.properties[name] for part in parts if name in part.properties)
+    return _bind_nodes(declared, [part.properties[name] for part in parts if name in part.properties])
+
+
+def _of(part: Node, name: str) -> Iterator[Node]:
+    """The schemas of a member: by its name, by patterns, else that of all others. A pattern that runs into its limit
+    counts."""
+    found = [part.properties[name]] if name in part.properties else []
+    found += [node for pattern, node in part.pattern_properties.items() if _may_match(pattern, name)]
+    yield from found or ([] if part.additional is None else [part.additional])
+
+
+def _may_match(pattern: str, name: str) -> bool:
+    try:
+        return make_matcher(pattern).search(name)
+    except SearchGivenUp:
+        return True
+
+
+def _bind_nodes(declared: Parameter, nodes: list[Node]) -> HttpArgument:
+    name = declared.argument or declared.name
     if not nodes:
         return HttpArgument(name, declared)
     inner = [part for node in nodes for part in _alternatives(node)]
     items = [part.items for part in inner if part.items is not None]
     members = {key: _kinds([child]) for part in inner for key, child in part.properties.items()}
-    kinds = _kinds(list(nodes))
+    kinds = _kinds(nodes)
     explode = declared.explode if declared.place != "file" else "array" in kinds  # a part each, or the only one
     return HttpArgument(
         name,
         replace(
             declared, kinds=kinds, explode=explode, properties=tuple(members), items=_kinds(items), members=members
         ),
-        nodes,
+        tuple(nodes),
     )
 
 

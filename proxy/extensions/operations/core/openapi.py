@@ -106,7 +106,7 @@ def import_operation(document: JsonValue, operation: str, provided: frozenset[st
         if name not in in_path
     ]
     parameters = [each for each in parameters if each.place != "path" or f"{{{each.name}}}" in found.path]
-    made = merge_arguments([*parameters, *body.fields], body.schema, translator.definitions(), required=body.required)
+    made = merge_arguments([*parameters, *body.fields], body, translator.definitions())
     notes = [text if times == 1 else f"{text} ({times} times)" for text, times in translator.notes.items()]
     request = RequestTemplate(
         found.method.upper(),

@@ -8,28 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
-from proxy.core.contract.policy import Mode, ToolPolicy
+from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.contract.tool_search import DESCRIBE, SEARCH
 from proxy.core.decide import is_ready, prepare
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
-from proxy.core.model.values import Failure, Forward, ToolCall, UpstreamReply
+from proxy.core.model.values import Executed, Failure, Forward, ToolCall, UpstreamFault, UpstreamReply
 from proxy.core.rules.contradictions import describe_gaps
+from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
-from proxy.interfaces import GuardedUpstream, JudgesElsewhere
+from proxy.interfaces import GuardedUpstream, JoinsServers, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.listed_request import Reports
+
+if TYPE_CHECKING:
+    from proxy.extensions.mcp.upstream.joined import JoinedUpstream
 
 # Headers that identify a caller to an upstream. The config can add more (`mcp.credentials`).
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
@@ -87,6 +91,11 @@ class Asking:
     def session(self) -> str:
         """The id of the client's MCP session, '' without one."""
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Returns the servers that have the tools, where they are several."""
+        upstream = self.upstream
+        return upstream.list_servers() if isinstance(upstream, JoinsServers) else ()
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
@@ -195,7 +204,23 @@ class Asking:
                 return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
         elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
             self._report_unguarded(route.name, call.tool, found.check)
+        if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
+            return self._judge_unknown(call, catalogue)
         return Tools(catalogue.tools, catalogue)
+
+    def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
+        """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that
+        server's alone: a near name of another server would be another tool. Where that server is out of reach, this is
+        the reason."""
+        joined, names = find_joined(self.upstream), self.rules.names
+        server = joined.find_server(names.find(call.tool) or "") if joined is not None else ""
+        if joined is None or not server:
+            return Tools(catalogue.tools, catalogue)
+        if server in joined.down:
+            why = f"server '{server}' is out of reach: {joined.down[server]}"
+            fault = UpstreamFault(codes.UPSTREAM_UNAVAILABLE, "destination_unavailable", Executed.NO, why)
+            return make_fault_failure(fault)
+        return Tools(_ToolsOf(catalogue.tools, lambda name: joined.find_server(names.find(name) or "") == server))
 
     def _report_unguarded(self, route: str, tool: str, check: Check) -> None:
         if remarks := describe_gaps(check):
@@ -212,6 +237,33 @@ class Asking:
         if self.rules.unknown_schema == "forward" or self.call_route.binding.route.mode is Mode.REPORT:
             return Tools({call.tool: make_unjudged_policy(call.tool, self.rules)})
         return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
+
+
+class _ToolsOf(Mapping[str, ToolPolicy]):
+    """Some of the tools, each policy made when it is asked for."""
+
+    def __init__(self, tools: Mapping[str, ToolPolicy], has: Callable[[str], bool]) -> None:
+        self._tools = tools
+        self._has = has
+
+    def __getitem__(self, name: str) -> ToolPolicy:
+        if not self._has(name):
+            raise KeyError(name)
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._has, self._tools)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def find_joined(upstream: GuardedUpstream) -> JoinedUpstream | None:
+    """The upstream of several servers behind a guard; None where it is one server."""
+    from proxy.extensions.mcp.upstream.joined import JoinedUpstream
+
+    inner = getattr(upstream, "unguarded", None)
+    return inner if isinstance(inner, JoinedUpstream) else None
 
 
 def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:

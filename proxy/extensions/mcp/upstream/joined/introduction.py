@@ -4,10 +4,11 @@ headers a server gets, and what a server may refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from proxy.core.contract.policy import ToolServer
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.model.values import Headers, JsonValue
 from proxy.extensions.mcp.adapters.mcpmessage import (
@@ -54,6 +55,10 @@ class JoinedSettings:
     again: float = 5.0
     most_sessions: int = 20_000
     report: Callable[[str, str], None] = lambda server, reason: None  # noqa: ARG005
+
+    def list_servers(self, down: Mapping[str, str]) -> tuple[ToolServer, ...]:
+        """The servers with the prefixes of their tools' names; `down` says of those out of reach why."""
+        return tuple(ToolServer(each.name, each.prefix, down.get(each.name, "")) for each in self.servers)
 
 
 ACCEPT: Final = "application/json, text/event-stream"

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.policy import ToolServer
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.fields import NO_SPELLINGS
@@ -91,6 +92,10 @@ class JoinedUpstream:
         """The servers that are out of reach, and why."""
         return self._clients.down
 
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Implements `JoinsServers`."""
+        return self._settings.list_servers(self.down)
+
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
         """Sends a checked call to the server that has the tool."""
         return await self._exchange(request, request.body, checked)
@@ -99,6 +104,11 @@ class JoinedUpstream:
         """Answers a message that is not a call, or sends it on."""
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole, None)
+
+    def find_server(self, tool: str) -> str:
+        """The server that a tool's name belongs to, whether or not it lists such a tool; '' where it is none's."""
+        found = self._names["tools/list"].find(tool)
+        return found[0] if found is not None else ""
 
     def can_change(self, settings: JoinedSettings) -> bool:
         """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""

@@ -25,13 +25,14 @@ _LEAVE_IT: Final = "only JSON and form bodies are judged: relay the operation, o
 
 @dataclass(frozen=True, slots=True)
 class DescribedBody:
-    """A body: its media type ('' without a body), the schema of a JSON body (None without one), the fields of a
-    form."""
+    """A body: its media type ('' without a body), the schema of a JSON body (None without one), the fields of a form,
+    and what its other fields are judged by: none are taken where the form says nothing of them."""
 
     media_type: str = ""
     schema: JsonValue = None
     fields: tuple[Parameter, ...] = ()
     required: bool = False
+    others: JsonValue = False
 
 
 def find_body(
@@ -67,16 +68,24 @@ def _body_3(content: dict[str, JsonValue], steps: Pointer, required: bool, trans
         for plain, written in found.items():
             if plain.lower() == kind:
                 inner = (*steps, "content", written)
-                fields = tuple(_fields(content[written], inner, kind, translator))
-                return DescribedBody(kind, None, fields, required)
+                whole = _read_form_schema(content[written], inner, translator)
+                fields = tuple(_fields(content[written], whole, inner, kind, translator))
+                others = next(_list_said(whole, "additionalProperties"), False)
+                return DescribedBody(kind, None, fields, required, others)
     raise OpenApiError(f"its body is {', '.join(found)}, neither JSON nor a form", steps, _LEAVE_IT)
 
 
-def _fields(media: JsonValue, at: Pointer, kind: str, translator: Translator) -> Iterator[Parameter]:
-    """The properties of a form's schema as parameters."""
+def _read_form_schema(media: JsonValue, at: Pointer, translator: Translator) -> dict[str, JsonValue]:
+    """A form's schema with the definitions that it refers to."""
     written = media.get("schema") if isinstance(media, dict) else None
     schema = translator.translate(written, (*at, "schema")) if written is not None else {}
-    whole = {**schema, "$defs": translator.definitions()} if isinstance(schema, dict) else {}
+    return {**schema, "$defs": translator.definitions()} if isinstance(schema, dict) else {}
+
+
+def _fields(
+    media: JsonValue, whole: dict[str, JsonValue], at: Pointer, kind: str, translator: Translator
+) -> Iterator[Parameter]:
+    """The properties of a form's schema as parameters."""
     encoding = media.get("encoding") if isinstance(media, dict) else None
     names, required = list_properties(whole), _list_required(whole)
     if not names and list_schema_types(whole) - {"object"}:
@@ -150,16 +159,22 @@ def _property(schema: JsonValue, name: str) -> JsonValue:
 
 def _list_required(schema: JsonValue) -> frozenset[str]:
     """The names that a schema, its `allOf` and its references require."""
-    waiting, names, seen = [schema], set[str](), 0
+    said = _list_said(schema, "required")
+    return frozenset(name for names in said for name in names or () if isinstance(name, str))
+
+
+def _list_said(schema: JsonValue, keyword: str) -> Iterator[JsonValue]:
+    """What a schema, its `allOf` and its references say under a keyword."""
+    waiting, seen = [schema], 0
     while waiting and seen < 100:
         seen += 1
         part = waiting.pop(0)
         if isinstance(part, dict):
-            names.update(name for name in part.get("required") or () if isinstance(name, str))
+            if keyword in part:
+                yield part[keyword]
             waiting += part.get("allOf") or ()
             if isinstance(reference := part.get("$ref"), str) and isinstance(schema, dict):
                 waiting.append(schema["$defs"].get(reference.removeprefix("#/$defs/")))
-    return frozenset(names)
 
 
 # --- Swagger 2.0 ------------------------------------------------------------------------------------------------------

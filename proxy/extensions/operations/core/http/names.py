@@ -9,7 +9,7 @@ names that some find inside of a value; `read_cookies` the cookies, and those th
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
@@ -24,9 +24,17 @@ _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 def fold_name(name: str) -> str:
-    """A name as the most lenient frameworks read it: without case, brackets, quotes and outer blanks, with `_` for `.`
-    and a blank (PHP)."""
-    return name.strip(' \t\0"').partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
+    """A name as the most lenient frameworks read it: without case, brackets, quotes and outer blanks, cut at a NUL,
+    with `_` for `.` and a blank (PHP)."""
+    plain = name.partition("\0")[0].strip().strip("\"'").strip()
+    return plain.partition("[")[0].casefold().replace(".", "_").replace(" ", "_")
+
+
+def find_meant(name: str, folded: Mapping[str, str]) -> str | None:
+    """The declared name that some service reads a name of a query or a form as. `folded`: folded name -> declared name.
+    Spring's data binding takes `!limit` for the default of `limit`, and `_limit` for an unticked one."""
+    plain = fold_name(name)
+    return folded.get(plain) or (folded.get(plain[1:]) if plain[:1] in ("!", "_") else None)
 
 
 def list_hidden_names(query: str) -> Iterator[str]:
@@ -42,12 +50,13 @@ def list_hidden_names(query: str) -> Iterator[str]:
 
 # --- cookies ----------------------------------------------------------------------------------------------------------
 def list_cookies(lines: Iterable[str]) -> Pairs:
-    """Name and value of each cookie (RFC 6265 section 5.4), without quotes around the value."""
+    """Name and value of each cookie (RFC 6265 section 5.4). The value has its quotes."""
     parts = (part.partition("=") for line in lines for part in line.split(";"))
-    return [(name.strip(" \t"), _strip_quotes(value.strip(" \t"))) for name, _, value in parts]
+    return [(name.strip(" \t"), value.strip(" \t")) for name, _, value in parts]
 
 
-def _strip_quotes(value: str) -> str:
+def strip_quotes(value: str) -> str:
+    """A cookie's value without the quotes around it."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
@@ -61,16 +70,16 @@ def find_doubtful_cookies(
         quoted = False  # whether a quote before this part is still open
         for part in line.split(";"):
             name, separator, value = part.partition("=")
-            value = value.strip(" \t")
+            is_padded, value = value != value.strip(" \t"), value.strip(" \t")  # Go and PHP keep the blanks
             within = quoted
             quoted ^= _has_open_quote(part if quoted else value)
-            if (meant := by_fold.get(fold_name(name))) is not None:
-                is_exact = name.lstrip(" ") == meant and separator and not within
-                if not is_exact or not (meant in json_text or _is_plain(_strip_quotes(value))):
+            if (meant := by_fold.get(fold_name(decode_cookie(name)))) is not None:
+                is_exact = name.lstrip(" ") == meant and separator and not within and not is_padded
+                if not is_exact or not (meant in json_text or _is_plain(strip_quotes(value))):
                     yield meant
             bare = _FIRST_WORD.findall(part)  # a name without a value, whatever comes behind it
             for hidden in (*bare, *_COOKIE_WITHIN.findall(part.strip(" \t"))):
-                if (meant := by_fold.get(fold_name(hidden))) is not None:
+                if (meant := by_fold.get(fold_name(decode_cookie(hidden)))) is not None:
                     yield meant
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.model.values import JsonValue
+from proxy.extensions.operations.core.http.body import FORM, MULTIPART, DescribedBody
 from proxy.extensions.operations.core.http.entries import is_clear_from_path, name_body, write_parameter
 from proxy.extensions.operations.core.http.parameters import In, Parameter, list_properties, list_schema_types
 
@@ -67,6 +68,11 @@ class RequestTemplate:
         """The names of its path parameters."""
         return tuple(each.name for each in self.parameters if each.place == "path")
 
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is a form, whose fields are arguments too."""
+        return self.body in (FORM, MULTIPART)
+
     def write_entry(self) -> dict[str, JsonValue]:
         """The template as the entry `request` of a config; texts are not escaped."""
         made: dict[str, JsonValue] = {"method": self.method, "path": self.path}
@@ -94,10 +100,11 @@ class MergedArguments:
 
 
 def merge_arguments(
-    parameters: Iterable[Parameter], body: JsonValue, definitions: dict[str, JsonValue], *, required: bool
+    parameters: Iterable[Parameter], described: DescribedBody, definitions: dict[str, JsonValue]
 ) -> MergedArguments:
-    """Merges parameters with the schema of a JSON body, None where there is none. `definitions`: what both refer to by
-    `#/$defs/`; `required` says whether the body must be sent."""
+    """Merges parameters, those of a form included, with the schema of a JSON body. `definitions`: what both refer to by
+    `#/$defs/`."""
+    body = described.schema
     named = sorted(parameters, key=lambda each: _ORDER.index(each.place))
     if not named and body is not None and not _needs_a_name(body, definitions):
         return MergedArguments(_with_definitions(body, definitions), (), "", ())
@@ -118,8 +125,8 @@ def merge_arguments(
         if body is not None:
             body_argument = next(name for name in _number_names("body") if name not in properties)
             properties[body_argument] = body
-            wanted += [body_argument] if required else []
-        made |= {"properties": properties, "additionalProperties": False}
+            wanted += [body_argument] if described.required else []
+        made |= {"properties": properties, "additionalProperties": described.others}
     if wanted:
         made["required"] = wanted
     return MergedArguments(_with_definitions(made, _list_used(made, definitions)), placed, body_argument, tuple(notes))
