@@ -173,7 +173,17 @@ EXTENSIONS: Final = (
         sources={"mcp": "mcp.importing.mcp:read_again"},
         imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
         no_config={"mcp": NoConfig("mcp.cli.no_config:make_config_file", "mcp.cli.no_config:find_trouble")},
-        other_keys=("mcp", "servers", "operations", "command"),
+        other_keys=(
+            "mcp",
+            "servers",
+            "operations",
+            "command",
+            "env",
+            "cwd",
+            "max_children",
+            "idle_session",
+            "shared",
+        ),
     ),
     Extension(
         "correction",

@@ -16,13 +16,6 @@ upstreams: {tools: {url: 'http://127.0.0.1:9'}}
 tools: {add: {schema: {type: object, properties: {a: {type: number, minimum: 0}}, required: [a]}}}
 routes: [{path: /add, tool: add, upstream: tools}]
 """
-MCP: Final = """
-version: 1
-listen: 127.0.0.1:0
-admin: {listen: 127.0.0.1:0}
-upstreams: {tools: {url: 'http://127.0.0.1:9'}}
-routes: [{path: /mcp, protocol: mcp, upstream: tools}]
-"""
 # Each with what it takes or what asks for it.
 NOT_NEEDED: Final = {
     "difflib": "finds the word that was meant, where one is wrong",
@@ -70,9 +63,3 @@ async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Pat
     loaded = await loaded_by(tmp_path, PLAIN)
     assert "proxy.server.lifecycle" in loaded
     assert [] == sorted(list_not_needed(loaded))
-
-
-async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
-    loaded = await loaded_by(tmp_path, MCP)
-    assert {"proxy.extensions.mcp"} == list_not_needed(loaded)
-    assert "proxy.extensions.mcp.server.lists.learner" in loaded
