@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.contract.refusals import REFUSED_BY_TOOL
 from proxy.core.model import codes
-from proxy.core.model.codes import ErrorType
 from proxy.interfaces import CallRecord
-
-# The error types of calls that broke their tool's rules, now or when the same call came before.
-_OF_RULES: Final = frozenset({ErrorType.VALIDATION, ErrorType.CONTAINER, ErrorType.ESCALATION})
 
 # The messages in the log of calls that are refused for another reason, by error code.
 _MESSAGES: Final = {
@@ -34,9 +31,9 @@ _RESULTS: Final = {
 
 
 def is_validation_failure(record: CallRecord) -> bool:
-    """Whether a call was refused because it broke its tool's rules."""
-    code = codes.ERROR_CODES.get(record.code)
-    return code is not None and code.error_type in _OF_RULES and not _is_blocked(record)
+    """Whether a call was refused because it broke its tool's rules, now or when the same call came before."""
+    is_escalation = record.code == codes.ATTEMPTS_EXHAUSTED.name and not _is_blocked(record)
+    return is_escalation or record.code in RAISES_ATTEMPT
 
 
 def name_refusal(record: CallRecord) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.config.files.other_names import OTHER_NAMES
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.config.other_names import OTHER_NAMES
 
 ROWS = [(system, name, here) for system, names in OTHER_NAMES.items() for name, here in names.items()]
 PAGE = (Path(__file__).parents[2] / "docs" / "config.md").read_text(encoding="utf-8")

@@ -41,6 +41,8 @@ def write_history(episode: Episode, what: str = "Attempt", *, words: bool = Fals
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
     """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value.
     Errors that do not fit are counted."""
+    if failure.code is codes.UNKNOWN_TOOL:
+        return (write_unknown_line(failure),)
     if not failure.violations:
         return (_CALL_LINES.get(failure.code.name, failure.code.meaning.rstrip(".")),)
     lines: list[str] = []
@@ -72,6 +74,11 @@ def read_words(episode: Episode) -> str:
     return next((line.removeprefix(_WORDS) for line in lines if line.startswith(_WORDS)), "")
 
 
+def write_unknown_line(failure: Failure) -> str:
+    """The line of a call of an unknown tool, which names it: "Unknown tool 'get_wether'"."""
+    return cut(failure.message.rstrip("."), LONGEST_LINE) or "Unknown tool"
+
+
 def _bytes(text: str) -> int:
     widest = ord(max(text, default=" "))
     return len(text) * (1 if widest < 256 else 2 if widest < 65536 else 4)
@@ -81,8 +88,8 @@ def _bytes(text: str) -> int:
 _CALL_LINES: Final = {
     codes.CONTAINER_INVOCATION.name: "Container called with parameters",
     codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",
-    codes.UNKNOWN_TOOL.name: "Unknown tool",
     codes.UPSTREAM_REJECTED_ARGUMENTS.name: "The tool refused the arguments",
+    codes.BODY_TOO_LARGE.name: "Body too large",
 }
 
 # The seed's wording of one history line (Acode, "Escalation Message"), by violation code.
