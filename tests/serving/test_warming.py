@@ -123,6 +123,10 @@ class _Noting:
         self.threads.add(threading.current_thread())
         return self._engine.entry(kind, node)
 
+    def judge(self, node: Node) -> Callable[[JsonValue], bool]:
+        self.threads.add(threading.current_thread())
+        return self._engine.judge(node)
+
     def source(self) -> str:
         return self._engine.source()
 
