@@ -23,7 +23,7 @@ from tests.ports import hold_ports
 from tests.serving.proxied import proxied
 from tests.serving.wire import exchange, post
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")
 (STICKY,) = re.findall(r"```nginx\n(.*?)\n```", PAGE, re.DOTALL)
 (HASHED,) = re.findall(r"`(hash \$remote_addr[^`]*;)`", PAGE)
 (FILTER,) = re.findall(r"```yaml\n(- name: envoy.*?)```", PAGE, re.DOTALL)
