@@ -293,7 +293,7 @@ class CallRecord:
     attempt: int = 0
     max_attempts: int = 0
     repeated: bool = False
-    escalated: bool = False
+    escalated: bool = False  # this call is the escalation itself, not a later one that is refused for it
     corrected_after: int = 0
     conversation_rung: Rung | None = None
     container: str = ""

@@ -184,9 +184,14 @@ def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
     record.outcome, record.code = outcome, _name_code(record, result.failure)
     record.violations = result.failure.violations
     record.result = result
-    record.repeated, record.escalated = result.repeated, result.escalated
+    record.repeated = result.repeated
     if result.attempt is not None:
         record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
+
+
+def record_escalation(record: CallRecord) -> None:
+    """Records that this call is the escalation of its conversation, of which a human is told once."""
+    record.escalated = True
 
 
 def _name_code(record: CallRecord, failure: Failure) -> str:

@@ -99,12 +99,16 @@ async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failu
         case container.Expand(call):
             await count_expansion(context, failure)
             return Judged(await _decide(context, call, policy), "auto_expanded")
-        case container.Dispatch(call) as dispatch if (function := context.call_route.tools.get(call.tool)) is not None:
+        case container.Dispatch(call) as dispatch:
+            function = context.call_route.tools.get(call.tool)
+            if function is None:
+                return Judged(Reject(container.ask_for_two_calls(failure)), "refused")
             decision = await _decide(context, call, function)
             if isinstance(decision, Forward):
                 return Judged(decision, "dispatched")
             return Judged(Reject(container.make_inner_failure(decision.failure, dispatch, failure.sent)), "refused")
-    return Judged(Reject(failure), "refused")
+        case None:
+            return Judged(Reject(failure), "refused")
 
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.

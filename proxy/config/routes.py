@@ -194,12 +194,29 @@ class Routes:
         provided = frozenset(name.lower() for name in headers.get("set", {}))
         self._catalogue.check_contradictions(route.entry, route.at)
         found: dict[str, ToolConfig] = {}
-        for name, at in self._list_tool_names(route):
+        named = list(self._list_tool_names(route))
+        for name, at in named:
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
             elif "tool" in route.entry:
                 self._check_has_schema(route, name, at)
+        self._check_dispatching(route, found, {name for name, _ in named})
         return found
+
+    def _check_dispatching(self, route: WrittenRoute, tools: Mapping[str, ToolConfig], served: set[str]) -> None:
+        """Reports containers that dispatch to functions which the route does not serve."""
+        for name, tool in tools.items():
+            group = tool.container
+            if group is None or group.auto_expand != "dispatch":
+                continue
+            functions = [function.name for function in group.functions if function.name not in served]
+            if functions:
+                message = f"the container {name!r} dispatches to {join_words(functions)}, not served on this route"
+                hint = (
+                    "serve them on a route with `{tool}` in its path or with `dispatch`, together with the container; "
+                    "or say `auto_expand: expand` or `off`"
+                )
+                self._context.mistake(route.at, message, hint, key=True)
 
     def _list_tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
         """The tools that a route serves, each with the place that names it."""

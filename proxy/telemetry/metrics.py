@@ -27,6 +27,7 @@ from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
 from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
+from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import (
     CORRECTION_EVENTS,
@@ -39,16 +40,7 @@ from proxy.telemetry.metric_table import (
     WRONG,
     MetricRow,
 )
-
-# CallRecord.outcome -> the result of the check, where one ran.
-_VALIDATION: Final = {
-    "delivered": "passed",
-    "repaired": "repaired",
-    "corrected": "passed",  # the corrected call that was sent
-    "refused": "rejected",
-    "tool_error": "passed",
-    "upstream_error": "passed",
-}
+from proxy.telemetry.validation import find_validation_result
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 _COUNTED: Final = frozenset(CORRECTION_EVENTS)
@@ -167,6 +159,7 @@ class Metrics:
         self._violations = self.add_counter(METRICS["toolproxy_violations_total"])
         self._warnings = self.add_counter(METRICS["toolproxy_warnings_total"])
         self._repairs = self.add_counter(METRICS["toolproxy_repairs_total"])
+        self._coerced = self.add_counter(METRICS["toolproxy_coerced_calls_total"])
         self._episodes = self.add_counter(METRICS["toolproxy_episodes_total"])
         self._attempts = self.add_counter(METRICS["toolproxy_attempts_total"])
         self._corrected = self.add_counter(METRICS["toolproxy_corrected_total"])
@@ -332,7 +325,7 @@ class Metrics:
         self._server.observe(record.ended - record.started, (method, route, status, error))
 
     def _count_call(self, record: CallRecord, route: str, tool: str) -> None:
-        self._validations.series[route, tool, _find_validation_result(record), record.mode] += 1
+        self._validations.series[route, tool, find_validation_result(record), record.mode] += 1
         for violation in record.violations:
             if violation.severity is Severity.ERROR:
                 self._violations.series[route, tool, violation.code.name] += 1
@@ -340,6 +333,8 @@ class Metrics:
                 self._warnings.series[route, tool, violation.code.name, violation.severity.value] += 1
         for repair in record.repairs:
             self._repairs.series[route, tool, repair.rule] += 1
+        if record.repairs and any(repair.rule in COERCIONS for repair in record.repairs):
+            self._coerced.series[route, tool] += 1
         if record.attempt or record.repeated or record.escalated or record.corrected_after:
             self._count_attempts(record, route, tool)
         if record.code == CALL_CAP_EXCEEDED.name:
@@ -388,13 +383,3 @@ class Metrics:
         if record.resend_denied is not None:
             self._denied.series[upstream, record.resend_denied] += 1
         self._client.observe(record.upstream_seconds, (route, upstream, status, record.upstream_error))
-
-
-def _find_validation_result(record: CallRecord) -> str:
-    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
-    outcome = "passed" if record.code == CALL_CAP_EXCEEDED.name else _VALIDATION.get(record.outcome, "skipped")
-    if record.would_refuse:
-        return "rejected"
-    if outcome == "passed" and record.repairs:
-        return "repaired"
-    return "skipped" if outcome == "passed" and not record.schema_id else outcome

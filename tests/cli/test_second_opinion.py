@@ -55,5 +55,5 @@ def test_a_difference_is_one_of_verdicts_and_says_whose(monkeypatch: pytest.Monk
         assert None is opinions.find_difference(check, {"a": 3})
         monkeypatch.setattr(check, "accepts", lambda value: True)  # noqa: ARG005 - as if our own check were wrong
         found = opinions.find_difference(check, {"a": 4})
-    assert Opinion(SecondVerdict.INVALID, "jsonschema", "/properties/a/maximum") == found
-    assert "accepted here, refused by jsonschema at /properties/a/maximum" == describe_difference(found)
+    assert Opinion(SecondVerdict.INVALID, "fastjsonschema", "/properties/a/maximum") == found
+    assert "accepted here, refused by fastjsonschema at /properties/a/maximum" == describe_difference(found)

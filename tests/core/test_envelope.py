@@ -211,7 +211,7 @@ def test_beyond_the_limit_the_details_count_what_is_left_out() -> None:
     assert (10, "2") == (len(error["errors"]), error["details"]["more_errors"])
 
 
-def test_by_default_the_part_for_machines_repeats_no_word_of_the_feedback() -> None:
+def test_by_default_the_part_for_machines_holds_each_error_in_short() -> None:
     content = checked(refused(LATITUDE), "tool_result")["content"]
     error = {
         "error_type": "validation_error",
@@ -219,7 +219,16 @@ def test_by_default_the_part_for_machines_repeats_no_word_of_the_feedback() -> N
         "message": "The arguments break the tool's schema.",
         "category": "INPUT_ERROR",
         "retryable": True,
-        "errors": [{"code": "VAL-002", "path": "/lat", "severity": "error"}],
+        "errors": [
+            {
+                "code": "VAL-002",
+                "path": "/lat",
+                "severity": "error",
+                "message": "Type mismatch: expected number, got string",
+                "expected": "number",
+                "actual": '"abc"',
+            }
+        ],
         "attempt": 1,
         "max_attempts": 3,
         "status": "retry",

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final
 
 from proxy.config.files import fast_structure
+from proxy.config.files.other_names import find_other_name
 from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
@@ -171,7 +172,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if (row := find_key(name)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
-            hint = suggest_word(name, known) or f"known here: {', '.join(known)}"
+            hint = find_other_name(name) or suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)

@@ -360,11 +360,12 @@ class Episode:
 @value_class
 class FailureRecorded:
     """What recording a failure did. `number` is the attempt that the call was. `repeated`: these arguments had been
-    refused before. Of a client's resend both are those of the call it repeats."""
+    refused before. `resent`: it was a client's resend, so both are those of the call it repeats."""
 
     episode: Episode
     repeated: bool
     number: int = 0
+    resent: bool = field(default=False, compare=False)
 
 
 @value_class

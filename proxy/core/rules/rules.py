@@ -338,6 +338,11 @@ _TABLE: Final = (
 
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
 
+# Value rules that give a value another JSON type: GoMind's coercions.
+COERCIONS: Final = frozenset(rule.name for rule in _TABLE if rule.kind == "value") - {
+    "year_first_date", "enum_case", "enum_fold", "enum_point",
+}  # fmt: skip
+
 # Recorded among the repairs of a call although it is not a rule: a hook of the operator changed the arguments.
 HOOK: Final = "hook"
 

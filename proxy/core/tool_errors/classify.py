@@ -111,6 +111,11 @@ def classify_answer(
     return replace(failure, details=details, status=status, headers=kept)
 
 
+def show_words(text: str, check: Check | None, sent: JsonValue) -> str:
+    """A tool's own words as they may be shown, without secrets that were `sent`."""
+    return _Words(sent, _limits(check)).show(text)
+
+
 def is_success(reply: UpstreamReply) -> bool:
     """Whether a quick look shows that an answer is a delivered one; if not, `classify_answer` decides."""
     body = reply.body

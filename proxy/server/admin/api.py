@@ -16,7 +16,8 @@ from proxy.adapters.ladder import make_conversation
 from proxy.config.files.secrets import restore_written
 from proxy.config.model import Config
 from proxy.core.contract import attempts as contract
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract import refusals
+from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
 from proxy.extensions import PageRow, list_added_pages, load_place
@@ -187,13 +188,14 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
                 yield contract.hash_conversation(make_conversation(source, name))
 
 
-def list_limits(serving: Serving) -> dict[str, int]:
-    """Returns `max_attempts` of each tool by name, '' for unknown tools. Where routes differ, the lowest one counts."""
-    found: dict[str, int] = {}
-    for route in serving.handler.snapshot.table.routes:
-        known = [(name, policy.attempts) for name, policy in route.tools.items()]
-        for name, attempts in (*known, ("", route.unknown.attempts)):
-            found[name] = min(attempts.max_attempts, found.get(name, attempts.max_attempts))
+def list_limits(serving: Serving) -> dict[str, AttemptsPolicy]:
+    """Returns the retry contract of each tool by name, '' for unknown tools. Where routes differ, the one with the
+    fewest attempts counts."""
+    found: dict[str, AttemptsPolicy] = {}
+    known = [(name, policy.attempts) for (_, name), policy in list_current_tools(serving).items()]
+    unknown = [("", route.unknown.attempts) for route in serving.handler.snapshot.table.routes]
+    for name, attempts in (*known, *unknown):
+        found[name] = min(attempts, found.get(name, attempts), key=lambda each: each.max_attempts)
     return found
 
 
@@ -201,7 +203,7 @@ async def _reset_attempts(serving: Serving, question: PageRequest) -> Page:
     store = serving.handler.snapshot.services.store
     key, tool, everything = (question.body.get(name) for name in ("key", "tool", "all"))
     if isinstance(key, str) and len(question.body) == 1:
-        keys = [key]
+        keys = list(dict.fromkeys((key, refusals.read_cause(key))))
     elif (isinstance(tool, str) or everything is True) and len(question.body) == 1:
         keys = [known for known, _ in await store.list_episodes() if everything or contract.read_tool(known) == tool]
     else:

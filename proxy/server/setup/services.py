@@ -191,7 +191,9 @@ def warn_of_addresses(log: Log, calls: int, by_address: int) -> None:
 
 # --- escalations ------------------------------------------------------------------------------------------------------
 class Escalations:
-    """Tells the webhook of the config that is served. Its room is loaded for the first config that has one."""
+    """Tells the webhook of the config that is served. Its room is loaded for the first config that has one.
+
+    Notices that still wait when the webhook changes go to the new one; without one they are said to be lost."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -201,13 +203,17 @@ class Escalations:
     def extend(self, wanted: OnEscalation | None, services: Services) -> Services:
         """The services that tell of escalations, where the config wants that."""
         if wanted is None:
+            if self._delivery is not None:
+                self._delivery.give_up()
             return services
         from proxy.escalation import Delivery, make_notice
 
-        if self._delivery is None or wanted != self._told:
+        if self._delivery is None:
             post = _webhook(wanted.webhook)
             self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._note_end)
-            self._told = wanted
+        elif wanted != self._told:
+            self._delivery.aim(_webhook(wanted.webhook), wanted.secret)
+        self._told = wanted
         delivery, wall = self._delivery, services.clock.wall
 
         def tell(result: ToolResult, record: CallRecord) -> None:

@@ -532,6 +532,17 @@ async def test_the_description_of_a_collapsed_list_says_how_its_tools_are_called
     assert ARGUMENTS == json.loads(text(answer))
 
 
+async def test_a_listed_function_that_cannot_be_served_is_asked_for_in_two_calls() -> None:
+    listed = [{"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"type": "strin"}}}}]
+    async with talk(McpServer(listed), mcp=COLLAPSE) as client:
+        refused = await client.ask(call("everything", {"function": "broken", "arguments": {"a": "x"}}))
+
+    assert (True, "CONTAINER_INVOCATION") == refusal(refused)
+    assert "This requires TWO separate tool calls: (1) First call 'everything' with NO arguments" in text(refused)
+    assert "has to name exactly one of them" not in text(refused)
+    assert [] == client.received
+
+
 async def test_a_collapsed_list_has_one_page_and_asks_for_credentials_like_any_other() -> None:
     server = McpServer(refuse=lambda seen: None if seen.header("authorization") else http("401 Unauthorized", b""))
     async with talk(server, mcp=COLLAPSE) as client:

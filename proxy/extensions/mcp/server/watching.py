@@ -22,6 +22,7 @@ from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.values import ABSENT, Failure, JsonValue, UpstreamReply
+from proxy.core.tool_errors.classify import show_words
 from proxy.core.tool_errors.complaints import read_complaints
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_answer
 from proxy.extensions.mcp.server.lists.asking import Asking
@@ -278,12 +279,14 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
         return None
     text = dumps(answer)
     found = read_complaints(_INVALID, "application/json", text, check, sent, None) if len(text) < _LONG else None
+    words = (found.words if found is not None else "") or show_words(_join_texts(result), check, sent)
+    own_words = {"original_error": words} if words else {}
     if found is None:
-        return Failure(codes.INVALID_REQUEST, codes.INVALID_REQUEST.meaning)
+        return Failure(codes.INVALID_REQUEST, codes.INVALID_REQUEST.meaning, details=own_words)
     refused = codes.UPSTREAM_REJECTED_ARGUMENTS
     said = found.words and not found.violations
     message = f"{refused.meaning.rstrip('.')}: {found.words}" if said else refused.meaning
-    details = {"upstream_status": str(_INVALID), **({"original_error": found.words} if found.words else {})}
+    details = {"upstream_status": str(_INVALID), **own_words}
     return Failure(
         refused,
         message,
@@ -293,6 +296,13 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
         sent=sent,
         type_related=found.type_related,
     )
+
+
+def _join_texts(result: dict[str, JsonValue]) -> str:
+    """The texts of a result on one line."""
+    content = result.get("content")
+    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return " ".join(" ".join(part for part in parts if isinstance(part, str)).split())
 
 
 def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
+from proxy.core.contract.container import find_dispatched
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
 from proxy.core.contract.tool_search import DESCRIBE, SEARCH
@@ -167,12 +168,16 @@ class Asking:
         return reply
 
     async def _prepare_call(self, call: ToolCall, known: Known) -> None:
-        """Compiles a tool's check before its first call, in a thread."""
+        """Compiles a tool's check before its first call, in a thread; also that of a function that a container's call
+        names."""
         tools = self._catalogue(known).tools
-        name = find_listed_name(call.tool, tools)
-        await self.elsewhere.examine(tools, name)
-        if not tools.is_made(name, is_ready):
-            await asyncio.to_thread(tools.prepare, name, prepare)
+        named = find_listed_name(call.tool, tools)
+        group = tools.container
+        function = find_dispatched(call, group) if group is not None and named == group.name else ""
+        for name in filter(None, (named, function)):
+            await self.elsewhere.examine(tools, name)
+            if not tools.is_made(name, is_ready):
+                await asyncio.to_thread(tools.prepare, name, prepare)
 
     async def _doubts(self, call: ToolCall, known: Known) -> bool:
         """Whether a list is too old to refuse this call or to change it. For an unknown name the list is requested
