@@ -57,7 +57,7 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
     coroutine that makes it where it has to wait for something."""
     policy = context.policy
     if policy is None:
-        failure = explain_unknown_tool(context.call, context.call_route.tools)
+        failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
         decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
         return Judged(decision, "dotted" if failure.container is not None else "")
     is_plain = policy.member_of is None and policy.container is None and is_ready(policy)

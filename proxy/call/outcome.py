@@ -12,7 +12,9 @@ from proxy.call.context import (
     ApprovedCall,
     CallContext,
     PendingFailure,
+    open_context,
     record_answer,
+    record_call,
     record_delivery,
     record_result,
     record_tool_error,
@@ -20,7 +22,7 @@ from proxy.call.context import (
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy, UnknownTool
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.model.values import (
     Attempt,
     CheckedCall,
@@ -31,10 +33,12 @@ from proxy.core.model.values import (
     FailureRecorded,
     FeedbackLimits,
     Rung,
+    ToolCall,
     ToolResult,
     UpstreamReply,
 )
 from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure, wrap_answer
+from proxy.interfaces import CallRecord, CallRoute, Services
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
 # model takes far longer to read an answer and to make another call.
@@ -101,6 +105,20 @@ async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResu
     if result.escalated and result.attempt is not None and result.attempt.number == result.attempt.limit:
         context.services.escalated(result, context.record)
     return replace(result, repairs=pending.repairs, extra=context.services.extra_lines(context.call.tool, failure))
+
+
+async def refuse_unread_call(
+    call: ToolCall, failure: Failure, call_route: CallRoute, services: Services, record: CallRecord
+) -> ToolResult:
+    """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
+    context = open_context(call, call_route, services, record)
+    record_call(context)
+    if not services.store.is_idle():
+        recalled = await recall_failures(context)
+        if isinstance(recalled, ToolResult):
+            return recalled
+        context = recalled
+    return await refuse_call(context, PendingFailure(failure, "refused"))
 
 
 async def _count_attempt(context: CallContext, failure: Failure) -> tuple[CallContext, FailureRecorded | None]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters import ADAPTERS
+from proxy.adapters import ADAPTERS as OWN_ADAPTERS
+from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
 from proxy.adapters.ladder import find_call_id, trace_id
-from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
 from proxy.core.model.values import (
@@ -30,7 +30,14 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.core.schema.http.operations import RequestTemplate
+from proxy.extensions import list_installed
+from proxy.extensions.operations.adapters.bound_operation import BoundOperation
+from proxy.extensions.operations.core.http.operations import RequestTemplate
+
+ADAPTERS = {
+    **OWN_ADAPTERS,
+    **{name: find_adapter(name) for row in list_installed() for name in (*row.route_kinds, *row.adapters)},
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ SAMPLES = {
     "http": Sample(
         CallShape(
             tool="weather",
-            operation=HttpOperation(RequestTemplate("POST", "/call", body="application/json", body_required=True)),
+            operation=BoundOperation(RequestTemplate("POST", "/call", body="application/json", body_required=True)),
         ),
         lambda arguments: arguments,
         {},

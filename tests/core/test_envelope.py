@@ -141,7 +141,7 @@ def test_tool_result_carries_all_four_systems_at_once() -> None:
         "content": (
             "Validation failed for tool 'get_weather' (attempt 1/3):\n\nErrors:\n"
             "• /lat (VAL-002): Type mismatch: expected number, got string. Send a number without quotes.\n"
-            '  Expected: number\n  Actual: "abc"\n\nPlease correct these errors and call the tool again.'
+            '  Expected: number\n  Actual: "abc"\n\nPlease correct /lat and call the tool again.'
         ),
         "success": False,
         "error": {

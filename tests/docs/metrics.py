@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS, Label, MetricRow
+from proxy.telemetry.metric_table import LABELS, OF_THE_PROCESS, Label, MetricRow, list_metrics
 from proxy.telemetry.watches import EVERY
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -75,7 +75,7 @@ def page() -> str:
     """The whole page."""
     process = _PROCESS.format(", ".join(f"`{name}`" for name in OF_THE_PROCESS))
     gomind = [f"| `{name}` | `{ours}` |" for name, ours in GOMIND.items()]
-    parts = (_HEAD, *map(row, METRICS.values())), (process, *labels()), (_GOMIND, *gomind)
+    parts = (_HEAD, *map(row, list_metrics().values())), (process, *labels()), (_GOMIND, *gomind)
     return "\n".join("".join(line.strip("\n") + "\n" for line in part) for part in parts)
 
 
@@ -89,7 +89,7 @@ def labels() -> Iterator[str]:
     """A row for each label, and for each that tells something else of one metric."""
     for name, label in LABELS.items():
         yield _label(name, "all", label)
-    for metric in METRICS.values():
+    for metric in list_metrics().values():
         for name, label in metric.own.items():
             yield _label(name, f"`{metric.name}`", label)
 

@@ -14,8 +14,8 @@ from urllib.parse import unquote, unquote_plus
 
 import pytest
 
-from tests.operations.served import ask, served
-from tests.operations.test_one_reading import SERVICE
+from tests.extensions.operations.served import ask, served
+from tests.extensions.operations.test_one_reading import SERVICE
 from tests.parties.environment import needs, servers
 from tests.serving.wire import Seen, answer, replies, tool
 

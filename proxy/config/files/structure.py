@@ -1,8 +1,7 @@
 """Compares the config with its published schema, and words the mistakes.
 
-Editors complete from `schemas/config.schema.json`, and the same file is enforced here, so that the two cannot differ.
-It is compiled like the tools' schemas. The wording comes from the schema too: `x-expects` says which values a place
-accepts.
+Editors complete from `schemas/config.schema.json`, and the same schema is enforced here (`published.py`). It is
+compiled like the tools' schemas. The wording comes from the schema too: `x-expects` says which values a place accepts.
 
 Invalid parts are left out of the value that goes on (`Structure.entry`), so that the rest of the file is still checked
 and all mistakes are found at once.
@@ -15,39 +14,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from proxy.config.files import fast_structure
+from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
 from proxy.config.files.yaml12 import read_scalar
 from proxy.config.mistakes import Mistake, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
-from proxy.core.json.jsontext import dumps, name_json_type, parse
-from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.nodes import Node
-
-SCHEMA_FILE: Final = "config.schema.json"
+from proxy.extensions import find_key
 
 _SHOWN: Final = 60  # characters of a value that a message shows
-
-
-def load_published_schema() -> JsonValue:
-    """The published JSON Schema of the config file. It lies in this package in a wheel, and under `schemas/` in the
-    repository. It is read again each time, so that a serving process does not keep its 700 KB."""
-    value = parse(read_published_schema().encode())
-    if isinstance(value, JsonProblem):
-        raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
-    return value
-
-
-def read_published_schema() -> str:
-    """The text of the published schema."""
-    packaged = Path(__file__).with_name(SCHEMA_FILE)
-    found = packaged if packaged.is_file() else Path(__file__).parents[3] / "schemas" / SCHEMA_FILE
-    return found.read_text(encoding="utf-8")
 
 
 @cache
@@ -185,6 +167,9 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         for name in entry.detail:
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
+                continue
+            if (row := find_key(name)) is not None and not row.is_installed:
+                yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
             hint = suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint

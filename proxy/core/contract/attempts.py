@@ -42,7 +42,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
-from proxy.core.contract.history import LONGEST_LINE, write_history, write_history_lines
+from proxy.core.contract.history import LONGEST_LINE, write_history, write_history_lines, write_unknown_line
 from proxy.core.contract.policy import Block, ByAddress, ToolPolicy, UnknownTool
 from proxy.core.display.graphemes import cut
 from proxy.core.model import codes
@@ -68,6 +68,7 @@ RAISES_ATTEMPT: Final = frozenset(
         codes.CONTAINER_NOT_EXPANDED.name,
         codes.UNKNOWN_TOOL.name,
         codes.UPSTREAM_REJECTED_ARGUMENTS.name,
+        codes.BODY_TOO_LARGE.name,
     }
 )
 
@@ -99,7 +100,8 @@ def hash_conversation(conversation: Conversation) -> str:
 def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:
     """The store's key of an episode: `<conversation hash>/<tool>`, by address followed by the arguments' digest.
 
-    All unknown names of a conversation share one key, else a model could invent names without end.
+    All unknown names of a conversation share one key, else a model could invent names without end; the answer counts
+    each name by itself until they escalate together.
     """
     key = f"{hash_conversation(conversation)}/{tool if isinstance(policy, ToolPolicy) else ''}"
     if conversation.rung is _ADDRESS and policy.attempts.address is _DIGEST:
@@ -256,16 +258,26 @@ def grant_attempt(
         return ToolResult(call, failure, limits=limits, finalising=_finalising(policy))
     attempts = policy.attempts
     escalated = recorded.number >= attempts.max_attempts
+    number = recorded.number if escalated else _count_own(failure, recorded)
     return ToolResult(
         call,
         _exhausted_failure(failure) if escalated else failure,
-        attempt=Attempt(recorded.number, attempts.max_attempts),
+        attempt=Attempt(number, attempts.max_attempts),
         escalated=escalated,
         repeated=recorded.repeated,
         history=write_history(recorded.episode) if escalated else (),
         limits=limits,
         finalising=_finalising(policy),
     )
+
+
+def _count_own(failure: Failure, recorded: FailureRecorded) -> int:
+    """Which attempt a failure is: of an unknown tool, how often this name was called, because all unknown names of a
+    conversation are counted together."""
+    if failure.code is not codes.UNKNOWN_TOOL:
+        return recorded.number
+    line = write_unknown_line(failure)
+    return max(1, len({kept.number for kept in recorded.episode.attempts if line in kept.lines}))
 
 
 def _exhausted_failure(failure: Failure) -> Failure:

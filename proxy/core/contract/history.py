@@ -36,6 +36,8 @@ def write_history(episode: Episode, what: str = "Attempt") -> tuple[str, ...]:
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
     """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value.
     Errors that do not fit are counted."""
+    if failure.code is codes.UNKNOWN_TOOL:
+        return (write_unknown_line(failure),)
     if not failure.violations:
         return (_CALL_LINES.get(failure.code.name, failure.code.meaning.rstrip(".")),)
     lines: list[str] = []
@@ -50,6 +52,11 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
     return (*lines, f"(+{left} more)") if left else tuple(lines)
 
 
+def write_unknown_line(failure: Failure) -> str:
+    """The line of a call of an unknown tool, which names it: "Unknown tool 'get_wether'"."""
+    return cut(failure.message.rstrip("."), LONGEST_LINE) or "Unknown tool"
+
+
 def _bytes(text: str) -> int:
     widest = ord(max(text, default=" "))
     return len(text) * (1 if widest < 256 else 2 if widest < 65536 else 4)
@@ -59,8 +66,8 @@ def _bytes(text: str) -> int:
 _CALL_LINES: Final = {
     codes.CONTAINER_INVOCATION.name: "Container called with parameters",
     codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",
-    codes.UNKNOWN_TOOL.name: "Unknown tool",
     codes.UPSTREAM_REJECTED_ARGUMENTS.name: "The tool refused the arguments",
+    codes.BODY_TOO_LARGE.name: "Body too large",
 }
 
 # The seed's wording of one history line (Acode, "Escalation Message"), by violation code.

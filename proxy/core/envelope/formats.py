@@ -13,7 +13,8 @@ from typing import Final
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
-from proxy.core.envelope.feedback import render_feedback, summarize_escalation, write_violation
+from proxy.core.envelope.feedback import render_feedback, write_violation
+from proxy.core.envelope.remedy import summarize_escalation
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model.codes import REQUIRED_MISSING, ErrorType
 from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult

@@ -8,7 +8,8 @@ from typing import Final
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
-from proxy.core.envelope.feedback import summarize_escalation, write_original_call, write_remedy
+from proxy.core.envelope.feedback import write_original_call
+from proxy.core.envelope.remedy import summarize_escalation, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_warnings
 from proxy.core.json.jsontext import dumps_known
 from proxy.core.model.codes import ErrorType
@@ -30,7 +31,7 @@ _FUNCTIONS_ROOM: Final = 240
 
 def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     """A text from outside as it may be shown: bounded, masked, without control characters."""
-    return escape(clean_text(value, limit, result.limits))
+    return "\n".join(escape(line) for line in clean_text(value, limit, result.limits).split("\n"))
 
 
 def list_errors(view: FailureView) -> list[JsonValue]:

@@ -16,8 +16,8 @@ from proxy.core.display.preview import MASK, make_hider
 from proxy.core.display.standins import describe_value
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
-from proxy.core.explain.misplaced import find_value
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
+from proxy.core.explain.places import find_value
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import (
     ABSENT,
@@ -194,6 +194,7 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
         violations=violations,
         details=dict(_mask_details(failure.details.items(), leaves)),
         sent=ABSENT,
+        mended=ABSENT,
         headers=(),
         advice=None,
         container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),
