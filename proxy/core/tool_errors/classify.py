@@ -62,6 +62,8 @@ _MENDABLE: Final = frozenset({400, 409, 422})
 _LOST: Final = frozenset({502, 504})
 # The service cannot do this at all (RFC 9110 sections 15.6.2 and 15.6.6): no repetition helps.
 _FINAL: Final = frozenset({501, 505})
+# Statuses from 500 on by which a service says that it has done nothing.
+_NOT_RUN: Final = _FINAL | {503}
 
 # The upstream's headers that a client needs although the body is replaced.
 _KEPT_HEADERS: Final = frozenset({"retry-after", "www-authenticate"})
@@ -105,7 +107,8 @@ def classify_answer(
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
-    executed = {"executed": "unknown"} if status in _LOST or (status == 500 and not idempotent) else {}
+    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
+    executed = {"executed": "unknown"} if may_have_run else {}
     details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)

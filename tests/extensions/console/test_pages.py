@@ -179,6 +179,16 @@ def test_acceptance_07_what_models_wrote_appears_as_text(started: Demo, running:
             assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_an_address_that_names_no_page_is_told_so(started: Demo, running: Any) -> None:
+    with page(running) as shown:
+        shown.goto(link(started))
+        for name in ("__proto__", "constructor", "nothing"):
+            shown.goto(link(started).partition("#")[0] + f"#/{name}?toString=1&__proto__=2")
+            shown.get_by_role("heading", name="Page not found").wait_for()
+        shown.get_by_role("link", name="overview", exact=True).click()
+        shown.get_by_role("heading", name="Overview").wait_for()
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_acceptance_09_axe_finds_nothing_and_nothing_scrolls_sideways(

@@ -12,6 +12,10 @@ import { Config, Conversations, Upstreams } from "./operations.js";
 const PAGES = { overview: ["Overview", Overview], calls: ["Calls", Calls], tools: ["Tools", Tool], try: ["Try it", Try], conversations: ["Conversations", Conversations], upstreams: ["Upstreams", Upstreams], config: ["Config", Config] };
 const THEMES = ["auto", "light", "dark"];
 
+function NotFound() {
+  return html`<h1>Page not found</h1><p>The address names no page of the console: <a href="#/overview">overview</a>.</p>`;
+}
+
 // Returns the page and the parameters in the address. A layout effect adds the listener before the first paint; an effect
 // would add it after the paint and could miss a change of the address.
 function useHash() {
@@ -72,7 +76,7 @@ function Shell() {
   const { about, error } = useAbout();
   const [theme, setTheme] = useState(localStorage.getItem("theme") || "auto");
   useEffect(() => { document.documentElement.dataset.theme = theme; localStorage.setItem("theme", theme); }, [theme]);
-  const [title, Page] = Object.hasOwn(PAGES, page) ? PAGES[page] : PAGES.overview;
+  const [title, Page] = Object.hasOwn(PAGES, page) ? PAGES[page] : ["Page not found", NotFound];
   useEffect(() => { document.title = `${title} · toolcall-proxy`; }, [title]);
   if (error && [401, 403, 429].includes(error.status)) return html`<${Login} error=${error} />`;
   const state = !about ? "" : error ? "DOES NOT ANSWER" : about.status === "draining" ? "DRAINING" : "READY";
