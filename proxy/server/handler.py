@@ -165,7 +165,9 @@ class Handler:
         """Answers one request. The response is sent already where it went out piece by piece. Raises CancelledError
         when the client has gone, and ConnectionError where a response that has begun cannot be brought to its end."""
         fields = read_fields(request)
-        record, task = self._record(request, fields), asyncio.current_task()
+        record = self._record(request, fields)
+        # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
+        task = asyncio.current_task(request.task.get_loop())
         if task is not None:
             self._tasks.add(task)
         try:
