@@ -119,12 +119,19 @@ def guess_message(request: RawRequest) -> Message | None:
 
     For bodies that `read_message` refuses although a lenient reader accepts them (duplicate keys, too much depth).
     """
-    value = parse(request.body)
+    value = read_lenient(request.body)
+    return _make_message(value, request) if value else None
+
+
+def read_lenient(text: bytes) -> dict[str, JsonValue]:
+    """The object in a text, as a lenient reader takes it where it is no strict JSON: enough to find what it belongs to,
+    never enough to forward. Empty where there is none."""
+    value = parse(text)
     if isinstance(value, JsonProblem):
         # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
-        seen = request.body.outline if type(request.body) is KnownText else outline(request.body)
+        seen = text.outline if type(text) is KnownText else outline(text)
         value = json.loads(seen) if seen else None
-    return _make_message(value, request) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:

@@ -52,12 +52,14 @@ routes:
 
 
 def write_command_config(words: Sequence[str]) -> str:
-    """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts."""
+    """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts. The server gets the environment
+    and the working folder that the proxy was started with: whoever wrote the command has chosen them for the server."""
+    command, folder = json.dumps([escape_text(word) for word in words]), json.dumps(escape_text(str(Path.cwd())))
     return f"""\
 version: 1
 admin: off
 upstreams:
-  mcp: {{command: {json.dumps([escape_text(word) for word in words])}, cwd: {json.dumps(escape_text(str(Path.cwd())))}}}
+  mcp: {{command: {command}, pass_env: all, cwd: {folder}}}
 routes:
   - {{path: /mcp, upstream: mcp, protocol: mcp}}
 """

@@ -23,6 +23,7 @@ from proxy.cli.options import HelpText, add_header_option
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import RouteEntry
+    from proxy.server.mcp.mcp_request import PassedOn
 
 EXIT_CONFIG: Final = 2
 # The longest message of a client; the proxy's own limit for a body applies first.
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"stdio: {error.args[0]}", file=sys.stderr)
             return EXIT_CONFIG
         with contextlib.suppress(BrokenPipeError):
-            asyncio.run(_serve(loaded, route, folder / "listen", dict(args.header), out))
+            asyncio.run(_serve(loaded, route, folder / "listen", dict(args.header), out, args.url or ""))
     return 0
 
 
@@ -122,23 +123,36 @@ def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
     return routes[path] if path is not None else next(iter(routes.values()))
 
 
-async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO) -> None:
+async def _serve(
+    loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO, server: str
+) -> None:
     from proxy.config.model import Address
     from proxy.server import start_serving
     from proxy.server.mcp.stdio import carry
 
     one_at_a_time = asyncio.Lock()
 
+    def watch(passed_on: PassedOn) -> None:
+        serving.mcp.passed_on = passed_on
+
     async def write(message: bytes) -> None:
         async with one_at_a_time:
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
-    without_admin = replace(loaded, config=replace(loaded.config, admin=None))
-    serving = await start_serving(without_admin, listen=Address(unix=str(socket)))
+    serving = await start_serving(_make_single(loaded), listen=Address(unix=str(socket)))
     try:
-        await carry(_read_lines(), write, socket, route.path, headers)
+        await carry(_read_lines(), write, socket, route.path, headers, watch=watch, server=server)
     finally:
         await serving.stop()
+
+
+def _make_single(loaded: Loaded) -> Loaded:
+    """The config for one client, without an operator's port."""
+    upstreams = {
+        name: entry if entry.command is None else replace(entry, command=replace(entry.command, single_client=True))
+        for name, entry in loaded.config.upstreams.items()
+    }
+    return replace(loaded, config=replace(loaded.config, admin=None, upstreams=upstreams))
 
 
 def _write_line(out: BinaryIO, message: bytes) -> None:

@@ -17,6 +17,7 @@ from proxy.config.sections.access import check_auth
 from proxy.config.sections.mcp_section import McpReader
 from proxy.config.sections.mcp_upstreams import (
     OPERATION_DEFAULTS,
+    choose_defaults,
     describe_operations,
     name_joined,
     name_served,
@@ -167,7 +168,8 @@ class Routes:
 
     def _read_mcp(self, route: WrittenRoute) -> McpConfig:
         if "operations" not in route.entry:
-            return McpReader(self._context, self._catalogue).read(route.entry, route.at)
+            defaults = choose_defaults(self._context, route)
+            return McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at)
         found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
         return replace(found, tools=read_operations(self._context, route, self._read_tools(route)))
 

@@ -72,7 +72,7 @@ class Serving:
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        self._mcp = Mcp(base.clock, make_id, reports)
+        self.mcp = Mcp(base.clock, make_id, reports)
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -83,7 +83,7 @@ class Serving:
             log.defect,
             compiled.loaded.config.listen.hosts,
             self._tracing.begin,
-            self._mcp,
+            self.mcp,
             _find_room(compiled.loaded.config),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
@@ -199,7 +199,7 @@ class Serving:
             await port.close()
             await port.listener.shutdown(_CLOSING)
         await self._escalations.wait_settled(_NOTICES)
-        await self._mcp.close()
+        await self.mcp.close()
         await self._second_judge.close()
         await self._pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):

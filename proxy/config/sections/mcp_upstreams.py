@@ -23,7 +23,7 @@ from proxy.config.model import (
     find_default,
 )
 from proxy.config.policies import Written
-from proxy.config.sections.mcp_section import MCP_DEFAULTS
+from proxy.config.sections.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
 from proxy.core.contract.listed_tools import LearnPolicy
@@ -50,6 +50,15 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
     said: Written = route.entry.get("mcp", {})
     wait = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
     return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", _SHARE * wait)
+
+
+def choose_defaults(context: Context, route: WrittenRoute) -> Written:
+    """The defaults of an MCP route. Calls have no limit of time where each session has processes of its own."""
+    servers = route.entry.get("servers", {route.upstream: route.upstream})
+    named = (server.get("upstream", name) if isinstance(server, dict) else server for name, server in servers.items())
+    upstreams = [context.mapping("upstreams", reveal(name)) for name in named]
+    own = all("command" in entry and not read_switch(entry.get("shared", False)) for entry in upstreams)
+    return OWN_CHILD_DEFAULTS if own else MCP_DEFAULTS
 
 
 def _read_server(name: str, written: JsonValue) -> ServerEntry:

@@ -19,6 +19,8 @@ from proxy.upstream.faults import close_stream
 
 # The most tasks that run in the background; beyond it the oldest is cancelled.
 _MOST: Final = 1_000
+# The longest time in seconds that a call runs on after its client has left, where its route sets no limit.
+_LONGEST_ALONE: Final = 1800.0
 # The field that gives a server-sent event its id (WHATWG HTML, "Parsing an event stream").
 _EVENT_ID: Final = re.compile(rb"[\r\n]id: ?[^\r\n]")
 _ID_PREFIX: Final = 5
@@ -54,8 +56,8 @@ class DetachedCalls:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def keep(self, rest: Coroutine[object, object, None]) -> None:
-        """Runs a coroutine in the background."""
-        self._keep_task(rest)
+        """Runs a coroutine in the background, for a limited time."""
+        self._keep_task(_run_for_a_time(rest))
 
     def _keep_task(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(rest)
@@ -64,6 +66,12 @@ class DetachedCalls:
         if len(self._tasks) > _MOST:
             next(iter(self._tasks)).cancel()
         return task
+
+
+async def _run_for_a_time(rest: Coroutine[object, object, None]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LONGEST_ALONE):
+            await rest
 
 
 async def _finish(call: asyncio.Task[Outcome]) -> None:

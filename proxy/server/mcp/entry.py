@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from proxy.interfaces import Clock
-from proxy.server.mcp.mcp_request import McpRequest, Reports
+from proxy.server.mcp.mcp_request import McpRequest, PassedOn, Reports
 
 if TYPE_CHECKING:
     from proxy.server.mcp.exchange import Exchange
@@ -22,7 +22,9 @@ class Mcp:
     """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools."""
 
     def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
-        self._make: Callable[[], Exchange] = lambda: load_exchange()(clock, fresh_id, reports)
+        self.passed_on: PassedOn | None = None
+        """Hears of each request that its server has; set before the first request."""
+        self._make: Callable[[], Exchange] = lambda: load_exchange()(clock, fresh_id, reports, self.passed_on)
         self._exchange: Exchange | None = None
 
     def handle(self, mcp_request: McpRequest) -> Awaitable[web.StreamResponse]:

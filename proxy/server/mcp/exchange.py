@@ -53,7 +53,7 @@ from proxy.server.mcp.guided_answers import GuidedAnswers
 from proxy.server.mcp.lists.asking import Asking, Tools
 from proxy.server.mcp.lists.learner import Learner, Unlearned, find_header
 from proxy.server.mcp.lists.shown_lists import VisibleTools, announce_change, filter_list, make_collapsed_list
-from proxy.server.mcp.mcp_request import McpRequest, Reports
+from proxy.server.mcp.mcp_request import McpRequest, PassedOn, Reports
 from proxy.server.mcp.protected_resource import rewrite_challenge
 from proxy.server.mcp.watching import (
     LIST_CHANGED,
@@ -72,10 +72,14 @@ _NO_MESSAGE = Message("", "")
 
 
 class Exchange:
-    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools."""
+    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools, and
+    `passed_on` the id of each request that its server has."""
 
-    def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
+    def __init__(
+        self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None = None
+    ) -> None:
         self._clock = clock
+        self._passed_on = passed_on
         self._learner = Learner(clock, fresh_id)
         self._reports = reports
         self._detached = DetachedCalls()
@@ -132,6 +136,7 @@ class Exchange:
             message.modern,
             mcp_request.call_route.raw.headers,
             message.id,
+            self._make_passed_on(message),
         )
         store = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
@@ -232,7 +237,8 @@ class Exchange:
     async def _pass(self, mcp_request: McpRequest, asking: Asking) -> web.StreamResponse:
         record, started = mcp_request.record, self._clock.now()
         record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
-        out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf)
+        passed_on = self._make_passed_on(asking.message)
+        out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf, passed_on=passed_on)
         reply = await mcp_request.relay(out, None, asking.upstream, record)
         record.upstream_seconds = self._clock.now() - started
         if isinstance(reply, UpstreamFault):
@@ -251,6 +257,12 @@ class Exchange:
         )
         mcp_request.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
+
+    def _make_passed_on(self, message: Message) -> Callable[[], None] | None:
+        """What is called once the server has a request."""
+        if self._passed_on is None or message.id is ABSENT:
+            return None
+        return partial(self._passed_on, message.id)
 
     # --- watching answers ---------------------------------------------------------------------------------------------
     def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:

@@ -157,10 +157,12 @@ def make_upstream(entry: UpstreamConfig, stderr: Callable[[int, str], None]) -> 
 
 
 def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str], None]) -> StdioSettings:
-    """Makes the settings of a command's processes. They inherit the few variables that programs need to run."""
+    """Makes the settings of a command's processes. They inherit the few variables that programs need to run, or all
+    where the config says so."""
     from proxy.upstream.stdio import StdioSettings
 
-    inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+    names = os.environ if command.pass_all else _INHERITED
+    inherited = {key: os.environ[key] for key in names if key in os.environ}
     return StdioSettings(
         name,
         command.words,
@@ -169,6 +171,7 @@ def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str]
         max_children=command.max_children,
         idle=command.idle,
         shared=command.shared,
+        single_client=command.single_client,
         stderr=stderr,
     )
 

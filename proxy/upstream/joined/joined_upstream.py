@@ -246,6 +246,7 @@ class JoinedUpstream:
             return UpstreamReply(202, (), b"")
         method = message.method
         if method in LISTS:
+            request.note_passed()  # the servers are asked anew, each for itself
             return await self._list(group, message, request)
         if method in _NAMED:
             return await self._carry_named(group, message, body, request, checked)

@@ -216,7 +216,8 @@ class ServerLink:
         text = dumps({**body, "params": params} if params else body)
         message = Message(request_id, method, params, MODERN if self.modern else "")
         headers = self.headers(request.headers, make_headers(message, ()))
-        reply = await self._upstream.relay(self._request(request, "POST", headers, text, request.timeout), None)
+        asked = replace(self._request(request, "POST", headers, text, request.timeout), answer_only=True)
+        reply = await self._upstream.relay(asked, None)
         if isinstance(reply, UpstreamFault):
             raise OutOfReach(reply.message)
         found = await read_reply(reply, request_id)
@@ -285,6 +286,7 @@ class ServerLink:
             body = replace_value(body, _ID, dumps(own)) if own else body
         headers = self.headers(request.headers, added)
         sent = self._request(request, "POST", headers, body, request.timeout)
+        sent = replace(sent, passed_on=request.passed_on)
         try:
             reply = await (self._upstream.relay(sent, None) if checked is None else self._upstream.send(checked, sent))
         except asyncio.CancelledError:
