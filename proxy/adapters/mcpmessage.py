@@ -87,6 +87,17 @@ class MessageBatch:
     may_pass: bool
 
 
+# Requests of a server -> the capability that a client has to declare for them ("Capability Negotiation").
+_NEEDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+
+
+def find_missing_capability(method: JsonValue, declared: JsonValue) -> str:
+    """The capability that a client would need for a request of a server and has not declared; '' where it lacks none,
+    or has declared nothing at all."""
+    needed = _NEEDS.get(method, "") if isinstance(method, str) else ""
+    return needed if isinstance(declared, dict) and needed not in declared else ""
+
+
 def is_bare(request: RawRequest) -> bool:
     """Whether a request carries no message: a GET or DELETE without a body. One with a body is read like a POST,
     because servers may treat it as one (`X-HTTP-Method-Override`)."""

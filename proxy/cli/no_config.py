@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _NAME: Final = "mcp.yaml"
 
 
-def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = ()) -> str:
+def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = (), timeout: str | None = None) -> str:
     """A config (YAML) with one route to the MCP server at `url`, below the path that the server has. `headers` go with
-    every request to it.
+    every request to it; `timeout` is how long its tools may take (None: as long as they may by default).
 
     A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
     """
@@ -47,13 +47,18 @@ admin: off
 upstreams:
   mcp: {{url: {json.dumps(origin)}, headers: {{set: {json.dumps(sent)}}}}}
 routes:
-  - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp}}
+  - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp{_write_timeout(timeout)}}}
 """
 
 
-def write_command_config(words: Sequence[str]) -> str:
+def _write_timeout(timeout: str | None) -> str:
+    return f", timeout: {json.dumps(timeout)}" if timeout else ""
+
+
+def write_command_config(words: Sequence[str], timeout: str | None = None) -> str:
     """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts. The server gets the environment
-    and the working folder that the proxy was started with: whoever wrote the command has chosen them for the server."""
+    and the working folder that the proxy was started with: whoever wrote the command has chosen them for the server.
+    `timeout` is how long its tools may take (None: there is no limit)."""
     command, folder = json.dumps([escape_text(word) for word in words]), json.dumps(escape_text(str(Path.cwd())))
     return f"""\
 version: 1
@@ -61,7 +66,7 @@ admin: off
 upstreams:
   mcp: {{command: {command}, pass_env: all, cwd: {folder}}}
 routes:
-  - {{path: /mcp, upstream: mcp, protocol: mcp}}
+  - {{path: /mcp, upstream: mcp, protocol: mcp{_write_timeout(timeout)}}}
 """
 
 

@@ -18,12 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import HelpText, add_header_option, add_timeout_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import RouteEntry
-    from proxy.server.mcp.mcp_request import PassedOn
 
 EXIT_CONFIG: Final = 2
 # The longest message of a client; the proxy's own limit for a body applies first.
@@ -59,6 +58,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
     parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
     add_header_option(parser, "send this with every request")
+    add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,6 +90,8 @@ def _find_contradiction(args: argparse.Namespace) -> str:
     said = [word for word, value in (("--config", args.config), ("--url", args.url), ("--", args.command)) if value]
     if len(said) != 1:
         return "which server?  (-- COMMAND ARGUMENT ..., --url URL or --config FILE: one of them)"
+    if args.timeout and args.config is not None:
+        return "--timeout goes with --url and a command; a config says `timeout`"
     return "--route goes with --config alone" if args.route is not None and args.config is None else ""
 
 
@@ -108,7 +110,10 @@ def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
 
     if args.config is not None:
         return load(args.config, os.environ)
-    text = write_mcp_config(args.url) if args.url else write_command_config(args.command)
+    if args.url:
+        text = write_mcp_config(args.url, timeout=args.timeout)
+    else:
+        text = write_command_config(args.command, args.timeout)
     return load(make_mcp_config_file(text, kept), os.environ)
 
 
@@ -132,16 +137,13 @@ async def _serve(
 
     one_at_a_time = asyncio.Lock()
 
-    def watch(passed_on: PassedOn) -> None:
-        serving.mcp.passed_on = passed_on
-
     async def write(message: bytes) -> None:
         async with one_at_a_time:
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
     serving = await start_serving(_make_single(loaded), listen=Address(unix=str(socket)))
     try:
-        await carry(_read_lines(), write, socket, route.path, headers, watch=watch, server=server)
+        await carry(_read_lines(), write, socket, route.path, headers, watch=serving.watch_passed, server=server)
     finally:
         await serving.stop()
 

@@ -211,11 +211,11 @@ class ServerEntry:
 @dataclass(frozen=True, slots=True)
 class JoinedServers:
     """Several MCP servers as one upstream. Without `always` only names that two servers have get a prefix; `wait` is
-    how long a list waits for one server, in seconds."""
+    how long `initialize` and a list wait for one server, in seconds."""
 
     servers: tuple[ServerEntry, ...]
     always: bool = True
-    wait: float = 4.0
+    wait: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from proxy.server.http.memory import find_room
 from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.mcp.entry import Mcp
-from proxy.server.mcp.mcp_request import Reports
+from proxy.server.mcp.mcp_request import PassedOn, Reports
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.observers import Recorder, begin_tracing
@@ -72,7 +72,7 @@ class Serving:
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        self.mcp = Mcp(base.clock, make_id, reports)
+        self._mcp = Mcp(base.clock, make_id, reports)
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -83,7 +83,7 @@ class Serving:
             log.defect,
             compiled.loaded.config.listen.hosts,
             self._tracing.begin,
-            self.mcp,
+            self._mcp,
             _find_room(compiled.loaded.config),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
@@ -139,6 +139,10 @@ class Serving:
     def probes_url(self) -> str | None:
         """Where the probes' port listens, or None without one."""
         return self.operator_ports[1].url if len(self.operator_ports) > 1 else None
+
+    def watch_passed(self, passed_on: PassedOn) -> None:
+        """Lets `passed_on` hear of each MCP request that its server has. Called before the first request."""
+        self._mcp.passed_on = passed_on
 
     async def drain(self, seconds: float | None = None) -> None:
         """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
@@ -199,7 +203,7 @@ class Serving:
             await port.close()
             await port.listener.shutdown(_CLOSING)
         await self._escalations.wait_settled(_NOTICES)
-        await self.mcp.close()
+        await self._mcp.close()
         await self._second_judge.close()
         await self._pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):

@@ -8,12 +8,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.mcp.server import McpServer, as_events, as_json, chunk, http
+from tests.serving.wire import Seen, tool
 from tests.upstream.stdio_server import NAMES
 from tests.upstream.test_stdio import asked, call, gone
 
@@ -132,7 +134,6 @@ async def test_a_command_that_does_not_exist_is_named_in_the_answer() -> None:
 
 
 # --- as faithful as no proxy ------------------------------------------------------------------------------------------
-ECHO = {"text": "[1]"}
 META = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
 
 
@@ -248,6 +249,93 @@ async def test_a_command_gets_the_environment_and_the_folder_that_the_client_has
     assert chosen == {key: given.get(key) for key in chosen}
 
 
+async def test_a_limit_of_time_is_the_clients_to_set() -> None:
+    async with started("stdio", "--timeout", "200ms", "--", *SERVER) as client:
+        await client.begin()
+        late = await client.ask(call("hang", 7))
+        assert (7, True) == (late["id"], late["result"]["isError"])
+        assert "UPSTREAM_TIMEOUT" in late["result"]["content"][0]["text"]
+
+
+# --- a server at a URL ------------------------------------------------------------------------------------------------
+RESULT = {"content": [{"type": "text", "text": "resumed"}]}
+
+
+def opened(message: dict[str, Any]) -> bytes:
+    """What a server of revision 2025-11-25 answers besides calls."""
+    result: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+    return as_json({"jsonrpc": "2.0", "id": message["id"], "result": result}, "Mcp-Session-Id: s1")
+
+
+@contextlib.asynccontextmanager
+async def polled(resumed: Callable[[Seen], bytes]) -> AsyncIterator[tuple[Client, list[Seen]]]:
+    """A client of a server that ends the stream of a call after its first event; `resumed` answers who reads on."""
+    asked_on: list[Seen] = []
+
+    def otherwise(message: dict[str, Any], seen: Seen) -> bytes:
+        if seen.header("last-event-id"):
+            asked_on.append(seen)
+            return resumed(seen)
+        if seen.start.startswith("GET "):
+            return http("405 Method Not Allowed", b"")
+        return opened(message) if message.get("method") == "initialize" else http("202 Accepted", b"")
+
+    lines = ("Content-Type: text/event-stream", "Transfer-Encoding: chunked")
+    head = "HTTP/1.1 200 OK\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n"
+    first = head.encode() + chunk(b"id: e7\nretry: 10\ndata: \n\n") + chunk(b"")
+    async with (
+        tool(McpServer(called=lambda _message, _seen: first, otherwise=otherwise)) as server,
+        started("stdio", "--url", f"http://127.0.0.1:{server.port}/mcp") as client,
+    ):
+        await client.begin()
+        yield client, asked_on
+
+
+async def test_a_stream_that_ends_early_is_read_on_with_from_its_last_event() -> None:
+    answer = {"jsonrpc": "2.0", "id": 5, "result": RESULT}
+    tries = [as_events(), as_events(answer)]  # a poll may find nothing yet
+    async with polled(lambda _: tries.pop(0)) as (client, asked_on):
+        assert answer == await client.ask(call("add", 5, arguments={"a": 1, "b": 2}))
+        assert ["e7", "e7"] == [seen.header("last-event-id") for seen in asked_on]
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("405 Method Not Allowed", "its stream ended early and cannot be resumed (HTTP 405)"),
+        ("503 Service Unavailable", "its stream ended early, and 3 attempts to resume it failed"),
+    ],
+)
+async def test_a_stream_that_cannot_be_read_on_with_says_that_the_tool_may_have_run(status: str, told: str) -> None:
+    async with polled(lambda _: http(status, b"")) as (client, _):
+        answer = await client.ask(call("add", 5, arguments={"a": 1, "b": 2}))
+        assert (5, True) == (answer["id"], answer["result"]["isError"])
+        text = f"The call was not answered: the server gave no answer: {told}."
+        unsure = "It is not known whether the tool ran: make sure before you repeat what must not happen twice."
+        assert f"{text}\n\n{unsure}" == answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("challenge", "metadata"),
+    [
+        ('Bearer resource_metadata="https://auth.example/m"', "https://auth.example/m"),
+        ("Bearer", "http://127.0.0.1:{port}/.well-known/oauth-protected-resource/mcp"),
+    ],
+)
+async def test_a_server_that_wants_a_token_says_where_and_what_to_do(challenge: str, metadata: str) -> None:
+    def refuse(_: Seen) -> bytes:
+        return http("401 Unauthorized", b"", f"WWW-Authenticate: {challenge}")
+
+    async with (
+        tool(McpServer(refuse=refuse)) as server,
+        started("stdio", "--url", f"http://127.0.0.1:{server.port}/mcp") as client,
+    ):
+        refused = await client.ask(asked("initialize", 0, protocolVersion="2025-06-18"))
+    told, place = refused["error"]["message"], metadata.format(port=server.port)
+    assert f"the server asks for a token (HTTP 401). It says how to get one at {place}." in told
+    assert '--header "Authorization: Bearer TOKEN"' in told
+
+
 @pytest.mark.large
 @pytest.mark.parametrize("ending", ["close", "kill", "terminate"])
 async def test_nothing_is_left_when_the_proxy_ends_however_it_ends(ending: str) -> None:
@@ -310,6 +398,9 @@ async def test_serve_starts_the_command_behind_the_dashes() -> None:
         (["stdio"], "which server?"),
         (["stdio", "--url", "http://x/mcp", "--", "x"], "which server?"),
         (["stdio", "--route", "/x", "--url", "http://x/mcp"], "--route goes with --config alone"),
+        (["stdio", "--timeout", "5m", "--config", "x.yaml"], "--timeout goes with --url and a command"),
+        (["stdio", "--timeout", "soon", "--", "x"], "'soon' is no time such as 30s, 10m or 2h, nor off"),
+        (["serve", "--timeout", "5m", "x.yaml"], "--timeout goes with --mcp alone"),
         (["serve", "--mcp"], "which server?"),
         (["serve", "--mcp", "http://127.0.0.1:9/mcp", "--", "x"], "which server?"),
         (["serve", "--openapi", "x.json", "--", "x"], "a command behind -- goes with --mcp alone"),

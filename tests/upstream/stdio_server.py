@@ -6,7 +6,8 @@ cancellations in its answer to `cancelled`; `die` ends the process with a word o
 is not a message, and to stderr; `log` writes `lines` log messages; `half` answers with half an emoji; `seen` gives back
 the lines that it has read, as they came. Arguments of the process: `modern` (it knows revision 2026-07-28 and no
 sessions), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the
-client for its roots before it lists its tools).
+client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its
+tools, once there is that file).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 MODERN = "modern" in sys.argv
@@ -91,18 +93,27 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
+def wait_for(argument: str) -> None:
+    """Waits until the file that an argument names is there, if there is such an argument."""
+    for path in (word.partition("=")[2] for word in sys.argv if word.startswith(f"{argument}=")):
+        while not Path(path).exists():
+            time.sleep(0.02)
+
+
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     match message["method"]:
         case "initialize" if not MODERN:
+            wait_for("late")
             version = message["params"].get("protocolVersion", "2025-06-18")
             return {
                 "protocolVersion": version,
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {}, "logging": {}},
                 "serverInfo": {"name": "s", "version": "1"},
             }
         case "server/discover" if MODERN:
             return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
         case "tools/list":
+            wait_for("late-list")
             if "roots" in sys.argv:
                 write({"id": "roots-1", "method": "roots/list"})
                 SEEN.append(sys.stdin.readline())
@@ -111,7 +122,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             return {"tools": tools, **modern}
         case "tools/call":
             return call(message)
-        case "ping":
+        case "ping" | "logging/setLevel":
             return {}
         case _:
             raise LookupError(message["method"])

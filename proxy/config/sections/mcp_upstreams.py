@@ -30,7 +30,7 @@ from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.model.values import JsonValue, Pointer
 
 # --- several servers --------------------------------------------------------------------------------------------------
-# The share of `mcp.wait` that one server may take, so that a list without it still comes in time.
+# The share of `mcp.wait` that one server may take at most, so that a list without it still comes in time.
 _SHARE: Final = 0.8
 
 
@@ -48,8 +48,9 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
         hint = "names could be read both ways: say `prefix` for one of them"
         context.mistake((*at, one.name), message, hint, key=True)
     said: Written = route.entry.get("mcp", {})
-    wait = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
-    return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", _SHARE * wait)
+    whole = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
+    wait = read_seconds(said["servers_wait"]) if "servers_wait" in said else find_default(JoinedServers, "wait")
+    return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", min(wait, _SHARE * whole))
 
 
 def choose_defaults(context: Context, route: WrittenRoute) -> Written:

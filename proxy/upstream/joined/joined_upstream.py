@@ -44,7 +44,7 @@ from proxy.upstream.joined.event_rewriting import (
     read_question_id,
 )
 from proxy.upstream.joined.introduction import CREDENTIALS, Introduction, JoinedSettings
-from proxy.upstream.joined.merged_lists import LISTS, ListedNames, MergedLists, Pages, merge_capabilities
+from proxy.upstream.joined.merged_lists import LATE, LISTS, ListedNames, MergedLists, Pages, merge_capabilities
 from proxy.upstream.joined.server_group import ServerGroup
 from proxy.upstream.joined.server_link import ServerLink
 from proxy.upstream.own_answers import (
@@ -159,7 +159,7 @@ class JoinedUpstream:
         )
         group = self._make(who, shared=False)
         session_id = secrets.token_hex(16)
-        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+        await group.open(plain_request(request), self._settings.wait)
         self._sessions[session_id] = group
         if len(self._sessions) > self._settings.most_sessions:
             self._end(self._sessions.popitem(last=False)[1], request)
@@ -265,7 +265,7 @@ class JoinedUpstream:
                 return self._subscribe(group, message, request)
             case "logging/setLevel":
                 params = message.params if isinstance(message.params, dict) else {}
-                await group.ask_all("logging", method, params, plain_request(request))
+                await group.set_level(params, plain_request(request))
                 return write_result(message, {})
             case _:
                 return write_error(message, METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -334,7 +334,7 @@ class JoinedUpstream:
 
     # --- what is said of all ------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
-        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+        await group.open(plain_request(request), self._settings.wait)
         return write_discovery(message, self._describe(group), self._settings.version)
 
     def _describe(self, group: ServerGroup) -> dict[str, JsonValue]:
@@ -345,7 +345,8 @@ class JoinedUpstream:
             for link in links
             if isinstance(text := link.info.get("instructions"), str) and text
         ]
-        capabilities: JsonValue = merge_capabilities(link.capabilities for link in links)
+        late = [LATE] if any(link.is_opening for link in group.links.values()) else []
+        capabilities: JsonValue = merge_capabilities([*(link.capabilities for link in links), *late])
         return {"capabilities": capabilities, **({"instructions": "\n\n".join(told)} if told else {})}
 
     def _self(self) -> dict[str, JsonValue]:

@@ -17,12 +17,21 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from proxy.adapters.mcpmessage import SESSION_HEADER, VERSION_HEADER, VERSION_META, Message, Mirror, make_headers
+from proxy.adapters.mcpmessage import (
+    SESSION_HEADER,
+    VERSION_HEADER,
+    VERSION_META,
+    Message,
+    Mirror,
+    find_missing_capability,
+    make_headers,
+)
 from proxy.core.json.jsonspan import replace_value
-from proxy.core.json.jsontext import dumps
+from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
 from proxy.core.model.values import (
     ABSENT,
@@ -37,8 +46,10 @@ from proxy.core.model.values import (
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.faults import ReplyBroken, close_body
 from proxy.upstream.joined.event_rewriting import (
+    LIMITS,
     AnswerRewriting,
     RewrittenStream,
+    ServerEvent,
     content_type,
     is_stream,
     read_pieces,
@@ -56,7 +67,7 @@ from proxy.upstream.joined.introduction import (
     repeating_headers,
     with_params,
 )
-from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
+from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, METHOD_NOT_FOUND, MODERN
 
 Answer = UpstreamReply | UpstreamFault
 
@@ -86,6 +97,8 @@ class ServerLink:
         """What the server has answered to `initialize` or `server/discover`."""
         self.is_open = False
         self.modern = False
+        self.level: dict[str, JsonValue] = {}
+        """The parameters of the client's last `logging/setLevel`; a server that comes later hears it too."""
         self.mirrors: dict[str, tuple[Mirror, ...]] = {}
         """Tool -> the parameters that headers repeat, for clients that do not send such headers."""
         self._upstream = upstream
@@ -106,6 +119,11 @@ class ServerLink:
         found = self.info.get("capabilities")
         return found if isinstance(found, dict) else {}
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether the server is being asked for the first time, or again."""
+        return self._opening.locked()
+
     # --- beginning and ending -----------------------------------------------------------------------------------------
     async def open(self, request: UpstreamRequest) -> None:
         """Introduces the client, unless that was done. `request` is the client's own, for its headers.
@@ -124,6 +142,9 @@ class ServerLink:
                 self.give_up(str(failed))
                 raise
             self.is_open, self._why = True, ""
+            if self.level and "logging" in self.capabilities:
+                with suppress(OutOfReach, Refusal):
+                    await self.ask("logging/setLevel", self.level, request)
             self._report(self.server.name, "")
 
     async def _introduce(self, request: UpstreamRequest) -> None:
@@ -308,7 +329,10 @@ class ServerLink:
                 if own and not ended:
                     self._later(self._cancel(own, request))
 
-            stream = RewrittenStream(reply, restore.write_event, leave)
+            def write(event: ServerEvent) -> bytes:
+                return b"" if self.refuse_question(event.data, request) else restore.write_event(event)
+
+            stream = RewrittenStream(reply, write, leave)
             headers = tuple(field for field in reply.headers if field[0].lower() != "content-length")
             return replace(reply, headers=for_client(headers), body=stream)
         status = 200 if self.modern and not message.modern and content_type(reply) == "application/json" else None
@@ -321,6 +345,19 @@ class ServerLink:
             return broken.fault
         headers = tuple(field for field in headers if field[0].lower() != "content-length")
         return replace(reply, status=status or reply.status, headers=headers, body=restore.rewrite(text))
+
+    def refuse_question(self, text: bytes, request: UpstreamRequest) -> bool:
+        """Answers a request of the server that its client could not answer; False for every other message."""
+        value = parse(text, LIMITS) if b'"method"' in text and b'"id"' in text else None
+        if not isinstance(value, dict) or not isinstance(value.get("id"), str | int):
+            return False
+        missing = find_missing_capability(value.get("method"), self._who.capabilities)
+        if missing:
+            reason = f"the client has not declared the capability {missing!r}"
+            error: JsonValue = {"code": METHOD_NOT_FOUND, "message": reason}
+            text = dumps({"jsonrpc": "2.0", "id": value["id"], "error": error})
+            self._later(self._tell(text, request, Message(value["id"], "", ABSENT)))
+        return bool(missing)
 
     async def listen(self, request: UpstreamRequest, last_id: str = "") -> Answer:
         """Opens the stream of what the server sends on its own: GET, or `subscriptions/listen` of the new revisions."""

@@ -6,8 +6,9 @@ are.
 
     a response                          belongs to the request with its id
     a notification with a progress token, or of a subscription, belongs to the request that named it
-    any other notification              goes to the session's only open request that streams, else to its GET stream,
-                                        without one to its newest open request, or waits for the next
+    news of a change                    goes to the session's GET stream, which others may read beside this client
+    any other notification              goes to the session's only open request that streams, else to its GET stream
+    both, without a GET stream          go to its newest open request, or wait for the next
     a request of the server             goes to the session's newest open request that streams, else to its GET stream
 
 Where several clients share a child, none of them reads a message that may be meant for another. Notifications that
@@ -27,7 +28,7 @@ from collections import deque
 from collections.abc import Callable, Container
 from typing import Final
 
-from proxy.adapters.mcpmessage import read_lenient
+from proxy.adapters.mcpmessage import find_missing_capability, read_lenient
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
@@ -49,12 +50,6 @@ _AFTER_CANCELLING: Final = 5.0
 # Integers beyond it are other numbers to programs that read numbers as doubles (RFC 8259 section 6).
 _EXACT: Final = 2**53 - 1
 _METHOD_NOT_FOUND: Final = -32601
-# Requests of a server -> the capability that the client has to declare for them.
-_NEEDS: Final = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
 
 
 class ChildEnded(Exception):  # noqa: N818 - it names an event
@@ -172,10 +167,10 @@ class ChildClient:
         if request.streams and self.stream is None:
             self._tell_waiting(request.mailbox)
 
-    def tell(self, message: bytes, *, question: bool) -> None:
-        """Passes on a message that answers no request."""
+    def tell(self, message: bytes, *, question: bool = False, change: bool = False) -> None:
+        """Passes on a message that answers no request: a question, the news of a change, or another notification."""
         streaming = [request for request in self.open.values() if request.streams]
-        if streaming and (question or len(streaming) == 1 or self.stream is None):
+        if streaming and (question or self.stream is None or (len(streaming) == 1 and not change)):
             self._put(streaming[-1].mailbox, message)
         elif self.stream is not None:
             self._put(self.stream, message)
@@ -399,9 +394,9 @@ class Channel:
                 request.mailbox.put(_replace_own(line, _PROGRESS, request.sent_token, request.token))
         elif isinstance(meta, dict) and (request := self._requests.get(_key(meta.get(_SUBSCRIPTION)))) is not None:
             request.mailbox.put(_replace_own(line, _SUBSCRIBED, request.number, request.own_id))
-        elif not self.shared or _is_for_all(value["method"]):
+        elif (change := _is_for_all(value["method"])) or not self.shared:
             for client in self._clients:
-                client.tell(line, question=False)
+                client.tell(line, change=change)
 
     def _answer(self, request: ChildRequest, line: bytes) -> None:
         """Hands on an answer. A single client reads first what the child has said before."""
@@ -421,11 +416,8 @@ class Channel:
         if len(busy) != 1:
             self._send_soon(_make_error(value["id"], "no single client to ask"))
             return
-        method = value["method"]
-        needed = _NEEDS.get(method) if isinstance(method, str) else None
-        declared = busy[0].capabilities
-        if needed is not None and isinstance(declared, dict) and needed not in declared:
-            reason = f"the client has not declared the capability {needed!r}"
+        if missing := find_missing_capability(value["method"], busy[0].capabilities):
+            reason = f"the client has not declared the capability {missing!r}"
             self._send_soon(_make_error(value["id"], reason, _METHOD_NOT_FOUND))
             return
         busy[0].asked.add(_key(value["id"]))
