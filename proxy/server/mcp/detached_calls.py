@@ -57,7 +57,9 @@ class DetachedCalls:
 
     def keep(self, rest: Coroutine[object, object, None]) -> None:
         """Runs a coroutine in the background, for a limited time."""
-        self._keep_task(_run_for_a_time(rest))
+        task = self._keep_task(rest)
+        limit = asyncio.get_running_loop().call_later(_LONGEST_ALONE, task.cancel)
+        task.add_done_callback(lambda _: limit.cancel())
 
     def _keep_task(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(rest)
@@ -66,12 +68,6 @@ class DetachedCalls:
         if len(self._tasks) > _MOST:
             next(iter(self._tasks)).cancel()
         return task
-
-
-async def _run_for_a_time(rest: Coroutine[object, object, None]) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LONGEST_ALONE):
-            await rest
 
 
 async def _finish(call: asyncio.Task[Outcome]) -> None:

@@ -27,11 +27,10 @@ from proxy.adapters.mcpmessage import (
     VERSION_META,
     Message,
     Mirror,
-    find_missing_capability,
     make_headers,
 )
 from proxy.core.json.jsonspan import replace_value
-from proxy.core.json.jsontext import dumps, parse
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import UPSTREAM_UNAVAILABLE
 from proxy.core.model.values import (
     ABSENT,
@@ -46,7 +45,6 @@ from proxy.core.model.values import (
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.faults import ReplyBroken, close_body
 from proxy.upstream.joined.event_rewriting import (
-    LIMITS,
     AnswerRewriting,
     RewrittenStream,
     ServerEvent,
@@ -54,6 +52,7 @@ from proxy.upstream.joined.event_rewriting import (
     is_stream,
     read_pieces,
     read_reply,
+    refuse_question,
 )
 from proxy.upstream.joined.introduction import (
     ACCEPT,
@@ -67,7 +66,7 @@ from proxy.upstream.joined.introduction import (
     repeating_headers,
     with_params,
 )
-from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, METHOD_NOT_FOUND, MODERN
+from proxy.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
 
 Answer = UpstreamReply | UpstreamFault
 
@@ -165,7 +164,7 @@ class ServerLink:
             "clientInfo": self._who.client,
         }
         try:
-            reply, answer = await self._question("initialize", params, request)
+            _, reply, _, answer = await self._ask("initialize", params, request)
         except Refusal:
             return False
         revision = answer.get("protocolVersion")
@@ -178,7 +177,7 @@ class ServerLink:
     async def _discover(self, request: UpstreamRequest) -> bool:
         self.modern = True
         try:
-            _, answer = await self._question("server/discover", {}, request)
+            *_, answer = await self._ask("server/discover", {}, request)
         except Refusal:
             self.modern = False
             return False
@@ -212,7 +211,7 @@ class ServerLink:
         Raises:
                 OutOfReach, Refusal: there is none.
         """
-        return (await self._question(method, params, request))[1]
+        return (await self._ask(method, params, request))[3]
 
     async def ask_for_text(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
@@ -220,12 +219,6 @@ class ServerLink:
         """The same with the id that the question had, and the answer's bytes."""
         request_id, _, text, result = await self._ask(method, params, request)
         return request_id, text, result
-
-    async def _question(
-        self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
-    ) -> tuple[UpstreamReply, dict[str, JsonValue]]:
-        _, reply, _, result = await self._ask(method, params, request)
-        return reply, result
 
     async def _ask(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
@@ -348,16 +341,10 @@ class ServerLink:
 
     def refuse_question(self, text: bytes, request: UpstreamRequest) -> bool:
         """Answers a request of the server that its client could not answer; False for every other message."""
-        value = parse(text, LIMITS) if b'"method"' in text and b'"id"' in text else None
-        if not isinstance(value, dict) or not isinstance(value.get("id"), str | int):
-            return False
-        missing = find_missing_capability(value.get("method"), self._who.capabilities)
-        if missing:
-            reason = f"the client has not declared the capability {missing!r}"
-            error: JsonValue = {"code": METHOD_NOT_FOUND, "message": reason}
-            text = dumps({"jsonrpc": "2.0", "id": value["id"], "error": error})
-            self._later(self._tell(text, request, Message(value["id"], "", ABSENT)))
-        return bool(missing)
+        refusal = refuse_question(text, self._who.capabilities)
+        if refusal is not None:
+            self._later(self._tell(refusal, request, Message(ABSENT, "")))
+        return refusal is not None
 
     async def listen(self, request: UpstreamRequest, last_id: str = "") -> Answer:
         """Opens the stream of what the server sends on its own: GET, or `subscriptions/listen` of the new revisions."""

@@ -32,8 +32,9 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
-from proxy.upstream.stdio.channel import Channel, ChildClient, ChildEnded, ChildRequest, Mailbox, format_event
+from proxy.upstream.stdio.channel import Channel, ChildClient, ChildRequest, format_event
 from proxy.upstream.stdio.child import StdioSettings
+from proxy.upstream.stdio.mailbox import ChildEnded, Mailbox
 from proxy.upstream.stdio.session import NoChild, Session, Sessions
 
 INITIALIZE: Final = "initialize"
