@@ -86,7 +86,9 @@ class UpstreamRequest:
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
     `silence` is the longest silence within a streamed answer, in seconds; None: the upstream's. `spellings`: the
     names of headers as the client wrote them, which go out in place of the lower-case ones. `is_from_root`:
-    the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615).
+    the path of the upstream's URL does not go before `target`, which holds it already (RFC 8615). `passed_on` is called
+    once the whole request has been handed to the service. `answer_only`: nothing that comes before an MCP server's
+    answer is read, because the proxy itself asks.
     """
 
     upstream: str
@@ -99,6 +101,13 @@ class UpstreamRequest:
     silence: float | None = None
     spellings: Spellings = field(default_factory=dict, repr=False, hash=False)
     is_from_root: bool = False
+    passed_on: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    answer_only: bool = False
+
+    def note_passed(self) -> None:
+        """Tells who wants to know it that the service has the request."""
+        if self.passed_on is not None:
+            self.passed_on()
 
 
 class Upstream(Protocol):

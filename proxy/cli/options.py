@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from typing import Final
 
@@ -11,6 +12,8 @@ from typing import Final
 _USUAL: Final = 80
 # The column of the longest verb's end: argparse forgets that verbs are indented when it makes room for them.
 _LONGEST_VERB: Final = 14
+# A limit of time in a config.
+_TIME: Final = re.compile(r"off|[0-9]+(\.[0-9]+)?(ms|s|m|h)")
 
 
 class HelpText(argparse.RawDescriptionHelpFormatter):
@@ -38,6 +41,18 @@ def add_header_option(parser: argparse.ArgumentParser, help_text: str, *names: s
     parser.add_argument(
         *names, "--header", metavar="'NAME: VALUE'", type=read_header, action="append", default=[], help=help_text
     )
+
+
+def add_timeout_option(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Adds `--timeout`: how long a tool may take."""
+    parser.add_argument("--timeout", metavar="TIME|off", type=_read_timeout, help=help_text)
+
+
+def _read_timeout(text: str) -> str:
+    """A time as configs have it. Raises ArgumentTypeError for anything else."""
+    if _TIME.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 30s, 10m or 2h, nor off")
+    return text
 
 
 def read_header(text: str) -> tuple[str, str]:

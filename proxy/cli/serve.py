@@ -18,7 +18,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import HelpText, add_header_option, add_timeout_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,7 @@ def register(subparsers: Any) -> None:
         help="no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts",
     )
     add_header_option(parser, "with --mcp URL: send this header with every request, may be repeated")
+    add_timeout_option(parser, "with --mcp: how long a tool may take (default: off for a command, 5m for a URL)")
     parser.add_argument("--openapi", metavar="URL|FILE", help="no config: serve the operations of this description")
     parser.add_argument(
         "--as", dest="serve_as", choices=("http", "mcp"), default="http",
@@ -175,6 +176,8 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         return "--admin goes with --mcp and --openapi alone; a config says `admin`"
     if args.header and not args.mcp:
         return "--header goes with --mcp URL alone"
+    if args.timeout and args.mcp is None:
+        return "--timeout goes with --mcp alone; a config says `timeout`"
     if args.relay and args.openapi is None:
         return "--relay goes with --openapi alone"
     if args.serve_as != "http" and args.openapi is None:
@@ -199,6 +202,7 @@ def _run_without_config(args: argparse.Namespace) -> int:
         written: dict[str, object] = {
             "guarded": guarded,
             "header": [],
+            "timeout": None,
             "openapi": None,
             "mcp": None,
             "command": None,

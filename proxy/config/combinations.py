@@ -44,7 +44,7 @@ _NOT_MCP: Final = (
 # Keys about a server's own list of tools.
 _OF_LISTS: Final = (
     "tools", "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "credentials", "ttl", "wait",
-    "prefix", "resource",
+    "servers_wait", "prefix", "resource",
 )  # fmt: skip
 
 
@@ -202,8 +202,9 @@ def _check_process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
 def _check_servers(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     """Checks that `servers` stands on an MCP route, and not beside keys about a single server."""
     if "servers" not in route.entry:
-        if "prefix" in route.entry.get("mcp", {}):
-            yield (*route.at, "mcp", "prefix"), "`prefix` has no effect without `servers`", _DROP_ONE
+        for key in ("prefix", "servers_wait"):
+            if key in route.entry.get("mcp", {}):
+                yield (*route.at, "mcp", key), f"`{key}` has no effect without `servers`", _DROP_ONE
         return
     if not route.speaks_mcp:
         yield (*route.at, "servers"), "`servers` has no effect on this route", "say `protocol: mcp`"

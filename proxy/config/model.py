@@ -154,18 +154,21 @@ class UpstreamTls:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An MCP server that the proxy starts and that speaks stdio. `environment` is added to the few usual variables.
+    """An MCP server that the proxy starts and that speaks stdio. `environment` is added to the few usual variables, or
+    with `pass_all` to the proxy's whole environment.
 
     At most `max_children` processes run; one whose session was idle for `idle` seconds is ended. With `shared` one
-    process serves all sessions.
+    process serves all sessions. `single_client`: this proxy serves one client alone, as `stdio` does.
     """
 
     words: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    pass_all: bool = False
     cwd: str = ""
     max_children: int = 16
     idle: float = 1800.0
     shared: bool = False
+    single_client: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +187,11 @@ class ServerEntry:
 @dataclass(frozen=True, slots=True)
 class JoinedServers:
     """Several MCP servers as one upstream. Without `always` only names that two servers have get a prefix; `wait` is
-    how long a list waits for one server, in seconds."""
+    how long `initialize` and a list wait for one server, in seconds."""
 
     servers: tuple[ServerEntry, ...]
     always: bool = True
-    wait: float = 4.0
+    wait: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)

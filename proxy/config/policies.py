@@ -14,7 +14,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
 from proxy.config.sections.access import read_auth, read_cors
 from proxy.config.sections.resilience import RESEND_KEYS, read_resend
-from proxy.config.sections.units import read_seconds, read_size, read_switch
+from proxy.config.sections.units import read_seconds, read_size, read_switch, read_time_limit
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     Block,
@@ -197,7 +197,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "attempts": _read_attempts,
     "caps": _read_caps,
     "feedback": _read_feedback,
-    "timeout": read_seconds,
+    "timeout": read_time_limit,
     "formats": read_formats,
     "upstream_errors": UpstreamErrors,
     "wrap_success": read_switch,

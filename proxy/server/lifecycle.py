@@ -25,7 +25,7 @@ from proxy.server.http.headers import Hop
 from proxy.server.http.memory import find_room
 from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
-from proxy.server.listed_request import Reports
+from proxy.server.listed_request import PassedOn, Reports
 from proxy.server.listed_routes import ListedRoutes
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
@@ -141,6 +141,10 @@ class Serving:
     def probes_url(self) -> str | None:
         """Where the probes' port listens, or None without one."""
         return self.operator_ports[1].url if len(self.operator_ports) > 1 else None
+
+    def watch_passed(self, passed_on: PassedOn) -> None:
+        """Lets `passed_on` hear of each MCP request that its server has. Called before the first request."""
+        self._listed.passed_on = passed_on
 
     async def drain(self, seconds: float | None = None) -> None:
         """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from proxy.core.model.values import ToolResult, UpstreamFault, UpstreamReply
+from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
 from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
@@ -18,6 +18,8 @@ Relay = Callable[
 ]
 # Continues the caller's trace. Takes the request's record and the values of `traceparent` and `tracestate`.
 Place = Callable[[CallRecord, str | None, str | None], None]
+# Hears the JSON-RPC id of a request once its server has it.
+PassedOn = Callable[[JsonValue], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.extensions import find_route_kind, load_place
 from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
-from proxy.server.listed_request import ListedRequest, Reports
+from proxy.server.listed_request import ListedRequest, PassedOn, Reports
 
 
 class RouteHandler(Protocol):
@@ -30,21 +30,23 @@ class RouteHandler(Protocol):
         """Ends what runs beside the requests."""
 
 
-# How an extension makes it; `Reports` are told of listed tools.
-MakeHandler = Callable[[Clock, Callable[[], str], Reports], RouteHandler]
+# How an extension makes it; `Reports` are told of listed tools, `PassedOn` of each request that its server has.
+MakeHandler = Callable[[Clock, Callable[[], str], Reports, PassedOn | None], RouteHandler]
 
 
 class ListedRoutes:
     """Makes the handler of each kind of route for its first request."""
 
     def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
+        self.passed_on: PassedOn | None = None
+        """Hears of each request that its server has; set before the first request."""
         self._world = (clock, fresh_id, reports)
         self._made: dict[str, RouteHandler] = {}
 
     def of(self, protocol: str) -> RouteHandler:
         """The handler of a protocol."""
         if protocol not in self._made:
-            self._made[protocol] = load_handler(protocol)(*self._world)
+            self._made[protocol] = load_handler(protocol)(*self._world, self.passed_on)
         return self._made[protocol]
 
     async def close(self) -> None:

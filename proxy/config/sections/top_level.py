@@ -39,7 +39,7 @@ NO_UPSTREAM: Final = "none"
 
 # Keys that only an upstream with a URL can have.
 _OF_CONNECTIONS: Final = frozenset({"pool", "tls", "headers", "buffer", "health"})
-_OF_PROCESSES: Final = frozenset({"env", "cwd", "max_children", "idle_session", "shared"})
+_OF_PROCESSES: Final = frozenset({"env", "pass_env", "cwd", "max_children", "idle_session", "shared"})
 # The shortest reload interval: each check reads and hashes every file.
 _SHORTEST_LOOK: Final = 0.05
 # RFC 9110 section 5.5: field values contain no line breaks and no NUL.
@@ -145,6 +145,8 @@ def _read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) -
         if not Path(made["cwd"]).is_dir():
             hint = "paths start at the config file's folder"
             context.mistake((*path, "cwd"), f"there is no folder {reveal(entry['cwd'])!r}", hint)
+    if "pass_env" in entry:
+        made["pass_all"] = reveal(entry["pass_env"]) == "all"
     if "max_children" in entry:
         made["max_children"] = entry["max_children"]
     if "idle_session" in entry:

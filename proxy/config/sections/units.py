@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -22,6 +23,11 @@ def read_seconds(value: JsonValue) -> float:
     if isinstance(value, str) and (found := _AMOUNT.fullmatch(reveal(value))):
         return float(found[1]) * _SECONDS[found[2]]
     return float(make_decimal(value))
+
+
+def read_time_limit(value: JsonValue) -> float:
+    """A time as `read_seconds` reads it; endless for `off`."""
+    return math.inf if isinstance(value, str) and reveal(value) == "off" else read_seconds(value)
 
 
 def read_size(value: JsonValue) -> int:

@@ -216,7 +216,7 @@ UPSTREAM_UNAVAILABLE = _service(
     "UPSTREAM_UNAVAILABLE", 502, "The tool's service could not be reached.", "Try again later."
 )
 UPSTREAM_BAD_ANSWER = _service(
-    "UPSTREAM_BAD_ANSWER", 502, "The tool's service broke off or answered no valid HTTP.", "Try again later."
+    "UPSTREAM_BAD_ANSWER", 502, "The tool's service broke off or gave no valid answer.", "Try again later."
 )
 SCHEMA_UNKNOWN = _service(
     "SCHEMA_UNKNOWN", 503, "What the tool takes could not be found out, so its call was not sent.", "Try again later."

@@ -69,8 +69,10 @@ class McpUpstreams:
 
 
 def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str], None]) -> StdioSettings:
-    """Makes the settings of a command's processes. They inherit the few variables that programs need to run."""
-    inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+    """Makes the settings of a command's processes. They inherit the few variables that programs need to run, or all
+    where the config says so."""
+    names = os.environ if command.pass_all else _INHERITED
+    inherited = {key: os.environ[key] for key in names if key in os.environ}
     return StdioSettings(
         name,
         command.words,
@@ -79,6 +81,7 @@ def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str]
         max_children=command.max_children,
         idle=command.idle,
         shared=command.shared,
+        single_client=command.single_client,
         stderr=stderr,
     )
 

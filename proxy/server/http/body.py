@@ -7,6 +7,7 @@ right (RFC 9110 section 10.1.1), so that a client with a large body hears of its
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -30,6 +31,8 @@ _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 # What reading a body raises where it broke off or is not framed as HTTP wants it.
 BROKEN: Final = (web.RequestPayloadError, ConnectionError)
+# The longest time for a body in seconds, where the route's calls have no limit.
+_LONGEST_UPLOAD: Final = 300.0
 _LATE: Final = BadRequest(codes.BAD_REQUEST, "The body did not arrive in time.", 408)
 _BADLY_FRAMED: Final = BadRequest(codes.BAD_REQUEST, "The body broke off or is not framed as HTTP wants it.")
 
@@ -87,13 +90,18 @@ async def read_whole(
     if memory is not None and not memory.reach(request.content_length or 0):
         return FULL
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(_limit(timeout)):
             data = await _read(request.content, limit, memory)
     except TimeoutError:
         return _LATE
     except BROKEN:
         return _BADLY_FRAMED
     return data
+
+
+def _limit(seconds: float) -> float:
+    """How long a client may take to send a body, in seconds: also a route whose tools have all the time."""
+    return seconds if math.isfinite(seconds) else _LONGEST_UPLOAD
 
 
 def read_content_length(fields: Fields) -> int:
@@ -123,7 +131,7 @@ async def stream_body(request: web.BaseRequest, idle_timeout: float) -> AsyncIte
     whole. `idle_timeout` is the longest wait for the next bytes, in seconds."""
     while True:
         try:
-            async with asyncio.timeout(idle_timeout):
+            async with asyncio.timeout(_limit(idle_timeout)):
                 chunk = await request.content.readany()
         except TimeoutError:
             raise BodyBrokenError(_LATE) from None

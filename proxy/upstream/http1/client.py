@@ -129,6 +129,8 @@ class Http1Upstream:
             connection = self._pool.take_idle(now)
             if connection is None or not connection.begin(reader, head, body, keep, due):
                 connection = await self._begin(reader, head, body, keep, due)
+            if request.passed_on is not None:
+                request.passed_on()
             try:
                 await connection.coming
             except BaseException:
@@ -165,6 +167,7 @@ class Http1Upstream:
             reader = AnswerReader(request.method, self._limits, bool(upgrade))
             if body is None:
                 connection = await self._begin(reader, head, request.body, _AT_ONCE, due)
+                request.note_passed()
                 return await self._reply(connection, request)
             connection = await self._begin(reader, head, b"", _AT_ONCE, due)
             return await self._uploading(connection, body, request)

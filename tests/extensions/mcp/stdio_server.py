@@ -1,10 +1,13 @@
 """An MCP server over stdio for the tests: a script of a few tools, written without any SDK, run as a process.
 
-Its tools: `echo` gives back its arguments; `pid` its process id; `env` its environment; `progress` reports three steps;
-`ask` asks the client (sampling) and gives back what it said; `hang` never answers and notes cancellations in its
-answer to `cancelled`; `die` ends the process; `noise` writes to stdout what is not a message, and to stderr.
-Arguments of the process: `modern` (it knows revision 2026-07-28 and no sessions), `linger` (it ignores SIGTERM and a
-closed stdin, and so does a process that it starts).
+Its tools: `echo` gives back its arguments; `pid` its process id; `env` its environment; `progress` reports three steps,
+`seconds` apart; `ask` asks the client (sampling) and gives back what it said; `hang` never answers and notes
+cancellations in its answer to `cancelled`; `die` ends the process with a word on stderr; `noise` writes to stdout what
+is not a message, and to stderr; `log` writes `lines` log messages; `half` answers with half an emoji; `seen` gives back
+the lines that it has read, as they came. Arguments of the process: `modern` (it knows revision 2026-07-28 and no
+sessions), `linger` (it ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the
+client for its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its
+tools, once there is that file).
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 MODERN = "modern" in sys.argv
 CANCELLED: list[Any] = []
+SEEN: list[str] = []
 
 
 def write(message: dict[str, Any]) -> None:
@@ -44,18 +49,29 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
             return text(dict(os.environ))
         case "progress":
             for step in (1, 2, 3):
+                time.sleep(params.get("arguments", {}).get("seconds", 0))
                 write({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
             return text("done")
         case "ask":
             write({"id": "question-1", "method": "sampling/createMessage", "params": {"messages": []}})
             answer = json.loads(sys.stdin.readline())
-            return text(answer["result"])
+            return text(answer.get("result", answer.get("error")))
         case "hang":
             return None
         case "cancelled":
             return text(CANCELLED)
         case "die":
+            sys.stderr.write("Error: no key\n    at Server.start (server.js:1)\n")
+            sys.stderr.flush()
             os._exit(3)
+        case "log":
+            for number in range(params["arguments"]["lines"]):
+                write({"method": "notifications/message", "params": {"level": "info", "data": number}})
+            return text("logged")
+        case "half":
+            return text("\ud83d")
+        case "seen":
+            return text(SEEN)
         case "noise":
             sys.stdout.write("Starting up ...\n[1, 2, 3]\n")
             sys.stderr.write("something for the log\n")
@@ -69,30 +85,44 @@ def call(message: dict[str, Any]) -> dict[str, Any] | None:
             return {"content": [{"type": "text", "text": "Unknown tool"}], "isError": True}
 
 
+NAMES = (
+    "echo", "pid", "env", "progress", "ask", "hang", "cancelled", "die", "noise", "change", "log", "half", "seen",
+)  # fmt: skip
 SCHEMAS: dict[str, Any] = {
     "echo": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "additionalProperties": False},
 }
 
 
+def wait_for(argument: str) -> None:
+    """Waits until the file that an argument names is there, if there is such an argument."""
+    for path in (word.partition("=")[2] for word in sys.argv if word.startswith(f"{argument}=")):
+        while not Path(path).exists():
+            time.sleep(0.02)
+
+
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     match message["method"]:
         case "initialize" if not MODERN:
+            wait_for("late")
             version = message["params"].get("protocolVersion", "2025-06-18")
             return {
                 "protocolVersion": version,
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {}, "logging": {}},
                 "serverInfo": {"name": "s", "version": "1"},
             }
         case "server/discover" if MODERN:
             return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
         case "tools/list":
-            names = ["echo", "pid", "env", "progress", "ask", "hang", "cancelled", "die", "noise", "change"]
-            tools = [{"name": name, "inputSchema": SCHEMAS.get(name, {"type": "object"})} for name in names]
+            wait_for("late-list")
+            if "roots" in sys.argv:
+                write({"id": "roots-1", "method": "roots/list"})
+                SEEN.append(sys.stdin.readline())
+            tools = [{"name": name, "inputSchema": SCHEMAS.get(name, {"type": "object"})} for name in NAMES]
             modern = {"ttlMs": 60_000, "cacheScope": "public", "resultType": "complete"} if MODERN else {}
             return {"tools": tools, **modern}
         case "tools/call":
             return call(message)
-        case "ping":
+        case "ping" | "logging/setLevel":
             return {}
         case _:
             raise LookupError(message["method"])
@@ -104,6 +134,7 @@ def main() -> None:
         subprocess.Popen([sys.executable, "-c", "import signal, time\nsignal.signal(15, 1)\ntime.sleep(600)"])
     for line in sys.stdin:
         message = json.loads(line)
+        SEEN.append(line)
         if "method" not in message:
             continue
         if message["method"] == "notifications/cancelled":

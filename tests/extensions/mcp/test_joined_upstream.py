@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from proxy.extensions.mcp.upstream.joined.merged_lists import (
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamGuard
+from tests.extensions.mcp.stdio_server import NAMES
 from tests.extensions.mcp.test_stdio_upstream import asked, call, settings
 from tests.steady import until
 
@@ -65,6 +67,29 @@ class Joined:
         reply = await self.send("POST", asked("initialize", 0, **params))
         return (("mcp-session-id", dict(reply.headers)["mcp-session-id"]), ("mcp-protocol-version", "2025-06-18"))
 
+    async def listen(self, session: Headers) -> AsyncIterator[Any]:
+        """The messages of the session's stream."""
+        stream = await self.send("GET", None, session)
+        assert not isinstance(stream.body, bytes)
+        return _read_messages(stream.body)
+
+    async def find_listed(self, session: Headers) -> set[str]:
+        """The servers whose tools are listed."""
+        listed = await self.ask(asked("tools/list"), session)
+        return {tool["name"].partition("_")[0] for tool in listed["result"]["tools"]}
+
+    async def close(self) -> None:
+        await self.upstream.close()
+        for server in self.servers.values():
+            await server.close()
+
+
+async def _read_messages(body: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    reader = EventReader()
+    async for piece in body:
+        for event in reader.feed(piece):
+            yield json.loads(event.data)
+
 
 async def messages(reply: UpstreamReply) -> list[Any]:
     if isinstance(reply.body, bytes):
@@ -78,9 +103,10 @@ def text_of(answer: Any) -> str:
     return text
 
 
-async def make(*names: str, always: bool = True) -> Joined:
-    """Servers with these names; `new` speaks the new revisions alone, `gone` does not start."""
-    commands = {"new": settings("modern"), "gone": StdioSettings("gone", ("no-such-program",))}
+async def make(*names: str, always: bool = True, late: str = "", wait: float = 30.0) -> Joined:
+    """Servers with these names; `new` speaks the new revisions alone, `gone` does not start, and `slow` is late as the
+    argument `late` says."""
+    commands = {"new": settings("modern"), "gone": StdioSettings("gone", ("no-such-program",)), "slow": settings(late)}
     servers = {name: StdioUpstream(commands.get(name, settings())) for name in names}
     now = asyncio.get_running_loop().time
     reports: list[tuple[str, str]] = []
@@ -88,8 +114,7 @@ async def make(*names: str, always: bool = True) -> Joined:
         "joined",
         tuple(JoinedServer(name, name, prefix=f"{name}_") for name in names),
         always=always,
-        wait=30.0,
-        start_wait=30.0,
+        wait=wait,
         again=0.05,
         report=lambda server, reason: reports.append((server, reason)),
     )
@@ -104,9 +129,7 @@ async def joined(request: pytest.FixtureRequest) -> AsyncIterator[Joined]:
     names, options = getattr(request, "param", (("old", "new"), {}))
     made = await make(*names, **options)
     yield made
-    await made.upstream.close()
-    for server in made.servers.values():
-        await server.close()
+    await made.close()
 
 
 def of(*names: str, **options: Any) -> pytest.MarkDecorator:
@@ -117,7 +140,7 @@ async def test_tools_of_both_eras_are_listed_and_called_in_a_session(joined: Joi
     session = await joined.begin()
     listed = [tool["name"] for tool in (await joined.ask(asked("tools/list"), session))["result"]["tools"]]
     assert {"old_echo", "new_echo"} <= set(listed)
-    assert 20 == len(listed)
+    assert 2 * len(NAMES) == len(listed)
     for name in ("old_echo", "new_echo"):
         answer = await joined.ask(call(name, "id-1", arguments={"a": 1}), session)
         assert ("id-1", '{"a": 1}') == (answer["id"], text_of(answer))
@@ -127,7 +150,7 @@ async def test_tools_of_both_eras_are_listed_and_called_without_a_session(joined
     found = await joined.ask_modern(asked("server/discover"))
     assert (["2026-07-28"], "complete") == (found["result"]["supportedVersions"], found["result"]["resultType"])
     listed = (await joined.ask_modern(asked("tools/list")))["result"]
-    assert ("complete", "private", 20) == (listed["resultType"], listed["cacheScope"], len(listed["tools"]))
+    assert ("complete", "private", 2 * len(NAMES)) == (listed["resultType"], listed["cacheScope"], len(listed["tools"]))
     for name in ("old_echo", "new_echo"):
         answer = await joined.ask_modern(call(name, 7, arguments={"a": 1}))
         assert (7, "complete", '{"a": 1}') == (answer["id"], answer["result"]["resultType"], text_of(answer))
@@ -285,3 +308,39 @@ def test_events_are_the_same_wherever_their_pieces_meet(cut: int) -> None:
         ServerEvent(b"7", (b"event: message",), b"{}"),
         ServerEvent(None, (), b"a\nb"),
     ] == found
+
+
+async def test_a_slow_server_holds_neither_the_session_nor_a_list_and_hears_the_level_later(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    joined = await make("old", "slow", late=f"late={ready}", wait=0.3)
+    session = await joined.begin()
+    while {"old"} != await joined.find_listed(session):
+        pass  # a busy machine
+    stream = await joined.listen(session)
+    await joined.ask(asked("logging/setLevel", level="debug"), session)
+    ready.touch()
+    while {"old", "slow"} != await joined.find_listed(session):
+        assert "notifications/tools/list_changed" == (await anext(stream))["method"]
+    seen = json.loads(text_of(await joined.ask(call("slow_seen", 9), session)))
+    assert [{"level": "debug"}] == [
+        message["params"] for message in map(json.loads, seen) if message["method"] == "logging/setLevel"
+    ]
+    await joined.close()
+
+
+async def test_a_list_that_comes_late_is_told_and_is_there_the_next_time(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    joined = await make("old", "slow", late=f"late-list={ready}", wait=0.3)
+    session = await joined.begin()
+    stream = await joined.listen(session)
+    assert "slow" not in await joined.find_listed(session)
+    ready.touch()
+    while {"old", "slow"} != await joined.find_listed(session):
+        assert "notifications/tools/list_changed" == (await anext(stream))["method"]
+    await joined.close()
+
+
+@of("old")
+async def test_a_server_that_asks_a_client_of_the_new_revisions_is_answered_at_once(joined: Joined) -> None:
+    told = json.loads(text_of(await joined.ask_modern(call("old_ask", 3))))
+    assert {"code": -32601, "message": "the client has not declared the capability 'sampling'"} == told

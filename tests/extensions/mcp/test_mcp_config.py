@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,50 @@ def test_a_command_is_reached_by_mcp_in_one_process_alone(more: str, route: str,
     with pytest.raises(ConfigError) as raised:
         load(path, {})
     assert message in str(raised.value)
+
+
+COMMAND = "{command: [npx, -y, x]"
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "keys", "expected"),
+    [
+        (f"{{a: {COMMAND}}}}}", "upstream: a", math.inf),
+        (f"{{a: {COMMAND}, shared: on}}}}", "upstream: a", 300.0),
+        (f"{{a: {COMMAND}}}}}", "upstream: a, timeout: 10m", 600.0),
+        ("{a: {url: 'http://127.0.0.1:9'}}", "upstream: a, timeout: off", math.inf),
+        (f"{{a: {COMMAND}}}, b: {COMMAND}}}}}", "servers: {a: a, b: b}", math.inf),
+        (f"{{a: {COMMAND}}}, b: {{url: 'http://127.0.0.1:9'}}}}", "servers: {a: a, b: b}", 300.0),
+    ],
+)
+def test_calls_of_a_session_with_a_process_of_its_own_have_no_limit_of_time(
+    tmp_path: Path, upstreams: str, keys: str, expected: float
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"version: 1\nupstreams: {upstreams}\nroutes: [{{path: /mcp, protocol: mcp, {keys}}}]\n")
+    made, *_ = build_routes(load(path, {}).config).routes
+    assert expected == made.timeout
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"), [("", 2.0), (", mcp: {servers_wait: 3s}", 3.0), (", mcp: {wait: 1s}", 0.8)]
+)
+def test_a_list_waits_for_late_servers_as_long_as_the_config_says(tmp_path: Path, keys: str, expected: float) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"version: 1\nupstreams: {{a: {COMMAND}}}}}\nroutes: [{{path: /mcp, protocol: mcp, servers: {{a: a}}{keys}}}]\n"
+    )
+    (route,) = load(path, {}).config.routes
+    assert route.joined is not None
+    assert expected == pytest.approx(route.joined.wait)
+
+
+@pytest.mark.parametrize(("keys", "expected"), [("", False), (", pass_env: usual", False), (", pass_env: all", True)])
+def test_a_command_inherits_the_usual_variables_or_all(tmp_path: Path, keys: str, expected: bool) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"version: 1\nupstreams: {{a: {COMMAND}{keys}}}}}\nroutes: [{{path: /mcp, protocol: mcp, upstream: a}}]\n"
+    )
+    command = load(path, {}).config.upstreams["a"].command
+    assert command is not None
+    assert expected is command.pass_all

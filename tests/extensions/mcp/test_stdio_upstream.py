@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import sys
@@ -218,6 +219,16 @@ async def test_what_is_no_message_is_passed_over_and_stderr_goes_to_the_log() ->
     assert [(pid, "something for the log")] == heard
 
 
+async def test_an_answer_that_is_no_strict_json_is_found_by_its_id_and_goes_on_as_it_is(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    reply = await post(upstream, call("half", 9), headers)
+    assert isinstance(reply, UpstreamReply)
+    text = b'{"jsonrpc": "2.0", "id": 9, "result": {"content": [{"type": "text", "text": "\\ud83d"}]}}'
+    assert text == reply.body
+
+
 # --- the server's own requests ----------------------------------------------------------------------------------------
 async def test_a_question_of_the_server_reaches_the_call_that_is_open_and_its_answer_the_server(
     upstream: StdioUpstream,
@@ -238,6 +249,52 @@ async def test_a_question_of_the_server_reaches_the_call_that_is_open_and_its_an
     assert UpstreamReply(202, (), b"") == await post(upstream, answer, headers)
     (last,) = [json.loads(event.split(b"data: ")[1]) async for event in events]
     assert (3, '{"role": "assistant"}') == (last["id"], last["result"]["content"][0]["text"])
+
+
+async def test_a_question_that_the_client_has_not_declared_to_answer_is_answered_at_once(
+    upstream: StdioUpstream,
+) -> None:
+    opened = await post(upstream, asked("initialize", 0, capabilities={"roots": {}}))
+    assert isinstance(opened, UpstreamReply)
+    headers: Headers = (("mcp-session-id", dict(opened.headers)["mcp-session-id"]),)
+    told = json.loads(await result(await post(upstream, call("ask", 3), headers)))
+    assert {"code": -32601, "message": "the client has not declared the capability 'sampling'"} == told
+
+
+async def test_what_is_said_during_the_only_request_comes_on_its_stream_before_its_answer(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    listening: Headers = (("accept", "text/event-stream"), *headers)
+    await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)
+    *logs, answer = await messages(await post(upstream, call("log", 4, arguments={"lines": 3}), headers))
+    assert ([0, 1, 2], 4) == ([log["params"]["data"] for log in logs], answer["id"])
+
+
+@with_settings("modern", single_client=True)
+async def test_a_single_client_without_sessions_hears_all_that_is_said(upstream: StdioUpstream) -> None:
+    *logs, answer = await messages(await post(upstream, call("log", 4, arguments={"lines": 2_000}), MODERN))
+    assert (list(range(2_000)), 4) == ([log["params"]["data"] for log in logs], answer["id"])
+
+
+@with_settings("roots")
+async def test_a_question_during_a_request_of_the_proxy_itself_goes_to_the_clients_stream(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    listening: Headers = (("accept", "text/event-stream"), *headers)
+    stream = await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)
+    assert isinstance(stream, UpstreamReply)
+    assert not isinstance(stream.body, bytes)
+    both: Headers = (("accept", "application/json, text/event-stream"), *headers)
+    body = json.dumps(asked("tools/list", "own")).encode()
+    listing = asyncio.ensure_future(
+        upstream.relay(UpstreamRequest("tools", "POST", "/mcp", both, body, 30, answer_only=True), None)
+    )
+    question = json.loads((await anext(aiter(stream.body))).split(b"data: ")[1])
+    assert ("roots-1", "roots/list") == (question["id"], question["method"])
+    await post(upstream, {"jsonrpc": "2.0", "id": "roots-1", "result": {"roots": []}}, headers)
+    assert "own" == (await messages(await listing))[0]["id"]
 
 
 @with_settings(shared=True)
@@ -289,16 +346,72 @@ async def test_an_answer_that_does_not_come_in_time_is_given_up_and_the_server_t
     fault = await post(upstream, call("hang"), headers, seconds=0.2)
     assert isinstance(fault, UpstreamFault)
     assert (UPSTREAM_TIMEOUT, Executed.UNKNOWN) == (fault.code, fault.executed)
-    assert '["p2"]' == await result(await post(upstream, call("cancelled"), headers))
+    assert "[1]" == await result(await post(upstream, call("cancelled"), headers))
 
 
-async def test_a_client_that_cancels_names_its_own_id_and_the_server_reads_its_own(upstream: StdioUpstream) -> None:
+@pytest.mark.parametrize(
+    ("upstream", "expected"), [(settings(), '["mine"]'), (settings(shared=True), '["p2"]')], indirect=["upstream"]
+)
+async def test_a_process_of_one_session_reads_its_clients_ids_and_a_shared_one_ids_of_the_proxy(
+    upstream: StdioUpstream, expected: str
+) -> None:
     headers = await begin(upstream)
     hanging = asyncio.ensure_future(post(upstream, call("hang", "mine"), headers))
     await asyncio.sleep(0)
     notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}}
     assert UpstreamReply(202, (), b"") == await post(upstream, notice, headers)
-    assert '["p2"]' == await result(await post(upstream, call("cancelled"), headers))
+    assert expected == await result(await post(upstream, call("cancelled"), headers))
+    hanging.cancel()
+
+
+async def test_an_id_of_a_request_that_was_given_up_goes_to_no_other_before_its_answer(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    given_up = call("progress", 1, arguments={"seconds": 0.2})
+    assert isinstance(await post(upstream, given_up, headers, seconds=0.1), UpstreamFault)
+    *_, answer = await messages(await post(upstream, call("echo", 1, arguments={"a": 1}), headers))
+    assert (1, '{"a": 1}') == (answer["id"], answer["result"]["content"][0]["text"])
+
+
+async def test_a_message_to_a_process_of_one_session_goes_there_as_it_came(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    body = b'{ "id":7, "params":{"name":"echo", "_meta":{"progressToken":"a"} },"method":"tools/call","jsonrpc":"2.0"}'
+    await post(upstream, body, headers)
+    assert body.decode() + "\n" == json.loads(await result(await post(upstream, call("seen"), headers)))[-2]
+
+
+async def test_a_request_that_was_cancelled_ends_without_an_answer(
+    upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.channel._AFTER_CANCELLING", 0.0)
+    headers = await begin(upstream)
+    hanging = asyncio.ensure_future(post(upstream, call("hang", 5), headers))
+    await asyncio.sleep(0)
+    await post(upstream, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}, headers)
+    ended = await hanging
+    assert isinstance(ended, UpstreamReply)
+    assert (200, b"") == (ended.status, ended.body)
+
+
+async def test_progress_keeps_the_limit_of_time_away_also_where_nobody_reads_it(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    steps = call("progress", 5, arguments={"seconds": 0.8}, _meta={"progressToken": 1})
+    plain: Headers = (("accept", "application/json"), *headers)
+    request = UpstreamRequest("tools", "POST", "/mcp", plain, json.dumps(steps).encode(), 2.0)
+    assert "done" == await result(await upstream.relay(request, None))
+
+
+async def test_a_call_without_a_limit_of_time_waits_for_its_answer(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    assert "null" == await result(await post(upstream, call("echo"), headers, seconds=math.inf))
+
+
+async def test_who_wants_to_know_hears_that_the_server_has_the_request(upstream: StdioUpstream) -> None:
+    headers, passed = await begin(upstream), asyncio.Event()
+    body = json.dumps(call("hang")).encode()
+    request = UpstreamRequest("tools", "POST", "/mcp", headers, body, 30.0, passed_on=passed.set)
+    hanging = asyncio.ensure_future(upstream.relay(request, None))
+    await passed.wait()
+    assert not hanging.done()
     hanging.cancel()
 
 
@@ -308,7 +421,7 @@ async def test_a_process_that_dies_in_a_call_is_an_upstream_error_that_says_so_a
 ) -> None:
     headers = await begin(upstream)
     fault = await post(upstream, call("die"), headers)
-    message = "upstream 'tools': its process ended during the call (exit code 3)"
+    message = "upstream 'tools': its process ended during the call (exit code 3): Error: no key"
     assert UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message) == fault
     reply = await post(upstream, call("pid"), headers)
     assert isinstance(reply, UpstreamReply)

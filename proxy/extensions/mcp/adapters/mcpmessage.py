@@ -87,6 +87,17 @@ class MessageBatch:
     may_pass: bool
 
 
+# Requests of a server -> the capability that a client has to declare for them ("Capability Negotiation").
+_NEEDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+
+
+def find_missing_capability(method: JsonValue, declared: JsonValue) -> str:
+    """The capability that a client would need for a request of a server and has not declared; '' where it lacks none,
+    or has declared nothing at all."""
+    needed = _NEEDS.get(method, "") if isinstance(method, str) else ""
+    return needed if isinstance(declared, dict) and needed not in declared else ""
+
+
 def is_bare(request: RawRequest) -> bool:
     """Whether a request carries no message: a GET or DELETE without a body. One with a body is read like a POST,
     because servers may treat it as one (`X-HTTP-Method-Override`)."""
@@ -119,12 +130,19 @@ def guess_message(request: RawRequest) -> Message | None:
 
     For bodies that `read_message` refuses although a lenient reader accepts them (duplicate keys, too much depth).
     """
-    value = parse(request.body)
+    value = read_lenient(request.body)
+    return _make_message(value, request) if value else None
+
+
+def read_lenient(text: bytes) -> dict[str, JsonValue]:
+    """The object in a text, as a lenient reader takes it where it is no strict JSON: enough to find what it belongs to,
+    never enough to forward. Empty where there is none."""
+    value = parse(text)
     if isinstance(value, JsonProblem):
         # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
-        seen = request.body.outline if type(request.body) is KnownText else outline(request.body)
+        seen = text.outline if type(text) is KnownText else outline(text)
         value = json.loads(seen) if seen else None
-    return _make_message(value, request) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:

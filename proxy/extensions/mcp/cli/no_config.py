@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 _NAME: Final = "mcp.yaml"
 
 
-def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = ()) -> str:
+def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = (), timeout: str | None = None) -> str:
     """A config (YAML) with one route to the MCP server at `url`, below the path that the server has. `headers` go with
-    every request to it.
+    every request to it; `timeout` is how long its tools may take (None: as long as they may by default).
 
     A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
     """
@@ -34,19 +34,26 @@ admin: off
 upstreams:
   mcp: {{url: {json.dumps(origin)}, headers: {{set: {json.dumps(sent)}}}}}
 routes:
-  - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp}}
+  - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp{_write_timeout(timeout)}}}
 """
 
 
-def write_command_config(words: Sequence[str]) -> str:
-    """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts."""
+def _write_timeout(timeout: str | None) -> str:
+    return f", timeout: {json.dumps(timeout)}" if timeout else ""
+
+
+def write_command_config(words: Sequence[str], timeout: str | None = None) -> str:
+    """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts. The server gets the environment
+    and the working folder that the proxy was started with: whoever wrote the command has chosen them for the server.
+    `timeout` is how long its tools may take (None: there is no limit)."""
+    command, folder = json.dumps([escape_text(word) for word in words]), json.dumps(escape_text(str(Path.cwd())))
     return f"""\
 version: 1
 admin: off
 upstreams:
-  mcp: {{command: {json.dumps([escape_text(word) for word in words])}, cwd: {json.dumps(escape_text(str(Path.cwd())))}}}
+  mcp: {{command: {command}, pass_env: all, cwd: {folder}}}
 routes:
-  - {{path: /mcp, upstream: mcp, protocol: mcp}}
+  - {{path: /mcp, upstream: mcp, protocol: mcp{_write_timeout(timeout)}}}
 """
 
 
@@ -64,10 +71,9 @@ def make_mcp_config_file(config: str, kept: ExitStack) -> Path:
 
 def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
     """Writes the config for `serve --mcp` to a file that exists until `kept` closes."""
-    command = args.command
-    return make_mcp_config_file(
-        write_command_config(command) if command else write_mcp_config(args.mcp, args.header), kept
-    )
+    command, timeout = args.command, args.timeout
+    config = write_command_config(command, timeout) if command else write_mcp_config(args.mcp, args.header, timeout)
+    return make_mcp_config_file(config, kept)
 
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.options import HelpText, add_header_option, read_header
+from proxy.cli.options import HelpText, add_header_option, add_timeout_option, read_header
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -68,6 +68,7 @@ def register(subparsers: Any) -> None:
         default=[],
         help="the same, with the value of an environment variable: arguments of a process can be read by others",
     )
+    add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"stdio: {error.args[0]}", file=sys.stderr)
             return EXIT_CONFIG
         with contextlib.suppress(BrokenPipeError):
-            asyncio.run(_serve(loaded, route, folder / "listen", headers, out))
+            asyncio.run(_serve(loaded, route, folder / "listen", headers, out, args.url or ""))
     return 0
 
 
@@ -101,6 +102,8 @@ def _find_contradiction(args: argparse.Namespace) -> str:
     said = [word for word, value in (("--config", args.config), ("--url", args.url), ("--", args.command)) if value]
     if len(said) != 1:
         return "which server?  (-- COMMAND ARGUMENT ..., --url URL or --config FILE: one of them)"
+    if args.timeout and args.config is not None:
+        return "--timeout goes with --url and a command; a config says `timeout`"
     return "--route goes with --config alone" if args.route is not None and args.config is None else ""
 
 
@@ -119,7 +122,10 @@ def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
 
     if args.config is not None:
         return load(args.config, os.environ)
-    text = write_mcp_config(args.url) if args.url else write_command_config(args.command)
+    if args.url:
+        text = write_mcp_config(args.url, timeout=args.timeout)
+    else:
+        text = write_command_config(args.command, args.timeout)
     return load(make_mcp_config_file(text, kept), os.environ)
 
 
@@ -149,7 +155,9 @@ def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
     return routes[path] if path is not None else next(iter(routes.values()))
 
 
-async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO) -> None:
+async def _serve(
+    loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO, server: str
+) -> None:
     from proxy.config.model import Address
     from proxy.extensions.mcp.server.stdio import carry
     from proxy.server import start_serving
@@ -160,12 +168,20 @@ async def _serve(loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[
         async with one_at_a_time:
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
-    without_admin = replace(loaded, config=replace(loaded.config, admin=None))
-    serving = await start_serving(without_admin, listen=Address(unix=str(socket)))
+    serving = await start_serving(_make_single(loaded), listen=Address(unix=str(socket)))
     try:
-        await carry(_read_lines(), write, socket, route.path, headers)
+        await carry(_read_lines(), write, socket, route.path, headers, watch=serving.watch_passed, server=server)
     finally:
         await serving.stop()
+
+
+def _make_single(loaded: Loaded) -> Loaded:
+    """The config for one client, without an operator's port."""
+    upstreams = {
+        name: entry if entry.command is None else replace(entry, command=replace(entry.command, single_client=True))
+        for name, entry in loaded.config.upstreams.items()
+    }
+    return replace(loaded, config=replace(loaded.config, admin=None, upstreams=upstreams))
 
 
 def _write_line(out: BinaryIO, message: bytes) -> None:

@@ -15,6 +15,7 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     OPERATION_DEFAULTS,
     add_joined,
     add_operations,
+    choose_defaults,
     describe_operations,
     name_joined,
     name_served,
@@ -34,7 +35,8 @@ class McpRoutes:
     def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> McpConfig:
         """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
         if "operations" not in route.entry:
-            return McpReader(self._context, self._catalogue).read(route.entry, route.at, route.name)
+            defaults = choose_defaults(self._context, route)
+            return McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at, route.name)
         found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at, route.name)
         return replace(found, tools=read_operations(self._context, route, read_tools(route)))
 

@@ -46,6 +46,10 @@ MCP_DEFAULTS: Final[Written] = {
     ],
 }
 
+# A process of a session's own serves one client, which knows better than the proxy how long its tools may take. Over
+# stdio there is no limit without a proxy either.
+OWN_CHILD_DEFAULTS: Final[Written] = {**MCP_DEFAULTS, "timeout": "off"}
+
 
 # The pool of an MCP upstream: every session of an old revision keeps a stream open, and so a connection.
 MCP_CONNECTIONS: Final = 2048

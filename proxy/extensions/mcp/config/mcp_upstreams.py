@@ -27,10 +27,10 @@ from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, note_refused_names
+from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
 
 # --- several servers --------------------------------------------------------------------------------------------------
-# The share of `mcp.wait` that one server may take, so that a list without it still comes in time.
+# The share of `mcp.wait` that one server may take at most, so that a list without it still comes in time.
 _SHARE: Final = 0.8
 
 
@@ -50,8 +50,18 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
     prefixes = ((one.prefix, f"the prefix {one.prefix!r} of server {one.name!r}") for one in servers)
     note_refused_names(context, route.name, prefixes)
     said: Written = route.entry.get("mcp", {})
-    wait = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
-    return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", _SHARE * wait)
+    whole = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
+    wait = read_seconds(said["servers_wait"]) if "servers_wait" in said else find_default(JoinedServers, "wait")
+    return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", min(wait, _SHARE * whole))
+
+
+def choose_defaults(context: Context, route: WrittenRoute) -> Written:
+    """The defaults of an MCP route. Calls have no limit of time where each session has processes of its own."""
+    servers = route.entry.get("servers", {route.upstream: route.upstream})
+    named = (server.get("upstream", name) if isinstance(server, dict) else server for name, server in servers.items())
+    upstreams = [context.mapping("upstreams", reveal(name)) for name in named]
+    own = all("command" in entry and not read_switch(entry.get("shared", False)) for entry in upstreams)
+    return OWN_CHILD_DEFAULTS if own else MCP_DEFAULTS
 
 
 def _read_server(name: str, written: JsonValue) -> ServerEntry:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -51,7 +51,8 @@ from proxy.upstream.faults import ReplyBroken, close_body
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:
     """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
-    what the client calls the tools; the server gets its own names."""
+    what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the
+    call."""
 
     call_route: RouteRequest
     call: ToolCall
@@ -62,6 +63,7 @@ class McpRouteRequest:
     headers: Headers = field(repr=False)
     request_id: JsonValue = None
     servers: tuple[ToolServer, ...] = ()
+    passed_on: Callable[[], None] | None = None
 
     @property
     def _operations(self) -> Mapping[str, OperationRule]:
@@ -85,7 +87,7 @@ class McpRouteRequest:
     def request(self, checked: CheckedCall) -> UpstreamRequest:
         """Makes the request for a checked call. Headers that repeat a changed part of the body are changed with it."""
         if (operation := self._operations.get(checked.call.tool)) is not None:
-            return make_operation_request(self.call_route, operation, checked)
+            return replace(make_operation_request(self.call_route, operation, checked), passed_on=self.passed_on)
         binding, raw, tool, body = (
             self.call_route.binding,
             self.call_route.raw,
@@ -103,7 +105,7 @@ class McpRouteRequest:
             headers = update_headers(headers, listed, wanted, checked.value)
         elif listed != tool:
             headers = rename_in_headers(headers, listed)
-        return replace(sent, headers=headers, silence=math.inf)
+        return replace(sent, headers=headers, silence=math.inf, passed_on=self.passed_on)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
         """Returns the failure where a result with `isError` rejects the arguments. Always None where the tools are

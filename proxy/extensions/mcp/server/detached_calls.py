@@ -19,6 +19,8 @@ from proxy.upstream.faults import close_stream
 
 # The most tasks that run in the background; beyond it the oldest is cancelled.
 _MOST: Final = 1_000
+# The longest time in seconds that a call runs on after its client has left, where its route sets no limit.
+_LONGEST_ALONE: Final = 1800.0
 # The field that gives a server-sent event its id (WHATWG HTML, "Parsing an event stream").
 _EVENT_ID: Final = re.compile(rb"[\r\n]id: ?[^\r\n]")
 _ID_PREFIX: Final = 5
@@ -54,8 +56,10 @@ class DetachedCalls:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def keep(self, rest: Coroutine[object, object, None]) -> None:
-        """Runs a coroutine in the background."""
-        self._keep_task(rest)
+        """Runs a coroutine in the background, for a limited time."""
+        task = self._keep_task(rest)
+        limit = asyncio.get_running_loop().call_later(_LONGEST_ALONE, task.cancel)
+        task.add_done_callback(lambda _: limit.cancel())
 
     def _keep_task(self, rest: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(rest)

@@ -161,7 +161,7 @@ class ChangeFeed:
                 try:
                     with suppress(ReplyBroken, ValueError):
                         async for event in read_events(reply):
-                            if not _ACKNOWLEDGED.search(event.data):
+                            if not (_ACKNOWLEDGED.search(event.data) or link.refuse_question(event.data, request)):
                                 self._put(event, link.server.name)
                 finally:
                     await close_body(reply)

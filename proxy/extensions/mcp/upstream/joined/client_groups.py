@@ -48,7 +48,7 @@ class ClientGroups:
         session_id = secrets.token_hex(16)
         self._sessions[session_id] = group  # from now on, so that a change of servers reaches it
         try:
-            await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+            await group.open(plain_request(request), self._settings.wait)
         except BaseException:
             self.end(session_id, request)
             raise

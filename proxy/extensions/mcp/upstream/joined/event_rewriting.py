@@ -16,6 +16,8 @@ from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import ABSENT, Executed, JsonProblem, JsonValue, Pointer, UpstreamFault, UpstreamReply
+from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability
+from proxy.extensions.mcp.upstream.own_answers import METHOD_NOT_FOUND
 from proxy.upstream.faults import ReplyBroken, close_body
 
 LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
@@ -231,6 +233,20 @@ def _name_request(data: bytes, server: str) -> bytes:
     if not isinstance(value, dict) or "method" not in value or "id" not in value:
         return data
     return replace_value(data, _ID, dumps(f"{server}:" + dumps(value["id"]).decode()))
+
+
+def refuse_question(text: bytes, declared: JsonValue) -> bytes | None:
+    """The error that answers a request of a server for which its client has not `declared` the capability; None for
+    every other message."""
+    value = parse(text, LIMITS) if b'"method"' in text and b'"id"' in text else None
+    missing = find_missing_capability(value.get("method"), declared) if isinstance(value, dict) else ""
+    if not missing or not isinstance(value, dict) or "id" not in value:
+        return None
+    error: JsonValue = {
+        "code": METHOD_NOT_FOUND,
+        "message": f"the client has not declared the capability {missing!r}",
+    }
+    return dumps({"jsonrpc": "2.0", "id": value["id"], "error": error})
 
 
 def read_question_id(value: JsonValue) -> tuple[str, JsonValue] | None:

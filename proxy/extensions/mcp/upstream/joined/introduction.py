@@ -40,8 +40,8 @@ class JoinedServer:
 class JoinedSettings:
     """All servers of one route. Times in seconds.
 
-    With `always` every name has its server's prefix, else only names that two servers have. A server that takes longer
-    than `wait` to list its tools is left out of that list, and `start_wait` is how long `initialize` waits for all.
+    With `always` every name has its server's prefix, else only names that two servers have. `wait` is how long
+    `initialize` and each list wait for a server; one that takes longer joins later.
     `report` hears the name of a server that cannot be reached, and why; '' means that it answers again.
     """
 
@@ -49,8 +49,7 @@ class JoinedSettings:
     servers: tuple[JoinedServer, ...]
     version: str = ""
     always: bool = True
-    wait: float = 4.0
-    start_wait: float = 10.0
+    wait: float = 2.0
     idle: float = 1800.0
     again: float = 5.0
     most_sessions: int = 20_000

@@ -42,7 +42,7 @@ from proxy.extensions.mcp.upstream.joined.event_rewriting import (
     read_question_id,
 )
 from proxy.extensions.mcp.upstream.joined.introduction import Introduction, JoinedSettings
-from proxy.extensions.mcp.upstream.joined.merged_lists import LISTS, ListedNames, MergedLists, merge_capabilities
+from proxy.extensions.mcp.upstream.joined.merged_lists import LATE, LISTS, ListedNames, MergedLists, merge_capabilities
 from proxy.extensions.mcp.upstream.joined.server_group import ServerGroup
 from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
 from proxy.extensions.mcp.upstream.own_answers import (
@@ -193,6 +193,7 @@ class JoinedUpstream:
             return UpstreamReply(202, (), b"")
         method = message.method
         if method in LISTS:
+            request.note_passed()  # the servers are asked anew, each for itself
             return await self._list(group, message, request)
         if method in _NAMED:
             return await self._carry_named(group, message, body, request, checked)
@@ -211,7 +212,7 @@ class JoinedUpstream:
                 return self._subscribe(group, message, request)
             case "logging/setLevel":
                 params = message.params if isinstance(message.params, dict) else {}
-                await group.ask_all("logging", method, params, plain_request(request))
+                await group.set_level(params, plain_request(request))
                 return write_result(message, {})
             case _:
                 return write_error(message, METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -280,7 +281,7 @@ class JoinedUpstream:
 
     # --- what is said of all ------------------------------------------------------------------------------------------
     async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
-        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
+        await group.open(plain_request(request), self._settings.wait)
         return write_discovery(message, self._describe(group), self._settings.version)
 
     def _describe(self, group: ServerGroup) -> dict[str, JsonValue]:
@@ -291,7 +292,8 @@ class JoinedUpstream:
             for link in links
             if isinstance(text := link.info.get("instructions"), str) and text
         ]
-        capabilities: JsonValue = merge_capabilities(link.capabilities for link in links)
+        late = [LATE] if any(link.is_opening for link in group.links.values()) else []
+        capabilities: JsonValue = merge_capabilities([*(link.capabilities for link in links), *late])
         return {"capabilities": capabilities, **({"instructions": "\n\n".join(told)} if told else {})}
 
     def _self(self) -> dict[str, JsonValue]:

@@ -101,6 +101,10 @@ OF_LISTS: Final = {
     "resources/list": "resources",
     "resources/templates/list": "resources",
 }
+# What a server that has not answered yet may turn out to be able to do.
+LATE: Final[Mapping[str, JsonValue]] = {
+    "prompts": {"listChanged": True}, "resources": {"listChanged": True}, "logging": {},
+}  # fmt: skip
 _MOST_PAGES: Final = 512
 _MOST_BYTES: Final = 64 * 1024 * 1024
 # Clients of one revision read one list; the others are for different credentials.

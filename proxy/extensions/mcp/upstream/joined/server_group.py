@@ -60,6 +60,8 @@ class ServerGroup:
         self._open: dict[str, ServerLink] = {}
         self._under_way: Counter[ServerLink] = Counter()
         self._ended = asyncio.Event()
+        self._late: dict[tuple[str, str], tuple[ListedPage, ...]] = {}
+        """The last list of each server, by server and method, that came after the wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -113,12 +115,13 @@ class ServerGroup:
     async def _list_in_time(
         self, link: ServerLink, method: str, request: UpstreamRequest
     ) -> tuple[ListedPage, ...] | None:
-        """A server's pages; None where it is out of reach, or not there in time."""
+        """A server's pages, the last ones where it is not there in time; None where there are none."""
         task = asyncio.create_task(self._list(link, method, request))
         self._begin(_finished(task))
         done, _ = await asyncio.wait({task}, timeout=self._wait)
-        if not done:
-            return None  # it goes on: a server that is just starting should not be given up
+        if not done:  # it goes on: a server that is just starting should not be given up
+            self._begin(self._keep_late(link, method, task))
+            return self._late.get((link.server.name, method))
         try:
             return task.result()
         except OutOfReach as why:
@@ -126,6 +129,14 @@ class ServerGroup:
             return None
         except Refusal:
             return ()
+
+    async def _keep_late(self, link: ServerLink, method: str, task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
+        """Keeps a list that comes late for the next time, and tells the client of it if it is another one."""
+        with suppress(OutOfReach, Refusal):
+            pages, at = await task, (link.server.name, method)
+            if self._late.get(at) != pages:
+                self._late[at] = pages
+                self.feed.tell_of_changes(link)
 
     async def _list(self, link: ServerLink, method: str, request: UpstreamRequest) -> tuple[ListedPage, ...]:
         was_open = link.is_open
@@ -203,17 +214,18 @@ class ServerGroup:
         """Hands a notification to every server."""
         await asyncio.gather(*(link.tell(body, request, message) for link in self.links.values()))
 
-    async def ask_all(
-        self, capability: str, method: str, params: dict[str, JsonValue], request: UpstreamRequest
-    ) -> None:
-        """Puts a question to every server that can answer it; what they say does not matter."""
+    async def set_level(self, params: dict[str, JsonValue], request: UpstreamRequest) -> None:
+        """Tells every server which messages to log; one that is not there yet hears it once it is."""
 
         async def ask(link: ServerLink) -> None:
             with suppress(OutOfReach, Refusal):
-                await link.ask(method, params, request)
+                await link.ask("logging/setLevel", params, request)
 
-        links = [link for link in self.links.values() if link.is_open and capability in link.capabilities]
-        await asyncio.gather(*map(ask, links))
+        for link in self.links.values():
+            link.level = params
+        await asyncio.gather(
+            *(ask(link) for link in self.links.values() if link.is_open and "logging" in link.capabilities)
+        )
 
     def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)

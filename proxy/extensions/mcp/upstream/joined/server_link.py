@@ -17,6 +17,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -44,10 +45,12 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 from proxy.extensions.mcp.upstream.joined.event_rewriting import (
     AnswerRewriting,
     RewrittenStream,
+    ServerEvent,
     content_type,
     is_stream,
     read_pieces,
     read_reply,
+    refuse_question,
 )
 from proxy.extensions.mcp.upstream.joined.introduction import (
     ACCEPT,
@@ -93,6 +96,8 @@ class ServerLink:
         """What the server has answered to `initialize` or `server/discover`."""
         self.is_open = False
         self.modern = False
+        self.level: dict[str, JsonValue] = {}
+        """The parameters of the client's last `logging/setLevel`; a server that comes later hears it too."""
         self.mirrors: dict[str, tuple[Mirror, ...]] = {}
         """Tool -> the parameters that headers repeat, for clients that do not send such headers."""
         self._upstream = upstream
@@ -118,6 +123,11 @@ class ServerLink:
         found = self.info.get("capabilities")
         return found if isinstance(found, dict) else {}
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether the server is being asked for the first time, or again."""
+        return self._opening.locked()
+
     # --- beginning and ending -----------------------------------------------------------------------------------------
     async def open(self, request: UpstreamRequest) -> None:
         """Introduces the client, unless that was done. `request` is the client's own, for its headers.
@@ -138,6 +148,9 @@ class ServerLink:
                 self.give_up(str(failed))
                 raise
             self.is_open, self._why = True, ""
+            if self.level and "logging" in self.capabilities:
+                with suppress(OutOfReach, Refusal):
+                    await self.ask("logging/setLevel", self.level, request)
             self._report(self.server.name, "")
 
     async def _introduce(self, request: UpstreamRequest) -> None:
@@ -158,7 +171,7 @@ class ServerLink:
             "clientInfo": self._who.client,
         }
         try:
-            reply, answer = await self._question("initialize", params, request)
+            _, reply, _, answer = await self._ask("initialize", params, request)
         except Refusal:
             return False
         revision = answer.get("protocolVersion")
@@ -171,7 +184,7 @@ class ServerLink:
     async def _discover(self, request: UpstreamRequest) -> bool:
         self.modern = True
         try:
-            _, answer = await self._question("server/discover", {}, request)
+            *_, answer = await self._ask("server/discover", {}, request)
         except Refusal:
             self.modern = False
             return False
@@ -213,7 +226,7 @@ class ServerLink:
         Raises:
                 OutOfReach, Refusal: there is none.
         """
-        return (await self._question(method, params, request))[1]
+        return (await self._ask(method, params, request))[3]
 
     async def ask_for_text(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
@@ -221,12 +234,6 @@ class ServerLink:
         """The same with the id that the question had, and the answer's bytes."""
         request_id, _, text, result = await self._ask(method, params, request)
         return request_id, text, result
-
-    async def _question(
-        self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
-    ) -> tuple[UpstreamReply, dict[str, JsonValue]]:
-        _, reply, _, result = await self._ask(method, params, request)
-        return reply, result
 
     async def _ask(
         self, method: str, params: dict[str, JsonValue], request: UpstreamRequest
@@ -238,7 +245,8 @@ class ServerLink:
         text = dumps({**body, "params": params} if params else body)
         message = Message(request_id, method, params, MODERN if self.modern else "")
         headers = self.headers(request.headers, make_headers(message, ()))
-        reply = await self._upstream.relay(self._request(request, "POST", headers, text, request.timeout), None)
+        asked = replace(self._request(request, "POST", headers, text, request.timeout), answer_only=True)
+        reply = await self._upstream.relay(asked, None)
         if isinstance(reply, UpstreamFault):
             raise OutOfReach(reply.message)
         found = await read_reply(reply, request_id)
@@ -307,6 +315,7 @@ class ServerLink:
             body = replace_value(body, _ID, dumps(own)) if own else body
         headers = self.headers(request.headers, added)
         sent = self._request(request, "POST", headers, body, request.timeout)
+        sent = replace(sent, passed_on=request.passed_on)
         try:
             reply = await (self._upstream.relay(sent, None) if checked is None else self._upstream.send(checked, sent))
         except asyncio.CancelledError:
@@ -328,7 +337,10 @@ class ServerLink:
                 if own and not ended:
                     self._later(self._cancel(own, request))
 
-            stream = RewrittenStream(reply, restore.write_event, leave)
+            def write(event: ServerEvent) -> bytes:
+                return b"" if self.refuse_question(event.data, request) else restore.write_event(event)
+
+            stream = RewrittenStream(reply, write, leave)
             headers = tuple(field for field in reply.headers if field[0].lower() != "content-length")
             return replace(reply, headers=for_client(headers), body=stream)
         status = 200 if self.modern and not message.modern and content_type(reply) == "application/json" else None
@@ -341,6 +353,13 @@ class ServerLink:
             return broken.fault
         headers = tuple(field for field in headers if field[0].lower() != "content-length")
         return replace(reply, status=status or reply.status, headers=headers, body=restore.rewrite(text))
+
+    def refuse_question(self, text: bytes, request: UpstreamRequest) -> bool:
+        """Answers a request of the server that its client could not answer; False for every other message."""
+        refusal = refuse_question(text, self._who.capabilities)
+        if refusal is not None:
+            self._later(self._tell(refusal, request, Message(ABSENT, "")))
+        return refusal is not None
 
     async def listen(self, request: UpstreamRequest, last_id: str = "") -> Answer:
         """Opens the stream of what the server sends on its own: GET, or `subscriptions/listen` of the new revisions."""

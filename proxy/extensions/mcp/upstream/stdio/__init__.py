@@ -3,6 +3,7 @@
     transport.py `StdioUpstream`: one HTTP exchange -> one message to a child, and the messages that answer it
     session.py   the child of a request: one per session of the old revisions, one shared child for the new ones
     channel.py   one child's pipes: which request each line of its output belongs to
+    mailbox.py   the messages on their way to one HTTP answer
     child.py     one process and its settings: started without a shell, ended with its whole process group
     reaper.py    ends the process groups of children whose proxy was killed
 

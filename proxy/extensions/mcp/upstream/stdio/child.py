@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from proxy.core.display.secrets import mask_credentials
 from proxy.extensions.mcp.upstream.stdio.reaper import Reaper, end_group
 
 
@@ -23,9 +25,10 @@ class StdioSettings:
 
     `command` is the program and its arguments, never a shell line; `environment` is the child's whole environment.
     At most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
-    sessions use one child. After `restarts` starts of the shared child within `restart_window` seconds it is not
-    started again until the oldest of these starts is that long ago. `line` is the longest message. `stderr` receives
-    each line of the child's stderr with the child's process id.
+    sessions use one child. With `single_client` there is one client, which reads whatever its child says. After
+    `restarts` starts of the shared child within `restart_window` seconds it is not started again until the oldest of
+    these starts is that long ago. `line` is the longest message. `stderr` receives each line of the child's stderr with
+    the child's process id.
     """
 
     name: str
@@ -35,6 +38,7 @@ class StdioSettings:
     max_children: int = 16
     idle: float = 1800.0
     shared: bool = False
+    single_client: bool = False
     restarts: int = 5
     restart_window: float = 60.0
     start_timeout: float = 30.0
@@ -44,8 +48,11 @@ class StdioSettings:
 
 # Seconds that a child has to end by itself after its stdin closes, and again after SIGTERM.
 _PATIENCE: Final = 2.0
-# The longest line of stderr that is reported; a longer one is cut.
+# The longest line of stderr that is reported, and the longest that is quoted in an error; a longer one is cut.
 _STDERR_LINE: Final = 2000
+_QUOTED: Final = 200
+# What stands around the reason in the output of a program that failed: frames of its stack, and Node's version.
+_FRAME: Final = re.compile(r"\s|Node\.js v|[~^]+$|Traceback ")
 _PIECE: Final = 1 << 16
 
 
@@ -61,7 +68,8 @@ class Child:
         self._stdout = process.stdout
         self._reaper = reaper
         self._line = settings.line
-        self._stderr = asyncio.ensure_future(_tell_stderr(process.stderr, process.pid, settings))
+        self._last_words = ""
+        self._stderr = asyncio.ensure_future(self._read_stderr(process.stderr, settings))
         self._ending: asyncio.Future[int] | None = None
 
     @classmethod
@@ -93,6 +101,11 @@ class Child:
     def exit_code(self) -> int | None:
         """The exit code; negative for a signal, None while it runs."""
         return self._process.returncode
+
+    @property
+    def last_words(self) -> str:
+        """The last line of stderr that says something, without what looks like a credential; '' where there is none."""
+        return mask_credentials(self._last_words, _QUOTED)
 
     async def write(self, message: bytes) -> None:
         """Writes one message, which contains no line break.
@@ -146,13 +159,18 @@ class Child:
             await asyncio.wait_for(self._stderr, _PATIENCE)
         return code
 
+    async def _read_stderr(self, stderr: asyncio.StreamReader, settings: StdioSettings) -> None:
+        rest = b""
+        while data := await stderr.read(_PIECE):
+            *lines, rest = (rest + data).split(b"\n")
+            rest = rest[:_STDERR_LINE]
+            for line in lines:
+                self._hear(line[:_STDERR_LINE], settings)
+        if rest:
+            self._hear(rest, settings)
 
-async def _tell_stderr(stderr: asyncio.StreamReader, pid: int, settings: StdioSettings) -> None:
-    rest = b""
-    while data := await stderr.read(_PIECE):
-        *lines, rest = (rest + data).split(b"\n")
-        rest = rest[:_STDERR_LINE]
-        for line in lines:
-            settings.stderr(pid, line[:_STDERR_LINE].decode("utf-8", "replace").rstrip())
-    if rest:
-        settings.stderr(pid, rest.decode("utf-8", "replace").rstrip())
+    def _hear(self, line: bytes, settings: StdioSettings) -> None:
+        text = line.decode("utf-8", "replace").rstrip()
+        if text and not _FRAME.match(text):
+            self._last_words = text
+        settings.stderr(self.pid, text)

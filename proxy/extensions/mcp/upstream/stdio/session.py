@@ -88,7 +88,7 @@ class Sessions:
         """Ends a session, and its child where no other session uses it."""
         self._sessions.pop(session.id, None)
         session.channel.forget(session.client)
-        if not session.channel.shared:
+        if session.channel is not self._stateless:
             await session.channel.close()
 
     async def stateless(self) -> Channel:
@@ -100,7 +100,7 @@ class Sessions:
         async with self._shared_lock:
             if self._stateless is None or self._stateless.exit is not None:
                 self._check_restarts()
-                self._stateless = await self._start(shared=True)
+                self._stateless = await self._start(shared=not self._settings.single_client)
         return self._stateless
 
     def keep_for_a_session(self, channel: Channel) -> None:
@@ -108,6 +108,7 @@ class Sessions:
         if channel is self._stateless and not self._settings.shared and self._spare is None:
             self._stateless, self._spare = None, channel
             channel.shared = False
+            channel.forget_only()
             self._sweep_later()
 
     async def close(self) -> None:
@@ -141,7 +142,7 @@ class Sessions:
             raise NoChild(self._fault(UPSTREAM_UNAVAILABLE, "destination_unavailable", message)) from None
         finally:
             self._starting -= 1
-        channel = Channel(child, self._drop_channel, shared=shared)
+        channel = Channel(child, self._drop_channel, shared=shared, single=settings.single_client)
         self._channels.add(channel)
         return channel
 

@@ -12,6 +12,7 @@ request outside of any session gets 400.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -29,14 +30,16 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
-from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient, ChildEnded, Mailbox, format_event
+from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient, ChildRequest, format_event
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
+from proxy.extensions.mcp.upstream.stdio.mailbox import ChildEnded, Mailbox
 from proxy.extensions.mcp.upstream.stdio.session import NoChild, Session, Sessions
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
 
 INITIALIZE: Final = "initialize"
 DISCOVER: Final = "server/discover"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
 _METHOD_NOT_FOUND: Final = -32601
 _INVALID_REQUEST: Final = -32600
@@ -109,6 +112,7 @@ class StdioUpstream:
         if message.id is ABSENT:
             return _refusal(400, _INVALID_REQUEST, "Invalid Request: `initialize` has an id")
         session = await self.sessions.begin()
+        session.client.capabilities = message.param("capabilities")
         try:
             reply = await self._ask(session.channel, session.client, request, body)
         except BaseException:
@@ -120,18 +124,23 @@ class StdioUpstream:
         return UpstreamReply(reply.status, (*reply.headers, (SESSION_HEADER, session.id)), reply.body)
 
     async def _ask_stateless(self, channel: Channel, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
-        client = channel.client()
+        single = self._settings.single_client
+        client = channel.only_client() if single else channel.client()
         if message.id is ABSENT or not message.method:
             await channel.tell(client, _value(body), body)
-            channel.forget(client)
+            if not single:
+                channel.forget(client)
             return UpstreamReply(202, (), b"")
+        client.capabilities = message.meta.get(_CAPABILITIES)
         try:
-            reply = await self._ask(channel, client, request, body, forget=True)
+            reply = await self._ask(channel, client, request, body, forget=not single)
         except BaseException:
-            channel.forget(client)
+            if not single:
+                channel.forget(client)
             raise
         if isinstance(reply, UpstreamReply) and isinstance(reply.body, bytes):
-            channel.forget(client)
+            if not single:
+                channel.forget(client)
             return self._with_status(reply, reply.body, message, channel)
         return reply
 
@@ -151,27 +160,35 @@ class StdioUpstream:
         self, channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes, *, forget: bool = False
     ) -> Answer:
         """Sends one request; gives its answer, or the head of a stream where other messages come first."""
-        streams = "text/event-stream" in _header(request.headers, "accept")
-        number = None
+        streams = not request.answer_only and "text/event-stream" in _header(request.headers, "accept")
+        limit = request.timeout if math.isfinite(request.timeout) else None
+        asked: ChildRequest | None = None
         try:
-            async with asyncio.timeout(request.timeout):
-                number, asked = await channel.ask(client, _value(body), body, streams=streams)
+            async with asyncio.timeout(limit) as time_left:
+                asked = await channel.ask(client, _value(body), body, streams=streams)
+                request.note_passed()
+                if limit is not None:  # a server that reports progress is at work
+                    now = asyncio.get_running_loop().time
+                    asked.progressed = lambda: time_left.reschedule(now() + limit)
                 found = await asked.mailbox.next()
+                asked.progressed = _ignore
         except TimeoutError:
-            if number is not None:
-                channel.abandon(number)
+            if asked is not None:
+                channel.abandon(asked.number)
             return RESPONSE_TIMEOUT.of(self._settings.name)
         except BaseException:
-            if number is not None:
-                channel.abandon(number)
+            if asked is not None:
+                channel.abandon(asked.number)
             raise
         if found is None:
+            if asked.is_cancelled:
+                return UpstreamReply(200, _EVENTS, b"")  # the server need not answer
             raise channel.exit or ChildEnded(0)
         first, last = found
         if last:
             return UpstreamReply(200, _JSON, first)
 
-        async def leave(number: str = number) -> None:
+        async def leave(number: str = asked.number) -> None:
             channel.abandon(number)
             if forget:
                 channel.forget(client)
@@ -209,7 +226,8 @@ class StdioUpstream:
     def _fault(self, ended: ChildEnded) -> UpstreamFault:
         """The fault of a child that ended during a call: the tool may have run or not."""
         how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
-        message = f"upstream '{self._settings.name}': its process ended during the call ({how})"
+        words = f": {ended.words}" if ended.words else ""
+        message = f"upstream '{self._settings.name}': its process ended during the call ({how}){words}"
         return UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message)
 
 
@@ -251,9 +269,14 @@ class EventStream:
 
     async def aclose(self) -> None:
         """Gives up the stream, and cancels the request at the server unless its answer has been read."""
+        self._mailbox.close()
         leave, self._leave = self._leave, None
         if leave is not None:
             await leave()
+
+
+def _ignore() -> None:
+    """Progress of an answer that has begun needs no more time."""
 
 
 def _value(body: bytes) -> dict[str, JsonValue]:
