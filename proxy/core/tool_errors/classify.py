@@ -89,8 +89,7 @@ def classify_answer(
     if is_success(reply):
         return None
     status, headers = reply.status, reply.headers
-    body = reply.body if isinstance(reply.body, bytes) else b""
-    text, value = _read_body(headers, body, named)
+    text, value = _read_body(headers, reply.body if isinstance(reply.body, bytes) else b"", named)
     told = _read_error(value)
     if told is None and status < 400:
         return None
@@ -108,8 +107,8 @@ def classify_answer(
     else:
         failure = _with_words(failure, found, sent, told is None, original)
     may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
-    executed = {"executed": "unknown"} if may_have_run else {}
-    details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
+    details = _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
+    details = {"executed": "unknown", **details} if may_have_run else details
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
 
