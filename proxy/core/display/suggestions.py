@@ -104,14 +104,16 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
         if not afford_work(_COMPARING):
             return None
         folded = fold_name(candidate)
-        if folded == wanted and not is_other_meaning(name, candidate):
+        is_near = folded == wanted or _most_alike(folded, wanted) > best_ratio
+        if not is_near or is_other_meaning(name, candidate):
+            continue
+        if folded == wanted:
             return candidate
-        if _most_alike(folded, wanted) > best_ratio and not is_other_meaning(name, candidate):
-            from difflib import SequenceMatcher  # imported here, because most processes never need a suggestion
+        from difflib import SequenceMatcher  # imported here, because most processes never need a suggestion
 
-            ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
-            if ratio > best_ratio:
-                best, best_ratio = candidate, ratio
+        ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
+        if ratio > best_ratio:
+            best, best_ratio = candidate, ratio
     return best or _find_contained(name, wanted, known)
 
 
