@@ -37,7 +37,7 @@ CALLERS = (
 ANSWERS = (
     answer("200 OK", b'{"sun": true}', JSON_TYPE),
     answer("200 OK", b'{"rain": 1}', JSON_TYPE),
-    answer("400 Bad Request", b'{"error": "lat is out of range"}', JSON_TYPE),
+    answer("400 Bad Request", b'{"error": "no such account"}', JSON_TYPE),
     answer("500 Oops", b'{"error": "down"}', JSON_TYPE),
 )
 
@@ -76,7 +76,7 @@ def _exchange_store(proxy: Proxied, kind: type[MemoryStore]) -> MemoryStore:
 async def _run(seed: int, kind: type[MemoryStore]) -> list[Any]:
     """What clients, the tool, the log and the store see of some calls."""
     chance = Random(seed)
-    refused = [("/budget", BODIES[0], CALLERS[1])] * 4  # by the tool, before anything else has failed
+    refused = [("/by_id", BODIES[0], CALLERS[1])] * 4  # by the tool, before anything else has failed
     calls = [*refused, *((path, chance.choice(BODIES), chance.choice(CALLERS)) for path in PATHS for _ in range(24))]
     answers = [*([ANSWERS[2]] * 4), *(chance.choice(ANSWERS) for _ in calls)]
     async with tool(replies(*answers)) as server, proxied(ROUTES, server.url) as proxy:
