@@ -171,7 +171,9 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if (row := find_key(name)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
-            hint = suggest_word(name, known) or f"known here: {', '.join(known)}"
+            hint = (
+                _suggest_section(value, entry, name) or suggest_word(name, known) or f"known here: {', '.join(known)}"
+            )
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)
@@ -183,6 +185,19 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
         message = f"{subject} {_describe_expected(entry)}; this is {_describe_written(value, entry.path)}"
         yield entry.path, False, message, _suggest_hint(value, entry)
+
+
+def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
+    """Where a key of the policy belongs that was written at the top level or in an upstream; '' for any other key."""
+    in_upstream = len(entry.path) == 2 and entry.path[0] == "upstreams"
+    policy = load_published_schema()["properties"]["defaults"]["properties"]
+    if name not in policy or (entry.path and not in_upstream):
+        return ""
+    if in_upstream:
+        return f"{name!r} is a key of a route, of a tool, or of `defaults`"
+    written = _find_value(value, (name,))
+    shown = "..." if isinstance(written, dict | list | None) else _shorten(written).strip('"')
+    return f"did you mean `defaults: {{{name}: {shown}}}`?"
 
 
 # Keys whose values may be secrets, besides those that are named as secrets are.
