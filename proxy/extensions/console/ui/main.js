@@ -67,12 +67,14 @@ function Login({ error }) {
     <p role="alert" class="bad">${hasToken() && error.status === 401 ? "This token is wrong." : error.status === 429 ? clean(error.message) : ""}</p></main>`;
 }
 
+const NoPage = () => html`<h1>No such page</h1><p>The console has no page of this name: the pages stand above. <a href="#/overview">To the overview</a></p>`;
+
 function Shell() {
   const { page, params } = useHash();
   const { about, error } = useAbout();
   const [theme, setTheme] = useState(localStorage.getItem("theme") || "auto");
   useEffect(() => { document.documentElement.dataset.theme = theme; localStorage.setItem("theme", theme); }, [theme]);
-  const [title, Page] = Object.hasOwn(PAGES, page) ? PAGES[page] : PAGES.overview;
+  const [title, Page] = Object.hasOwn(PAGES, page) ? PAGES[page] : ["No such page", NoPage];
   useEffect(() => { document.title = `${title} · toolcall-proxy`; }, [title]);
   if (error && [401, 403, 429].includes(error.status)) return html`<${Login} error=${error} />`;
   const state = !about ? "" : error ? "DOES NOT ANSWER" : about.status === "draining" ? "DRAINING" : "READY";
