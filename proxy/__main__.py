@@ -6,6 +6,19 @@ error, 130 ended by Ctrl-C.
 
 from __future__ import annotations
 
+import signal
+
+
+def _end_process(number: int, _frame: object) -> None:
+    """Ends the process by a signal, with the exit code that shells give it."""
+    raise SystemExit(128 + number)
+
+
+# A container's first process ignores SIGTERM until it has a handler, and the imports below take a second. `serve` and
+# `demo` put handlers of their own in its place.
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_process)
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -93,6 +106,8 @@ def _split_command(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own); gives its exit code. Raises SystemExit on wrong usage."""
+    if argv is None:  # the installed command comes here without the first lines
+        signal.signal(signal.SIGTERM, _end_process)
     words = list(sys.argv[1:] if argv is None else argv)
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
     top = make_parser(asked)

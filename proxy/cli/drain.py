@@ -1,5 +1,7 @@
 """`toolcall-proxy drain` tells a running proxy to drain, and waits until it has. Made for a container's preStop hook.
 
+A proxy that is still starting has no operator's port yet, so the command waits a moment for it.
+
 The request goes to the operator's port, and the proxy keeps running, because kubelet would restart a sidecar that
 ended. The proxy serves on for the config's `drain` time, not ready and closing each connection; then it refuses new
 calls and finishes those under way. Only then does this command return; the SIGTERM that follows ends the process at
@@ -21,6 +23,8 @@ EXIT_NOT_DRAINED: Final = 1
 EXIT_USAGE: Final = 2
 
 _LOOK_EVERY: Final = 0.2
+# Seconds that a proxy which is starting has to open its operator's port.
+_STARTS_WITHIN: Final = 3.0
 
 EPILOG: Final = f"""\
 examples:
@@ -29,7 +33,7 @@ examples:
 
 Where the config has an `admin.token`, it is read from --token-file or from the variable {TOKEN_VARIABLE}.
 
-exit codes: 0 drained, 1 not within --timeout, or nobody answers there, 2 wrong usage
+exit codes: 0 drained, 1 not within --timeout, or nobody answers there within --wait, 2 wrong usage
 """
 
 
@@ -49,6 +53,10 @@ def register(subparsers: Any) -> None:
         help="end as soon as no upstream on this machine takes connections (the tool of a Job has ended)",
     )
     verb.add_argument("--timeout", metavar="N", type=float, default=600.0, help="stop waiting after N seconds")
+    verb.add_argument(
+        "--wait", metavar="N", type=float, default=_STARTS_WITHIN,
+        help=f"give a proxy that is starting N seconds to open its port (default {_STARTS_WITHIN:g})",
+    )  # fmt: skip
     add_operator_arguments(verb)
 
 
@@ -62,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     until = time.monotonic() + args.timeout
     try:
         body: dict[str, float | bool] = {} if args.seconds is None else {"seconds": args.seconds}
-        state = _ask(port, "POST", body | ({"with_tools": True} if args.with_tools else {}))
+        state = _begin(port, body | ({"with_tools": True} if args.with_tools else {}), time.monotonic() + args.wait)
         while not state["drained"]:
             if time.monotonic() > until:
                 print(f"drain: {state['inflight']} calls still under way after {args.timeout:g} s", file=sys.stderr)
@@ -78,6 +86,17 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_NOT_DRAINED
     print("drained")
     return 0
+
+
+def _begin(port: OperatorPort, body: dict[str, float | bool], until: float) -> dict[str, Any]:
+    """Begins the drain; where nobody listens yet, tries again until that time. Raises as `_ask` does."""
+    while True:
+        try:
+            return _ask(port, "POST", body)
+        except (ConnectionRefusedError, FileNotFoundError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_EVERY)
 
 
 def _ask(port: OperatorPort, method: str, body: dict[str, float | bool] | None = None) -> dict[str, Any]:

@@ -235,6 +235,7 @@ async def _serve(
     told = _queue_signals()
     entry = _read_worker_entry(told, loaded.config.admin) if worker else None
     serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
+    takes_calls = not _is_ended(told)
     _announce(serving)
     if no_config:
         _print_console_link(serving, loaded)
@@ -243,7 +244,7 @@ async def _serve(
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
         looking = asyncio.create_task(_look_at(*guarded)) if guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
-    if await _await_ending(serving, told) is signal.SIGTERM:
+    if await _await_ending(serving, told) is signal.SIGTERM and takes_calls:
         await _drain(serving, told)
     settling.cancel()
     if looking is not None:
@@ -303,6 +304,8 @@ async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
 
     told = _queue_signals()
     worker_pool = await start_workers(loaded, listen)
+    if _is_ended(told):
+        worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.wait_ended())
@@ -322,6 +325,14 @@ def _queue_signals() -> asyncio.Queue[signal.Signals]:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, told.put_nowait, number)
     return told
+
+
+def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
+    """Whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
+    queued = [told.get_nowait() for _ in range(told.qsize())]
+    for number in queued:
+        told.put_nowait(number)
+    return signal.SIGTERM in queued
 
 
 def _announce(running: Serving | WorkerPool) -> None:
