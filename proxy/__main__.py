@@ -20,6 +20,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_process)
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -28,12 +29,13 @@ from typing import Any, Final
 
 from proxy import __version__
 from proxy.cli.options import HelpText
+from proxy.extensions import EXTENSIONS, find_verb, load
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 
-# The verbs in the order a newcomer needs them; each is a file of the same name under cli/.
-VERBS: Final = (
+# The verbs of the main job, in the order a newcomer needs them; each is a file of the same name under cli/.
+OWN_VERBS: Final = (
     "demo",
     "import",
     "check",
@@ -41,7 +43,6 @@ VERBS: Final = (
     "stdio",
     "calls",
     "drain",
-    "inject",
     "validate",
     "replay",
     "diff",
@@ -52,6 +53,7 @@ VERBS: Final = (
     "schema",
     "completion",
 )
+VERBS: Final = (*OWN_VERBS, *(verb for row in EXTENSIONS if row.is_installed for verb in row.verbs))
 
 # Verbs that take the command of an MCP server after `--`.
 TAKE_A_COMMAND: Final = ("serve", "stdio")
@@ -86,11 +88,15 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
 
 def _file(verb: str) -> Any:
     """The module of a verb. A verb that is a Python keyword has an underscore after it (PEP 8)."""
+    if (row := find_verb(verb)) is not None:
+        return load(row.verbs[verb])
     return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
 def _no_verb(word: str) -> str:
     """What to write instead of a word that is not a verb."""
+    if (row := find_verb(word)) is not None:
+        return f"{word!r} belongs to the extension {row.name!r}, which is not installed here"
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
@@ -123,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered at the exit
         return 0
 
 

@@ -51,7 +51,6 @@ from proxy.core.model.values import (
     ToolResult,
 )
 
-_ARGUMENTS: Final = ("params", "arguments")
 _NAME: Final = ("params", "name")
 # `arguments` may be missing where the tool needs none; such a call is clean, not empty.
 _NO_ARGUMENTS: Final = Document(b"{}", {})
@@ -65,6 +64,7 @@ _INVALID_PARAMS: Final = -32602
 _ABOUT_THE_CLIENT: Final = frozenset(
     {codes.TOKEN_REQUIRED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
 )
+_ARGUMENTS: Final = ("params", "arguments")
 _BATCH: Final = "A batch must not call tools: send each tools/call in a request of its own."
 
 
@@ -89,7 +89,7 @@ class McpAdapter:
         """The client's body with repaired arguments and a repaired tool name."""
         if not checked.enforced:
             return request.body
-        made = _replace_arguments(_replace_name(request.body, checked.call.tool), checked.arguments)
+        made = _replace_arguments(replace_tool_name(request.body, checked.call.tool), checked.arguments)
         return request.body if made == request.body else made
 
     def encode(
@@ -158,6 +158,9 @@ def _decode_unreadable(
     call_id = find_call_id(request, ("id",), {"id": seen.id}, fresh_id)
     conversation, resend_id = _find_conversation(seen, request, shape), _find_resend_id(seen, request, call_id)
     named = name if isinstance(name, str) else ""
+    if problem.path is not None:  # the place is that in the message: the model knows its arguments alone
+        below = problem.path[len(_ARGUMENTS) :] if problem.path[: len(_ARGUMENTS)] == _ARGUMENTS else None
+        problem = replace(problem, path=below)
     return ToolCall(named, problem, call_id, conversation, request.body, resend_id=resend_id)
 
 
@@ -182,8 +185,8 @@ def _find_conversation(found: Message, request: RawRequest, shape: CallShape) ->
     return find_conversation(seen, shape.ladder, found.params)
 
 
-def _replace_name(text: bytes, tool: str) -> bytes:
-    """The body with another tool name."""
+def replace_tool_name(text: bytes, tool: str) -> bytes:
+    """The body of a call with another tool name; unchanged where it has that name, or none."""
     try:
         start, end = find_span(text, _NAME)
     except LookupError:

@@ -236,9 +236,14 @@ def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments
 def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
     """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
     ours = {mirror.header for mirror in wanted}
-    kept = [(name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers if name not in ours]
+    kept = [field for field in rename_in_headers(headers, tool) if field[0] not in ours]
     told = ((mirror.header, _write_text(_find_at(arguments, mirror.path))) for mirror in wanted)
     return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
+
+
+def rename_in_headers(headers: Headers, tool: str) -> Headers:
+    """The headers of a call with another tool name in `Mcp-Name`, where they have one."""
+    return tuple((name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers)
 
 
 def make_headers(message: Message, wanted: tuple[Mirror, ...]) -> Headers:

@@ -100,12 +100,16 @@ def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: fro
 def _describe_found(known: KnownText) -> JsonValue:
     found = known.found
     if isinstance(found, JsonProblem):
-        return [found.reason, found.line, found.column, found.truncated]
+        path = None if found.path is None else list(found.path)
+        return [found.reason, found.line, found.column, found.truncated, path]
     return found.value
 
 
 def _read_found(told: Any) -> PlainReader | JsonProblem:
-    return PlainReader(told) if isinstance(told, str) else JsonProblem(*told)
+    if isinstance(told, str):
+        return PlainReader(told)
+    reason, line, column, truncated, path = told
+    return JsonProblem(reason, line, column, truncated, None if path is None else tuple(path))
 
 
 # --- a tool as it crosses ---------------------------------------------------------------------------------------------

@@ -6,9 +6,11 @@ section by section, so that one mistake hides no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import Substitution, Unresolved, restore_written
@@ -49,6 +51,9 @@ from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.values import JsonValue, Pointer
+
+# A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
+_FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +259,9 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     _note_lookalikes(context, routes)
     for route in routes:
         for step in route.path.split("/"):
-            if step.startswith(":") or step in ("*", "**"):
-                meant = "{rest...}" if step.startswith("*") else "{" + (step[1:] or "id") + "}"
+            if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
+                name = re.sub(r"\W", "_", named["name"] or "")
+                meant = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
                 context.notes.append(f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)")
         if route.mcp is not None:
             _note_listed(context, route.name, route.mcp)

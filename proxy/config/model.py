@@ -18,7 +18,7 @@ from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
 from proxy.core.contract.http_operation import Channels, QueryPolicy
-from proxy.core.contract.listed_tools import LearnPolicy, ServedTools, Unjudged
+from proxy.core.contract.listed_tools import LearnPolicy, Unjudged
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
@@ -29,6 +29,7 @@ from proxy.core.contract.policy import (
     UnknownKeys,
     UpstreamErrors,
 )
+from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
@@ -360,7 +361,8 @@ class ToolConfig:
 @dataclass(frozen=True, slots=True)
 class McpConfig:
     """What a route does with the tools that its MCP server lists. `template` and `written` are the policy of a tool
-    without an entry in `tools`; `patches` are laid over listed schemas. Times in seconds."""
+    without an entry in `tools`; `patches` are laid over listed schemas, `descriptions` shown in place of listed ones.
+    These three are by the names that clients see, `names`. Times in seconds."""
 
     template: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
@@ -377,6 +379,8 @@ class McpConfig:
     wait: float = find_default(LearnPolicy, "wait")
     allow: tuple[str, ...] = find_default(LearnPolicy, "allow")
     deny: tuple[str, ...] = find_default(LearnPolicy, "deny")
+    names: ShownNames = field(default_factory=ShownNames)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
     tokens: Mapping[str, ServedTools] = field(default_factory=dict)
     resource: Literal["relay", "rewrite"] = "relay"
 
@@ -384,7 +388,7 @@ class McpConfig:
         """The fields that `LearnPolicy` shares with this class."""
         names = (
             "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "collapse", "collapse_description",
-            "credentials", "ttl", "wait", "allow", "deny",
+            "credentials", "ttl", "wait", "allow", "deny", "names", "descriptions",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 

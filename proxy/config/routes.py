@@ -167,8 +167,8 @@ class Routes:
 
     def _read_mcp(self, route: WrittenRoute) -> McpConfig:
         if "operations" not in route.entry:
-            return McpReader(self._context, self._catalogue).read(route.entry, route.at)
-        found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
+            return McpReader(self._context, self._catalogue).read(route.entry, route.at, route.name)
+        found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at, route.name)
         return replace(found, tools=read_operations(self._context, route, self._read_tools(route)))
 
     # --- the tools of a route -----------------------------------------------------------------------------------------

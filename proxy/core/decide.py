@@ -310,9 +310,12 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
             return Repaired(value, renames, True)
         value, respelt = respell_integers(check, value, rules)
         return Repaired(value, renames + respelt, True)
-    if acts_by_argument(check.root, value):
-        rules = policy.select_repairs(acts=True)
-    repaired = repair(check, value, rules, tool=policy.tool)
+    acts = acts_by_argument(check.root, value)
+    repaired = repair(check, value, policy.select_repairs(acts=acts), tool=policy.tool)
+    if not acts and acts_by_argument(
+        check.root, repaired.value
+    ):  # the action stood in a wrapper or was spelt otherwise
+        repaired = repair(check, value, policy.select_repairs(acts=True), tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

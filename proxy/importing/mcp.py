@@ -18,9 +18,7 @@ from proxy.adapters.mcpmessage import LIST, METHOD_HEADER, SESSION_HEADER, VERSI
 from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import ABSENT, Headers, JsonValue
-from proxy.core.rules.contradictions import list_unsatisfiable
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.drafts import is_conditional
 from proxy.importing.fetch import Enough, FetchedAnswer, FetchSite
 from proxy.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut
 
@@ -75,13 +73,10 @@ def _explain_unusable(schema: JsonValue) -> str:
     if schema is ABSENT:
         return "it is listed without a schema"
     try:
-        check = compile_check(normalise(schema)[0])
+        compile_check(normalise(schema)[0])
     except SchemaError as error:
         where = f"{format_pointer(error.path)}: " if error.path else ""
         return f"its schema does not compile: {where}{error.message}"
-    for node, message, _ in list_unsatisfiable(check.schemas):
-        if not is_conditional(node.path):
-            return f"its schema: {format_pointer(node.path)}: {message}"
     return ""
 
 

@@ -161,7 +161,7 @@ def _build_learning(entry: McpConfig, operations: Mapping[str, HttpOperation]) -
     learn = LearnPolicy(
         _build_policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
         overlays,
-        caps={name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
+        caps={entry.names.show(name) or name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
         formats=entry.template.formats,
         **entry.select_learning(),
     )

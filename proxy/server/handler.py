@@ -15,19 +15,22 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from proxy.adapters.ladder import trace_id
+from proxy.adapters.ladder import find_call_id, find_conversation, trace_id
 from proxy.call.judging import LONG
-from proxy.call.run import run_call
+from proxy.call.run import refuse_unread_call, run_call
 from proxy.config.model import Guidance
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model import codes
 from proxy.core.model.values import (
+    ABSENT,
     Delivered,
     Failure,
     Fields,
     HttpReply,
+    JsonProblem,
     Passthrough,
     RawRequest,
+    ToolCall,
     ToolResult,
     UpstreamFault,
     UpstreamReply,
@@ -316,6 +319,11 @@ class Handler:
             body = FULL if whole else await read_body(request, fields, call_route.memory, route)
             if isinstance(body, BadRequest):
                 record.stages["read"] = now() - record.started
+                unread = _name_unread_call(call_route, record) if body.code is codes.BODY_TOO_LARGE else None
+                if unread is not None:
+                    failure = Failure(body.code, body.message)
+                    result = await refuse_unread_call(unread, failure, call_route, services, record)
+                    return _close_behind(answer_failure(binding, call_route.raw, result, record))
                 return _unread(binding, call_route.raw, body, record)
             call_route = replace(call_route, raw=replace_body(call_route.raw, body))
         started = now()
@@ -471,10 +479,27 @@ async def _read_elsewhere(
 def _unread(binding: RouteBinding, raw: RawRequest, why: BadRequest, record: CallRecord) -> Response:
     """The response to a request whose body could not be read. What is left of it ends the connection."""
     response = answer_failure(binding, raw, make_refusal(why.code, why.message, record, why.status), record)
-    response.closes = True
     if why is FULL:
         response.fields.append(("Retry-After", "1"))
+    return _close_behind(response)
+
+
+def _close_behind(response: Response) -> Response:
+    response.closes = True
     return response
+
+
+def _name_unread_call(call_route: RouteRequest, record: CallRecord) -> ToolCall | None:
+    """The call of a request whose body is not read, where its path names the tool; None for any other."""
+    shape, raw = call_route.binding.route.shape, call_route.raw
+    tool = shape.tool if shape.tool is not None else raw.params.get(shape.tool_param or "")
+    if not tool:
+        return None
+    call_id = find_call_id(raw, shape.call_id_pointer, ABSENT, record.request_id)
+    unread = JsonProblem("the body was not read", 1, 1)
+    conversation = find_conversation(raw, shape.ladder)
+    # No two bodies that were not read count as the same, unless the client names the same call.
+    return ToolCall(tool, unread, call_id, conversation, call_id.encode(), raw.params, raw.query)
 
 
 async def _end(made: Coroutine[Any, Any, web.StreamResponse], call_route: RouteRequest) -> web.StreamResponse:

@@ -298,6 +298,8 @@ class Serving:
                 self.log.event("config not taken over", "error", mistake=mistake, serving=reloaded.digest)
         elif reloaded.result == "success":
             self.log.event("config taken over", digest=reloaded.digest)
+            for note in reloaded.notes:
+                self.log.event("config note", note=note)
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
 

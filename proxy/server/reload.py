@@ -75,13 +75,15 @@ class Compiled:
 @dataclass(frozen=True, slots=True)
 class Reloaded:
     """The result of a look at the files. `mistakes` as `file:line:col section message`, for `failure` alone; `changed`
-    names the sections and tools that differ from those served before, for `success`."""
+    names the sections and tools that differ from those served before, and `notes` what the operator should know of the
+    config and was not told of the one before, both for `success`."""
 
     result: Literal["success", "unchanged", "failure"]
     digest: str
     mistakes: tuple[str, ...] = ()
     restart_needed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Reloader:
@@ -150,7 +152,9 @@ class Reloader:
         changed = find_changes(served.loaded.config, compiled.loaded.config)
         self._adopt(compiled)
         self.served = compiled
-        return Reloaded("success", compiled.loaded.digest, (), compiled.restart_needed, changed)
+        told = served.loaded.config.notes
+        notes = tuple(note for note in compiled.loaded.config.notes if note not in told)
+        return Reloaded("success", compiled.loaded.digest, (), compiled.restart_needed, changed, notes)
 
 
 def find_changes(before: Config, after: Config) -> tuple[str, ...]:

@@ -174,11 +174,11 @@ def test_a_business_rule_of_the_seed_is_a_validation_error() -> None:
                 ("amount",),
                 "The tool refuses this value",
                 "number",
-                "The tool says: /amount must be greater than 0",
+                "The tool says: Amount must be greater than 0",
                 value=-5,
             ),
         ),
-        "must be greater than 0",
+        "Amount must be greater than 0",
         False,
     )
 

@@ -138,6 +138,7 @@ def test_only_what_the_model_can_mend_raises_the_attempt() -> None:
         "CONTAINER_NOT_EXPANDED",
         "UNKNOWN_TOOL",
         "UPSTREAM_REJECTED_ARGUMENTS",
+        "BODY_TOO_LARGE",
     } == {name for name, code in ERROR_CODES.items() if contract.raises_attempt(Failure(code, ""))}
 
 

@@ -215,6 +215,19 @@ def test_one_call_for_each_is_advised_where_a_call_can_hold_one() -> None:
     )
 
 
+def test_a_list_of_what_is_not_expected_is_not_advised_to_be_sent_item_by_item() -> None:
+    for sent in ('{"a":["x"]}', '{"a":[null]}', '{"a":["1","2"]}', '{"a":[[1]]}'):
+        assert ["Send one of what is expected, not a list."] == [found.hint for found in said(needs(a=INT), sent)]
+    listed = needs(a={"enum": ["mW", "kW"]})
+    assert ["Send one of what is expected, not a list."] == [found.hint for found in said(listed, '{"a":["MW"]}')]
+    assert ["Send one value, not a list."] == [found.hint for found in said(listed, '{"a":["kW"]}')]
+
+
+def test_a_wrapper_that_holds_more_than_the_arguments_is_not_advised_to_be_taken_off() -> None:
+    found = said(closed(a=INT), '{"options":{"a":1,"dryRun":true}}')
+    assert not any("wraps" in violation.hint for violation in found)
+
+
 def test_everything_wrong_is_said_at_once() -> None:
     found = said(closed(a=INT, b=STR, c=ENCODING), '{"a":"x","c":"utf8","d":1}')
     assert {("VAL-002", ("a",)), ("VAL-001", ("b",)), ("VAL-008", ("c",)), ("VAL-005", ("d",))} == {

@@ -133,7 +133,7 @@ def test_the_escalation_has_the_seeds_lines_and_still_lists_its_own_errors() -> 
         "  Expected: max length 4096\n"
         f'  Actual: "{"x" * 95}..."\n'
         "\n"
-        "Do not call 'read_file' with guessed arguments again: tell the user what is missing and ask for it."
+        "Do not call 'read_file' with guessed arguments again: tell the user what is refused, and ask what to send."
     )
 
 
@@ -152,7 +152,7 @@ def test_an_answer_without_work_says_that_it_was_one() -> None:
         "Tool 'write_file' validation failed after 3 attempts.\n\nAttempt 1: Invalid JSON\n\n"
         "The model was unable to provide valid arguments. Please intervene or provide guidance.\nStatus: Blocked.\n\n"
         "Every further call of this tool is refused in this conversation.\n\n"
-        "Do not call 'write_file' with guessed arguments again: tell the user what is missing and ask for it."
+        "Do not call 'write_file' like this again: tell the user why it was refused, and ask how to go on."
     )
 
 
@@ -217,7 +217,7 @@ def test_an_upstream_failure_says_whether_the_tool_ran_and_when_to_come_back() -
         "Tool 'write_file' failed (UPSTREAM_TIMEOUT): No answer within 30 seconds.\n"
         "\n"
         "It is not known whether the tool ran: make sure before you repeat what must not happen twice.\n"
-        "The tool's own words: boom\\n at …/x/y.py\n"
+        "The tool's own words:\n- boom\n- at …/x/y.py\n"
         "Wait 60 seconds before the next call.\n"
         "\n"
         "Try again later."
@@ -237,7 +237,7 @@ def test_a_call_whose_tool_could_not_be_read_is_told_without_a_name() -> None:
     escalated = write_feedback(replace(broken, escalated=True, attempt=Attempt(3, 3)))
     assert escalated.startswith("The validation of the call failed after 3 attempts.\n")
     assert escalated.endswith(
-        "Do not call a tool with guessed arguments again: tell the user what is missing and ask for it."
+        "Do not call a tool with guessed arguments again: tell the user what is refused, and ask what to send."
     )
 
 

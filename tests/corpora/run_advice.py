@@ -20,13 +20,8 @@ from proxy.core.explain.explain import list_violations
 from proxy.core.json.jsontext import dumps, find_at_pointer, parse_pointer
 from proxy.core.model import codes
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Reject, Violation
-from tests.corpora.calls import check_of, exact, judged, rows
+from tests.corpora.calls import check_of, exact, judged, known_calls, rows
 from tests.corpora.generate import damaged, random_value
-
-_SETS: Final = (
-    "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "two-meanings/cases.jsonl",
-    "one-meaning/cases.jsonl", "model_calls/invalid_calls.jsonl.gz",
-)  # fmt: skip
 
 _SEEDS: Final = 6
 
@@ -52,12 +47,11 @@ def advice_on_generated(data: Path) -> Iterator[tuple[str, Counter[str]]]:
 def advice(data: Path) -> Iterator[tuple[str, Counter[str]]]:
     """Every piece of advice on the calls whose right arguments are known, at `off`, where most is refused."""
     found: Counter[str] = Counter({"held": 0, "wrong": 0})
-    for name in _SETS:
-        for row in rows(data / name):
-            raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
-            schema = row["json_schema"] if "json_schema" in row else row["schema"]
-            text = raw if isinstance(raw, str) else json.dumps(raw)
-            found.update(_followed(row["id"], schema, row["tool"], text))
+    for row in known_calls(data):
+        raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
+        schema = row["json_schema"] if "json_schema" in row else row["schema"]
+        text = raw if isinstance(raw, str) else json.dumps(raw)
+        found.update(_followed(row["id"], schema, row["tool"], text))
     yield "advice, followed piece by piece", found
 
 

@@ -65,7 +65,8 @@ that a tool does:
   scrape and their kin) or the last one is search or lookup, and no word of it does more (`find_and_delete`,
   `get_or_create`); or its route takes GET alone; or its server says `readOnlyHint` and is trusted
   (`trust_annotations`);
-- never for a call with an argument that names another action (`{{"action": "update"}}` where the schema lists it), and
+- never for a call with an argument that names another action (`{{"action": "update"}}`; also operation, op, command,
+  verb, and a method such as POST), at any depth, and
   never for texts (`""`, `"None"`) at a filter: where, filter, condition, criteria, predicate, selector, query.
 
 On a tool that creates (create, add, insert, new, make, generate, plan, draft ...) null and its words may go at an

@@ -29,14 +29,14 @@ class Client:
 
     def __init__(self, proxy: Proxied, *headers: str) -> None:
         self.proxy = proxy
-        self._headers = headers
+        self.headers = headers
 
     async def send(self, message: object) -> Seen:
-        return await exchange(self.proxy.port, post("/mcp", json.dumps(message).encode(), BOTH, *self._headers))
+        return await exchange(self.proxy.port, post("/mcp", json.dumps(message).encode(), BOTH, *self.headers))
 
     async def begin(self) -> None:
         seen = await self.send(INITIALIZE)
-        self._headers = (*self._headers, f"Mcp-Session-Id: {seen.header('mcp-session-id')}")
+        self.headers = (*self.headers, f"Mcp-Session-Id: {seen.header('mcp-session-id')}")
 
     async def ask(self, message: object) -> Any:
         return json.loads((await self.send(message)).body)
@@ -65,6 +65,19 @@ async def test_calls_are_judged_by_the_schema_of_their_own_server() -> None:
         assert '{"a": 5}' == text(await client.ask(call("b.echo", {"a": "5"})))
         assert (True, "INVALID_ARGUMENTS") == refusal(await client.ask(call("a_echo", {"a": "five"})))
         assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("echo", {"a": 5})))
+
+
+async def test_a_route_is_a_chosen_set_of_tools_of_several_servers() -> None:
+    chosen = (
+        ", mcp: {allow: [a_echo, b.pid], tools: {a_echo: {as: repeat}, b.pid: {as: process, description: Its id.}}}"
+    )
+    async with joined(chosen) as proxy:
+        client = Client(proxy)
+        await client.begin()
+        assert {"repeat", "process"} == await client.names()
+        assert '{"a": 5}' == text(await client.ask(call("repeat", {"a": "5"})))
+        assert text(await client.ask(call("process", {}))).isdecimal()
+        assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("a_pid", {})))
 
 
 async def test_the_operator_sees_which_server_is_out_of_reach() -> None:

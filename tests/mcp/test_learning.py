@@ -253,6 +253,23 @@ async def test_a_schema_that_cannot_be_used_costs_its_own_tool_alone() -> None:
     ]
 
 
+async def test_a_listed_schema_that_guards_less_than_it_says_is_served_and_told_once() -> None:
+    loose = {"name": "loose", "inputSchema": {"type": "object", "propertes": {"a": {"type": "number"}}}}
+    async with talk(McpServer([ADD, loose])) as client:
+        answers = [await client.ask(call("loose", {"a": "x"})) for _ in range(2)]
+        told = [json.loads(line) for line in client.proxy.log.getvalue().splitlines()]
+        metrics = (await client.proxy.ask_admin("/metrics")).body.decode()
+
+    assert [None, None] == [answer["result"].get("isError") for answer in answers]
+    (line,) = [line for line in told if line["message"] == "tool schema guards less than it says"]
+    assert ("warning", "loose", "/propertes: unknown keyword 'propertes', which JSON Schema ignores") == (
+        line["level"],
+        line["tool"],
+        line["remarks"].partition(" (")[0],
+    )
+    assert 'toolproxy_unguarded_schemas_total{route="/mcp",tool="loose"} 1.0' in metrics
+
+
 async def test_such_a_tool_is_called_unjudged_where_the_operator_says_so() -> None:
     async with talk(McpServer([{"name": "bare"}]), mcp="on_bad_schema: forward") as client:
         await client.ask(call("bare", {"any": "thing"}))

@@ -8,6 +8,7 @@ well-known path goes before it (RFC 9728 section 3.1).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,10 +20,11 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.access import read_auth
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
-from proxy.core.contract.listed_tools import ServedTools
+from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.model.values import Container, JsonValue, Pointer
 
 # Defaults that differ on these routes: tools of agents run for minutes, their arguments hold whole files (the servers
@@ -81,8 +83,8 @@ class McpReader:
         """The policy keys of the route, with MCP's own defaults furthest out."""
         return merge_layers(self.defaults, self.catalogue.defaults, entry)
 
-    def read(self, entry: Written, at: Pointer) -> McpConfig:
-        """What the route does with the tools its server lists."""
+    def read(self, entry: Written, at: Pointer, route: str) -> McpConfig:
+        """What the route does with the tools its server lists. `route` is its name."""
         value = entry.get("mcp", {})
         at = (*at, "mcp")
         made: dict[str, Any] = {
@@ -103,15 +105,53 @@ class McpReader:
             made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
         written = self.policy(entry)
+        names = self._read_names(entry, at)
         tools: dict[str, ToolConfig] = {}
         patches: dict[str, JsonValue] = {}
-        for name, own in value.get("tools", {}).items():
-            if isinstance(own, dict):
-                self._check(own, (*at, "tools", name))
-                tools[reveal(name)] = self._read_tool(reveal(name), own, written, (*at, "tools", name))
-                if "overlay" in own:
-                    patches[reveal(name)] = own["overlay"]
-        return McpConfig(template=read_policy(written), written=written, tools=tools, patches=patches, **made)
+        descriptions: dict[str, str] = {}
+        for listed, own in value.get("tools", {}).items():
+            if not isinstance(own, dict):
+                continue
+            self._check(own, (*at, "tools", listed))
+            name = names.renamed.get(reveal(listed), reveal(listed))
+            tools[name] = self._read_tool(name, own, written, (*at, "tools", listed))
+            if "overlay" in own:
+                patches[name] = own["overlay"]
+                here = (*at, "tools", listed, "overlay")
+                self.catalogue.schemas.check_overlay(
+                    own["overlay"], SchemaPlace(self.context.source, here, self.context.where(here))
+                )
+            if "description" in own:
+                descriptions[name] = reveal(own["description"])
+        shown = (*tools, *([made["collapse"].name] if "collapse" in made else ()))
+        note_refused_names(self.context, route, ((name, f"the tool name {name!r}") for name in shown))
+        made |= {"names": names, "tools": tools, "patches": patches, "descriptions": descriptions}
+        return McpConfig(template=read_policy(written), written=written, **made)
+
+    def _read_names(self, entry: Written, at: Pointer) -> ShownNames:
+        """The names that clients see. Reports names that two tools would have, and keys that name a tool by the name
+        that only clients know."""
+        value = entry.get("mcp", {})
+        written = {reveal(name): own for name, own in value.get("tools", {}).items() if isinstance(own, dict)}
+        renamed: dict[str, str] = {}
+        collapsed = value.get("collapse", {})
+        taken = {name for name, own in written.items() if "as" not in own}
+        taken |= {reveal(collapsed["name"])} if isinstance(collapsed, dict) and "name" in collapsed else set()
+        for listed, own in written.items():
+            if "as" not in own:
+                continue
+            shown = reveal(own["as"])
+            if shown in taken:
+                hint = "give each tool a name of its own"
+                self.context.mistake((*at, "tools", listed, "as"), f"the name {shown!r} is taken on this route", hint)
+            taken.add(shown)
+            renamed[listed] = shown
+        names = ShownNames.of({listed: shown for listed, shown in renamed.items() if listed != shown})
+        for place, name in _list_named(entry, at):
+            if name in names.listed and name not in names.renamed:
+                hint = f"say {names.listed[name]!r}, as its server lists it"
+                self.context.mistake(place, f"clients alone call a tool {name!r}", hint, key=place[-1] == name)
+        return names
 
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
         """Reports tokens that `auth` does not name, which no client can have."""
@@ -141,6 +181,30 @@ class McpReader:
         container = self.catalogue.container(name, at, own.get("container"))
         described = reveal(own.get("description", "")) or (schema.description if schema else "")
         return ToolConfig(name, described, schema, container, read_policy(written), written)
+
+
+# The names that the APIs of Anthropic, OpenAI and others take for tools; clients hand listed names on to them.
+_TAKEN_BY_VENDORS: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def note_refused_names(context: Context, route: str, named: Iterable[tuple[str, str]]) -> None:
+    """Notes names, or beginnings of names, that vendors' APIs refuse; each comes with words for it."""
+    for name, words in named:
+        if name and not _TAKEN_BY_VENDORS.fullmatch(name):
+            why = "letters, digits, '_' and '-', at most 64 of them"
+            context.notes.append(f"route {route!r}: {words} is refused by the APIs of many models  (they take {why})")
+
+
+def _list_named(entry: Written, at: Pointer) -> Iterator[tuple[Pointer, str]]:
+    """The places of a route that name listed tools outside of `mcp.tools`, each with the name or pattern."""
+    value = entry.get("mcp", {})
+    tokens = [((*at, "tokens", name), said) for name, said in value.get("tokens", {}).items()]
+    for place, said in ((at, value), *tokens):
+        for key in ("allow", "deny"):
+            written = said.get(key, ())
+            yield from (((*place, key, index), reveal(name)) for index, name in enumerate(written))
+    caps = entry.get("caps", {}).get("overrides", {})
+    yield from (((*at[:-1], "caps", "overrides", name), reveal(name)) for name in caps)
 
 
 def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:

@@ -23,7 +23,7 @@ from proxy.config.model import (
     find_default,
 )
 from proxy.config.policies import Written
-from proxy.config.sections.mcp_section import MCP_DEFAULTS
+from proxy.config.sections.mcp_section import MCP_DEFAULTS, note_refused_names
 from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
 from proxy.core.contract.listed_tools import LearnPolicy
@@ -47,6 +47,8 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
         message = f"the prefix {one.prefix!r} begins {other.prefix!r}, the one of server {other.name!r}"
         hint = "names could be read both ways: say `prefix` for one of them"
         context.mistake((*at, one.name), message, hint, key=True)
+    prefixes = ((one.prefix, f"the prefix {one.prefix!r} of server {one.name!r}") for one in servers)
+    note_refused_names(context, route.name, prefixes)
     said: Written = route.entry.get("mcp", {})
     wait = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
     return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", _SHARE * wait)

@@ -9,7 +9,7 @@ from proxy.config.combinations import WrittenRoute
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.policies import Written
-from proxy.config.schemas import SchemaPlace
+from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import ToolReader
 from proxy.core.contract.http_operation import Channels, JudgedParameter, QueryPolicy
@@ -34,7 +34,9 @@ class ChannelReader:
         entry = self._route.entry
         declared = list(self._read_declared())
         judged = [
-            each for parameter in declared if (each := self._make_judged(parameter, read_switch(formats))) is not None
+            each
+            for index, parameter in declared
+            if (each := self._make_judged(index, parameter, read_switch(formats))) is not None
         ]
         path = tuple(each for each in judged if each.declared.place == "path")
         query = tuple(each for each in judged if each.declared.place == "query")
@@ -47,7 +49,8 @@ class ChannelReader:
             return None, policy
         return Channels(path, query, frozenset(), policy in _JUDGING, policy is QueryPolicy.STRICT), policy
 
-    def _read_declared(self) -> Iterator[Parameter]:
+    def _read_declared(self) -> Iterator[tuple[int, Parameter]]:
+        """The declared parameters, each with its index in the list."""
         entries = self._route.entry.get("parameters", [])
         for index in range(len(entries)):
             at = (*self._route.at, "parameters", index)
@@ -62,16 +65,19 @@ class ChannelReader:
                 hint = suggest_word(name, self._route.parameters) or "its path has the names in braces"
                 self._context.mistake((*at, "name"), f"the route's path has no {{{name}}}", hint)
             schema = written.get("schema", True)
-            yield replace(
-                bare, name=name, schema=schema, kinds=list_schema_types(schema), properties=list_properties(schema)
-            )
+            kinds, properties = list_schema_types(schema), list_properties(schema)
+            yield index, replace(bare, name=name, schema=schema, kinds=kinds, properties=properties)
 
-    def _make_judged(self, parameter: Parameter, formats: bool) -> JudgedParameter | None:
+    def _make_judged(self, index: int, parameter: Parameter, formats: bool) -> JudgedParameter | None:
         if parameter.place == "path" and parameter.name not in self._route.parameters:
             return None  # reported in `_read_declared`
-        place = SchemaPlace(self._context.source, self._route.at, self._context.where(self._route.at))
-        check = self._catalogue.schemas.parameter_check(parameter, place, formats=formats)
-        return None if check is None else JudgedParameter(parameter, check, parameter.name)
+        at = (*self._route.at, "parameters", index, "schema")
+        place = SchemaPlace(self._context.source, at, self._context.where(self._route.at))
+        made = self._catalogue.schemas.parameter_check(parameter, place, formats=formats)
+        if made is None:
+            return None
+        self._context.notes.extend(f"parameter {parameter.name!r}: {note}" for note in made[1])
+        return JudgedParameter(parameter, made[0], parameter.name)
 
     def _report(self, key: str, message: str, hint: str) -> None:
         self._context.mistake((*self._route.at, key), message, hint, key=True)

@@ -68,6 +68,7 @@ RAISES_ATTEMPT: Final = frozenset(
         codes.CONTAINER_NOT_EXPANDED.name,
         codes.UNKNOWN_TOOL.name,
         codes.UPSTREAM_REJECTED_ARGUMENTS.name,
+        codes.BODY_TOO_LARGE.name,
     }
 )
 

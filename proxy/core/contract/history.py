@@ -61,6 +61,7 @@ _CALL_LINES: Final = {
     codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",
     codes.UNKNOWN_TOOL.name: "Unknown tool",
     codes.UPSTREAM_REJECTED_ARGUMENTS.name: "The tool refused the arguments",
+    codes.BODY_TOO_LARGE.name: "Body too large",
 }
 
 # The seed's wording of one history line (Acode, "Escalation Message"), by violation code.

@@ -16,6 +16,7 @@ are shown briefly before one is left out, and what is left out is counted (`(+N 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
@@ -27,8 +28,18 @@ from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
-from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.values import Absent, Failure, FeedbackLimits, JsonValue, Pointer, Rung, ToolResult, Violation
+from proxy.core.model.codes import Category, ErrorType, Severity
+from proxy.core.model.values import (
+    Absent,
+    Document,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Pointer,
+    Rung,
+    ToolResult,
+    Violation,
+)
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
@@ -75,7 +86,7 @@ def render_feedback(view: FailureView) -> str:
     reserved = min(len(accepts), room * _ACCEPTS_SHARE // 10) + min(len(example), room * _EXAMPLE_SHARE // 10)
     errors = _errors(view, room - max(reserved, 0))
     room -= len(errors) + 2
-    notes = _notes(result, limits, room)
+    notes = _notes(result, limits, f"{opening}\n{errors}", room)
     room -= len(notes) + 2
     accepts = cut(accepts, room) if room > len("Accepts: ...") else ""
     room -= len(accepts) + 1
@@ -169,13 +180,42 @@ def write_remedy(result: ToolResult) -> str:
     if result.finalising and failure.violations:
         return _ASK if result.escalated else _JSON_ONLY
     if result.escalated:
-        which = quote_name(result.call.tool) if result.call.tool else "a tool"
-        return f"Do not call {which} with guessed arguments again: tell the user what is missing and ask for it."
-    if failure.may_retry and failure.hint and failure.status is not None:  # the tool itself says what to do
+        return _write_stop(result)
+    if failure.status in _CANNOT and not failure.may_retry:
+        return "The tool's service cannot do this at all: no repetition helps. Tell the user."
+    mendable = failure.code.category in (Category.INPUT_ERROR, Category.NOT_FOUND)
+    if failure.may_retry and failure.hint and failure.status is not None and mendable:  # the tool says what to do
         return "Change the call as the tool says, and call it again."
+    if failure.code is codes.RESOURCE_NOT_FOUND and failure.may_retry and _sent_nothing(result):
+        return "The call names nothing that could be changed: tell the user."
     if failure.may_retry == failure.code.retryable:
         return failure.code.remedy
     return "You may call the tool again." if failure.may_retry else "Do not repeat this call; tell the user."
+
+
+# Not implemented; HTTP version not supported (RFC 9110 sections 15.6.2 and 15.6.6).
+_CANNOT: Final = frozenset({501, 505})
+
+
+def _sent_nothing(result: ToolResult) -> bool:
+    arguments = result.call.arguments
+    return isinstance(arguments, Document) and (arguments.text == b"" or arguments.value in ({}, None))
+
+
+def _write_stop(result: ToolResult) -> str:
+    """What to do after the last attempt: what to tell the user is what is known to be wrong."""
+    failure, tool = result.failure, quote_name(result.call.tool) if result.call.tool else "a tool"
+    failed_with = failure.details.get("failed_with", "")
+    if failure.container is not None:
+        return f"Do not call {tool} with parameters again: it groups functions. Tell the user which one is needed."
+    if failed_with == codes.UNKNOWN_TOOL.name:
+        return "Do not call tools that are not known: go on with those that are, or tell the user what is needed."
+    found = [violation.code for violation in failure.violations]
+    if not found or codes.REQUIRED_MISSING in found:
+        if not found:
+            return f"Do not call {tool} like this again: tell the user why it was refused, and ask how to go on."
+        return f"Do not call {tool} with guessed arguments again: tell the user what is missing and ask for it."
+    return f"Do not call {tool} with guessed arguments again: tell the user what is refused, and ask what to send."
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -262,8 +302,11 @@ _NOTES: Final = {
     ("blocked", "refused by the tool"): "This call was not sent to the tool.",
     ("blocked", "these arguments"): "These very arguments were refused before and are refused without another look.",
 }
+_OWN_WORDS: Final = "original_error"
+_OWN_WORDS_ARE: Final = "The tool's own words:"
+# Code points of one line of them.
+_WORDS: Final = 1500
 _OPEN_NOTES: Final = {
-    "original_error": "The tool's own words: {value}",
     "answer_errors": "What is wrong with its answer: {value}",
     "errors": "What it answered: {value}",
     "retry_after": "Wait {value} before the next call.",
@@ -276,7 +319,8 @@ _NO_NOTES: Final = frozenset(
 )
 
 
-def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
+def _notes(result: ToolResult, limits: FeedbackLimits, said: str, room: int) -> str:
+    """What is to be said of the call as a whole; nothing that has been `said` before."""
     failure = result.failure
     notes = (
         [container.write_guidance(failure.container.container)] if failure.container and not result.escalated else []
@@ -287,6 +331,8 @@ def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
             notes.append(_NOTES[key, value])
         elif value == failure.message or value == failure.hint:  # the answer says that already
             continue
+        elif key == _OWN_WORDS:
+            notes.append(_show_own_words(value, limits, said))
         elif key in _OPEN_NOTES:
             notes.append(_OPEN_NOTES[key].format(value=_unit(key, value)))
         elif failure.status is not None and key not in _NO_NOTES and value:  # a detail that the tool sent itself
@@ -294,11 +340,37 @@ def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
     notes += result.extra
     lines: list[str] = []
     for note in notes:
-        line = cut(escape(clean_text(note, _NOTE, limits)), _NOTE)
+        line = note if note.startswith(_OWN_WORDS_ARE) else cut(escape(clean_text(note, _NOTE, limits)), _NOTE)
         if line and len(line) + 1 <= room:
             lines.append(line)
             room -= len(line) + 1
     return "\n".join(lines)
+
+
+def _show_own_words(value: str, limits: FeedbackLimits, said: str) -> str:
+    """The lines of the tool's own words that nothing above holds; one for each error that it lists."""
+    lines = [cut(escape(clean_text(line.strip(), _WORDS, limits)), _WORDS) for line in value.split("\n")]
+    kept = [line for line in lines if line and not _is_said(line, said)]
+    if len(kept) < 2:
+        return f"{_OWN_WORDS_ARE} {kept[0]}" if kept else ""
+    return "\n- ".join([_OWN_WORDS_ARE, *kept])
+
+
+# A line of the tool's words: its place or the library that speaks, its words, and the data behind them.
+_SENTENCE_END: Final = re.compile(r"[.;!] ")
+_LINE_OF_WORDS: Final = re.compile(r"(?:[\w.$/#\[\]-]{1,120}: )?(.+?)(?: \((\w[\w .-]{0,60}: .+)\))?")
+
+
+def _is_said(line: str, said: str) -> bool:
+    """Whether a text holds the words of a line and each value of its data; a code alone is no news."""
+    found = _LINE_OF_WORDS.fullmatch(line)
+    if line in said or found is None:
+        return line in said
+    data = [piece.partition(": ") for piece in (found[2] or "").split(", ") if piece]
+    sentences = [sentence.strip(" .;!") for sentence in _SENTENCE_END.split(found[1])]
+    return all(sentence in said for sentence in sentences) and all(
+        name == "code" or (text or name) in said for name, _, text in data
+    )
 
 
 def _unit(key: str, value: str) -> str:

@@ -30,7 +30,7 @@ _FUNCTIONS_ROOM: Final = 240
 
 def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     """A text from outside as it may be shown: bounded, masked, without control characters."""
-    return escape(clean_text(value, limit, result.limits))
+    return "\n".join(escape(line) for line in clean_text(value, limit, result.limits).split("\n"))
 
 
 def list_errors(view: FailureView) -> list[JsonValue]:

@@ -86,7 +86,12 @@ _JSON_HINTS: Final = {
 
 
 def explain_invalid_json(problem: JsonProblem) -> Violation:
-    """VAL-004: the text is not strict JSON, with line and column."""
+    """VAL-004: the text is not strict JSON, with line and column; VAL-003 for a number that no double holds."""
+    if problem.path is not None:
+        message = "Number out of range: its size is beyond what a number can have"
+        return Violation(
+            codes.CONSTRAINT, problem.path, message, "a number between -1.8e308 and 1.8e308", "Send a smaller number."
+        )
     where = f"{clean_text(problem.reason, 120)} at line {problem.line} column {problem.column}"
     told = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
     hint = next(told, "Send one complete JSON object.")

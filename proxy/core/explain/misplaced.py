@@ -272,7 +272,11 @@ def _wrapper(check: Check, root: JsonValue) -> str:
     if isinstance(inner, dict) and declared & inner.keys():
         if key.lower() in WRAPPER_KEYS:
             return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
-        return f"If '{key}' only wraps the arguments, send its content itself as the arguments."
+        return (
+            f"If '{key}' only wraps the arguments, send its content itself as the arguments."
+            if inner.keys() <= declared
+            else ""
+        )
     if isinstance(inner, list) and any(
         isinstance(item, dict) and {"parameters", "arguments"} & item.keys() for item in inner
     ):

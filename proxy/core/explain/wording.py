@@ -31,7 +31,7 @@ from proxy.core.model.codes import Severity, ViolationCode
 from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.proposals import NULL_WORDS
+from proxy.core.rules.proposals import NULL_WORDS, Site
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]
@@ -119,9 +119,17 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     if words is None:
         words = memo[id(node), actual] = _type_words(node, actual)
     message, expected, hint = words
-    if isinstance(value, list) and len(value) > 1 and len(path) < 2:
-        hint = _OF_SEVERAL.get(hint, hint)  # what stands deeper cannot go into a call of its own
+    if isinstance(value, list) and hint in _OF_SEVERAL:
+        if not all(_takes(read_facts(node).site, item) for item in value):
+            hint = "Send one of what is expected, not a list."
+        elif len(value) > 1 and len(path) < 2:
+            hint = _OF_SEVERAL[hint]  # what stands deeper cannot go into a call of its own
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
+
+
+def _takes(site: Site, item: JsonValue) -> bool:
+    """Whether a place takes an item of a list that was sent there, by its type and its listed values."""
+    return name_json_type(item) in site.types and (site.choices is None or item in site.choices)
 
 
 def _or_leave_out(hint: str, value: JsonValue) -> str:

@@ -105,12 +105,14 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class JsonProblem:
-    """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes."""
+    """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes. `path` is the
+    place of a number that JSON allows and no double holds."""
 
     reason: str
     line: int
     column: int
     truncated: bool = False
+    path: Pointer | None = None
 
 
 @value_class

@@ -15,16 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from proxy.adapters.mcp import replace_tool_name
 from proxy.adapters.mcpmessage import (
     METHOD_HEADER,
     NAME_HEADER,
     PARAM_PREFIX,
     SESSION_HEADER,
     VERSION_HEADER,
+    rename_in_headers,
     update_headers,
 )
 from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.contract.served_tools import ShownNames
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.values import (
     CheckedCall,
@@ -47,12 +50,14 @@ from proxy.upstream.faults import ReplyBroken, close_body
 
 @dataclass(frozen=True, slots=True)
 class McpRouteRequest:
-    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned."""
+    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
+    what the client calls the tools; the server gets its own names."""
 
     call_route: RouteRequest
     call: ToolCall
     tools: Mapping[str, ToolPolicy]
     catalogue: Catalogue | None
+    names: ShownNames
     modern: bool
     headers: Headers = field(repr=False)
     request_id: JsonValue = None
@@ -87,11 +92,15 @@ class McpRouteRequest:
         )
         if checked.repairs or checked.call is not self.call:
             body = binding.adapter.rewrite(raw, binding.route.shape, checked)
-        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, body)
+        listed = self.names.find(tool) or tool
+        was_changed = body is not raw.body
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, replace_tool_name(body, listed))
         headers = sent.headers
-        if self.modern and body is not raw.body:
+        if self.modern and was_changed:
             wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
-            headers = update_headers(headers, tool, wanted, checked.value)
+            headers = update_headers(headers, listed, wanted, checked.value)
+        elif listed != tool:
+            headers = rename_in_headers(headers, listed)
         return replace(sent, headers=headers, silence=math.inf)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:

@@ -6,7 +6,7 @@
       _pass      forwards every other message unchanged and watches its answer
 
 The upstream's answers are watched while they pass (`watching.py`). They go on unchanged, unless the config adds
-guidance (`guided_answers.py`), hides tools (`lists/shown_lists.py`) or rewrites OAuth challenges
+guidance (`guided_answers.py`), hides or renames tools (`lists/shown_lists.py`) or rewrites OAuth challenges
 (`protected_resource.py`).
 """
 
@@ -129,6 +129,7 @@ class Exchange:
             call,
             tools.policies,
             tools.catalogue,
+            asking.rules.names,
             message.modern,
             mcp_request.call_route.raw.headers,
             message.id,
@@ -239,7 +240,7 @@ class Exchange:
             return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
         record.upstream_status = reply.status
         seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
-        if asking.message.method == LIST and not asking.rules.serves_all and reply.status < 300:
+        if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
             seen = filter_list(seen, asking.rules, asking.message.id)
         seen = await self._guided.add_guidance(seen, asking, mcp_request.guidance)
         return await self._answer(mcp_request, Delivered(seen))

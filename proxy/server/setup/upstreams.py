@@ -42,7 +42,7 @@ from proxy.upstream.faults import close_body
 from proxy.upstream.http1 import Http1Upstream, make_client_context
 
 if TYPE_CHECKING:
-    from proxy.upstream.joined import JoinedUpstream
+    from proxy.upstream.joined import JoinedSettings, JoinedUpstream
     from proxy.upstream.operations_upstream import OperationsUpstream
     from proxy.upstream.stdio import StdioSettings
 
@@ -72,6 +72,7 @@ class Pools:
     _joined: dict[str, JoinedUpstream] = field(default_factory=dict)
     _made: dict[str, tuple[UpstreamConfig, UpstreamGuard]] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     def of(self, config: Config) -> tuple[dict[str, UpstreamGuard], list[UpstreamGuard]]:
         """The upstreams of a config by name, and those that the config no longer has; the caller retires these."""
@@ -83,21 +84,31 @@ class Pools:
             as_before = all(after.get(part) is before.get(part) for part in _parts(entry))
             after[name] = kept if kept and kept[0] == same and as_before else (same, self._make(entry, after))
         self._made = after
-        gone = [made[1] for name, made in before.items() if after.get(name) is not made]
+        kept_on = {id(made[1].unguarded) for made in after.values()}
+        gone = [guard for _, guard in before.values() if id(guard.unguarded) not in kept_on]
         return {name: upstream for name, (_, upstream) in after.items()}, gone
 
     def _make(self, entry: UpstreamConfig, made: Mapping[str, tuple[UpstreamConfig, UpstreamGuard]]) -> UpstreamGuard:
         upstream: Upstream
         if entry.joined is not None:
             upstreams = {name: guard for name, (_, guard) in made.items()}
-            joined = make_joined(entry.name, entry.joined, upstreams, partial(self.unreachable, entry.name))
-            self._joined[entry.name] = joined
-            upstream = joined
+            upstream = self._join(entry.name, entry.joined, upstreams)
         elif entry.operations is not None:
             upstream = make_operations(entry.name, entry.operations, made[entry.operations.upstream][1])
         else:
             upstream = make_upstream(entry, partial(self.stderr, entry.name))
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
+
+    def _join(self, name: str, entry: JoinedServers, upstreams: Mapping[str, GuardedUpstream]) -> JoinedUpstream:
+        """The upstream of several servers: the one that served this name before, where its open sessions can go on.
+        Its guard is a new one: what was learned of its tools no longer holds."""
+        settings = make_joined_settings(name, entry, partial(self.unreachable, name))
+        known = self._joined.get(name) if name in self._made else None
+        if known is None or not known.can_change(settings):
+            known = self._joined[name] = make_joined(settings, upstreams)
+        else:
+            self._leaving |= known.change_servers(settings, upstreams)
+        return known
 
     def find_unguarded(self, name: str) -> Upstream | None:
         """Finds an upstream without its breaker and limit, for requests that are neither a call nor a client's."""
@@ -116,6 +127,8 @@ class Pools:
 
     def retire(self, gone: Iterable[Upstream], last: frozenset[asyncio.Task[object]]) -> None:
         """Closes upstreams once the requests in `last`, which may still use them, are over."""
+        last = last.union(self._leaving)
+        self._leaving.clear()
         for upstream in gone:
             task = asyncio.create_task(_close_after(upstream, last))
             self._closing.add(task)
@@ -173,11 +186,16 @@ def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str]
     )
 
 
-def make_joined(
-    name: str, entry: JoinedServers, upstreams: Mapping[str, GuardedUpstream], report: Callable[[str, str], None]
-) -> JoinedUpstream:
-    """Makes one upstream of several servers, over their own connections; `report` gets a server and why it is down."""
-    from proxy.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
+def make_joined(settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> JoinedUpstream:
+    """Makes one upstream of several servers, over their own connections."""
+    from proxy.upstream.joined import JoinedUpstream
+
+    return JoinedUpstream(settings, upstreams)
+
+
+def make_joined_settings(name: str, entry: JoinedServers, report: Callable[[str, str], None]) -> JoinedSettings:
+    """Makes the settings of one upstream of several servers; `report` gets a server and why it is down."""
+    from proxy.upstream.joined import JoinedServer, JoinedSettings
 
     servers = tuple(
         JoinedServer(
@@ -191,8 +209,7 @@ def make_joined(
         )
         for one in entry.servers
     )
-    settings = JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
-    return JoinedUpstream(settings, upstreams)
+    return JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
 
 
 def make_operations(name: str, entry: ServedOperations, upstream: GuardedUpstream) -> OperationsUpstream:

@@ -80,17 +80,16 @@ class ChangeFeed:
         self._links = tuple(links)
         self._again = again
         self._readers: list[FeedReader] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[ServerLink, asyncio.Task[None]] = {}
+        self._request: UpstreamRequest | None = None
 
     @property
     def is_read(self) -> bool:
         """Whether a stream is open."""
         return bool(self._readers)
 
-    def read(
-        self, request: UpstreamRequest, write: Written, first: Iterable[bytes] = (), *, alone: bool, but: str = ""
-    ) -> FeedReader:
-        """Opens a stream; `alone` ends the others. The server `but` is not followed."""
+    def read(self, request: UpstreamRequest, write: Written, first: Iterable[bytes] = (), *, alone: bool) -> FeedReader:
+        """Opens a stream; `alone` ends the others."""
         if alone:
             for other in tuple(self._readers):
                 other.end()
@@ -98,10 +97,22 @@ class ChangeFeed:
         reader = FeedReader(self, write, first)
         self._readers.append(reader)
         if not self._tasks:
-            self._tasks = [
-                asyncio.create_task(self._follow(link, request)) for link in self._links if link.server.name != but
-            ]
+            self._request = request
+            self._tasks = {link: asyncio.create_task(self._follow(link, request)) for link in self._links}
         return reader
+
+    def change_links(self, links: Iterable[ServerLink]) -> None:
+        """Follows other links from now on. Readers hear that the lists of those that go have changed; the lists of new
+        ones follow when these answer."""
+        before, self._links = self._links, tuple(links)
+        for link in before:
+            if link not in self._links:
+                self.tell_of_changes(link)
+                if (task := self._tasks.pop(link, None)) is not None:
+                    task.cancel()
+        for link in self._links:
+            if self._readers and self._request is not None and link not in self._tasks:
+                self._tasks[link] = asyncio.create_task(self._follow(link, self._request))
 
     def forget(self, reader: FeedReader) -> None:
         """The stream is over."""
@@ -112,9 +123,9 @@ class ChangeFeed:
 
     def close(self) -> None:
         """Follows nothing any more."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        self._tasks = []
+        self._tasks = {}
         for reader in self._readers:
             reader.end()
 

@@ -11,9 +11,6 @@ DELETE                                ends the sessions with all servers
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import secrets
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -35,6 +32,7 @@ from proxy.core.model.values import (
 )
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
 from proxy.upstream.joined.change_feed import FeedReader, write_named
+from proxy.upstream.joined.client_groups import ClientGroups
 from proxy.upstream.joined.event_rewriting import (
     LIMITS,
     RewrittenStream,
@@ -43,8 +41,8 @@ from proxy.upstream.joined.event_rewriting import (
     name_event,
     read_question_id,
 )
-from proxy.upstream.joined.introduction import CREDENTIALS, Introduction, JoinedSettings
-from proxy.upstream.joined.merged_lists import LISTS, ListedNames, MergedLists, Pages, merge_capabilities
+from proxy.upstream.joined.introduction import Introduction, JoinedSettings
+from proxy.upstream.joined.merged_lists import LISTS, ListedNames, MergedLists, merge_capabilities
 from proxy.upstream.joined.server_group import ServerGroup
 from proxy.upstream.joined.server_link import ServerLink
 from proxy.upstream.own_answers import (
@@ -72,8 +70,6 @@ _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _NAMED: Final[dict[str, Pointer]] = {"tools/call": ("params", "name"), "prompts/get": ("params", "name")}
 _OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 _FILTERS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
-# Groups of clients without sessions, told apart by their credentials.
-_MOST_GROUPS: Final = 1_000
 
 
 class JoinedUpstream:
@@ -82,21 +78,18 @@ class JoinedUpstream:
 
     def __init__(self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> None:
         self._settings = settings
-        self._upstreams = upstreams
-        self._now = asyncio.get_running_loop().time
-        prefixes = {server.name: server.prefix for server in settings.servers}
+        self._clients = ClientGroups(settings, upstreams)
+        prefixes = _prefixes(settings)
         self._names = {
             "tools/list": ListedNames(prefixes, always=settings.always),
             "prompts/list": ListedNames(prefixes, always=settings.always),
         }
         self._lists = MergedLists(self._names)
-        self._pages = Pages()
-        self._sessions: OrderedDict[str, ServerGroup] = OrderedDict()
-        self._groups: OrderedDict[str, ServerGroup] = OrderedDict()
-        self._ending: set[asyncio.Task[None]] = set()
-        self._sweep: asyncio.TimerHandle | None = None
-        self.down: dict[str, str] = {}
+
+    @property
+    def down(self) -> Mapping[str, str]:
         """The servers that are out of reach, and why."""
+        return self._clients.down
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
         """Sends a checked call to the server that has the tool."""
@@ -107,15 +100,26 @@ class JoinedUpstream:
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole, None)
 
+    def can_change(self, settings: JoinedSettings) -> bool:
+        """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""
+        return all(names.keeps_meaning(_prefixes(settings)) for names in self._names.values())
+
+    def change_servers(
+        self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]
+    ) -> frozenset[asyncio.Task[None]]:
+        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, clients that listen hear
+        of every list that differs, and servers that stay notice nothing. Gives the tasks that end the sessions with
+        servers that go: until they are done, the connections to these servers are in use."""
+        shown = _prefixes(settings), settings.always
+        is_renamed = (_prefixes(self._settings), self._settings.always) != shown
+        self._settings = settings
+        for names in self._names.values():
+            names.change_prefixes(shown[0], always=shown[1])
+        return self._clients.change(settings, upstreams, is_renamed=is_renamed)
+
     async def close(self) -> None:
         """Ends all sessions with the servers."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-        groups = (*self._sessions.values(), *self._groups.values())
-        self._sessions.clear()
-        self._groups.clear()
-        request = UpstreamRequest(self._settings.name, "DELETE", "/", (), b"", 2.0)
-        await asyncio.gather(*(group.close(request) for group in groups), *self._ending, return_exceptions=True)
+        await self._clients.close()
 
     async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
         request = replace(request, spellings=NO_SPELLINGS)
@@ -135,13 +139,13 @@ class JoinedUpstream:
         if isinstance(message, JsonProblem | MessageBatch):
             return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
         if message.modern:
-            return await self._serve(self._group_of(request), message, body, request, checked)
+            return await self._serve(self._clients.find_shared(request), message, body, request, checked)
         if message.method == "initialize":
             return await self._initialize(message, request)
         session_id = raw.header(SESSION_HEADER)
         if session_id is None:
             return write_refusal(400, NOT_INITIALIZED, "Bad Request: Server not initialized")
-        group = self._find(session_id)
+        group = self._clients.find(session_id)
         if group is None:
             return write_refusal(404, NO_SESSION, "Session not found")
         return await self._serve(group, message, body, request, checked)
@@ -157,85 +161,18 @@ class JoinedUpstream:
             capabilities if isinstance(capabilities, dict) else {},
             client if isinstance(client, dict) else self._self(),
         )
-        group = self._make(who, shared=False)
-        session_id = secrets.token_hex(16)
-        await group.open(plain_request(request), min(self._settings.start_wait, request.timeout))
-        self._sessions[session_id] = group
-        if len(self._sessions) > self._settings.most_sessions:
-            self._end(self._sessions.popitem(last=False)[1], request)
-        self._sweep_later()
+        session_id, group = await self._clients.begin(who, request)
         result = {"protocolVersion": revision, **self._describe(group), "serverInfo": self._self()}
         reply = write_result(message, result)
         return replace(reply, headers=(*reply.headers, (SESSION_HEADER, session_id)))
-
-    def _find(self, session_id: str) -> ServerGroup | None:
-        group = self._sessions.get(session_id)
-        if group is not None:
-            group.used = self._now()
-            self._sessions.move_to_end(session_id)
-        return group
-
-    def _group_of(self, request: UpstreamRequest) -> ServerGroup:
-        """The group of clients without sessions: one for all, or where credentials go on, one for each of them."""
-        shown = ""
-        if any(server.credentials for server in self._settings.servers):
-            text = "\n".join(f"{name}:{value}" for name, value in request.headers if name in CREDENTIALS)
-            shown = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        group = self._groups.get(shown)
-        if group is None:
-            group = self._groups[shown] = self._make(Introduction("", {}, self._self()), shared=True)
-            if len(self._groups) > _MOST_GROUPS:
-                self._end(self._groups.popitem(last=False)[1], request)
-        self._groups.move_to_end(shown)
-        group.used = self._now()
-        return group
-
-    def _make(self, who: Introduction, *, shared: bool) -> ServerGroup:
-        settings = self._settings
-        links = [
-            ServerLink(server, self._upstreams[server.upstream], who, self._now, self._report, settings.again)
-            for server in settings.servers
-        ]
-        group = ServerGroup(links, self._pages, shared=shared, wait=settings.wait, again=settings.again)
-        group.used = self._now()
-        return group
-
-    def _report(self, server: str, reason: str) -> None:
-        """Says once that a server cannot be reached, and once that it answers again."""
-        if reason and server not in self.down:
-            self._settings.report(server, reason)
-            self.down[server] = reason
-        elif not reason and self.down.pop(server, None) is not None:
-            self._settings.report(server, "")
 
     def _delete(self, request: UpstreamRequest) -> Answer:
         session_id = header_of(request, SESSION_HEADER)
         if not session_id:
             return UpstreamReply(405, (("allow", "POST"),), b"")
-        group = self._sessions.pop(session_id, None)
-        if group is None:
+        if not self._clients.end(session_id, request):
             return write_refusal(404, NO_SESSION, "Session not found")
-        self._end(group, request)
         return UpstreamReply(200, (), b"")
-
-    def _end(self, group: ServerGroup, request: UpstreamRequest) -> None:
-        task = asyncio.create_task(group.close(plain_request(request)))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    def _sweep_later(self) -> None:
-        if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(self._settings.idle / 4, self._end_idle)
-
-    def _end_idle(self) -> None:
-        self._sweep = None
-        before = self._now() - self._settings.idle
-        request = UpstreamRequest(self._settings.name, "DELETE", "/", (), b"", 5.0)
-        for session_id, group in list(self._sessions.items()):
-            if group.used <= before and not group.is_busy:
-                self._end(self._sessions.pop(session_id), request)
-        if self._sessions:
-            self._sweep_later()
 
     # --- messages -----------------------------------------------------------------------------------------------------
     async def _serve(
@@ -277,8 +214,8 @@ class JoinedUpstream:
             await group.cancel(message, body, request)
         elif message.method:
             await group.tell_all(message, body, request)
-        elif (asked := read_question_id(message.id)) is not None and asked[0] in group.links:
-            await group.links[asked[0]].tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
+        elif (asked := read_question_id(message.id)) is not None and (link := group.find_asking(asked[0])) is not None:
+            await link.tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
 
     async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
         if isinstance(message.param("cursor"), str):
@@ -307,7 +244,7 @@ class JoinedUpstream:
         self, group: ServerGroup, message: Message, uri: JsonValue, body: bytes, request: UpstreamRequest
     ) -> Answer:
         owner = group.resources.find(uri) if isinstance(uri, str) else None
-        if owner is not None:
+        if owner is not None and owner in group.links:
             return await group.carry(group.links[owner], message, body, request, None)
         return await self._carry_to_any(group, "resources", message, body, request)
 
@@ -355,7 +292,7 @@ class JoinedUpstream:
         session_id = header_of(request, SESSION_HEADER)
         if not session_id:
             return UpstreamReply(405, (("allow", "POST"),), b"")
-        group = self._find(session_id)
+        group = self._clients.find(session_id)
         if group is None:
             return write_refusal(404, NO_SESSION, "Session not found")
         if "text/event-stream" not in header_of(request, "accept"):
@@ -384,6 +321,10 @@ class JoinedUpstream:
         first = ServerEvent(None, (b"event: message",), text).write(None, text)
         reader: FeedReader = group.feed.read(plain_request(request), write, (first,), alone=False)
         return UpstreamReply(200, _EVENTS, reader)
+
+
+def _prefixes(settings: JoinedSettings) -> dict[str, str]:
+    return {server.name: server.prefix for server in settings.servers}
 
 
 async def _resume(link: ServerLink, last_id: str, request: UpstreamRequest) -> Answer:

@@ -34,7 +34,26 @@ class ListedNames:
         self._always = always
         self._owners: dict[str, str | None] = {}
         self.clashes = 0
-        """How many bare names have lost their meaning; lists merged before the last one are out of date."""
+        """How often names have changed their meaning; lists merged before the last time are out of date."""
+
+    def keeps_meaning(self, prefixes: Mapping[str, str]) -> bool:
+        """Whether no name that was listed so far would mean another tool with other prefixes."""
+        renamed = (
+            (prefix, other)
+            for server, prefix in self._prefixes.items()
+            for name, other in prefixes.items()
+            if (server, prefix) != (name, other)
+        )
+        if any(prefix.startswith(other) or other.startswith(prefix) for prefix, other in renamed):
+            return False
+        bare = (name for name, owner in self._owners.items() if owner is not None)
+        return not any(name.startswith(tuple(prefixes.values())) for name in bare)
+
+    def change_prefixes(self, prefixes: Mapping[str, str], *, always: bool) -> None:
+        """Shows names with other prefixes, or of other servers. A bare name stays with its server, also when that
+        server is gone: it never comes to mean another one's."""
+        self._prefixes, self._always = prefixes, always
+        self.clashes += 1
 
     def note(self, server: str, names: Iterable[str]) -> None:
         """Registers the names that a server lists."""
@@ -59,7 +78,7 @@ class ListedNames:
         if prefixed is not None:
             return prefixed
         owner = self._owners.get(shown)
-        return None if owner is None else (owner, shown)
+        return (owner, shown) if owner is not None and owner in self._prefixes else None
 
     def _split_prefix(self, shown: str) -> tuple[str, str] | None:
         for server, prefix in self._prefixes.items():

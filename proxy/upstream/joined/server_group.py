@@ -8,6 +8,7 @@ carry    sends a request to the one server that it is for
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import EndingStream
 from proxy.upstream.joined.change_feed import ChangeFeed
 from proxy.upstream.joined.event_rewriting import LIMITS
-from proxy.upstream.joined.introduction import OutOfReach, Refusal
+from proxy.upstream.joined.introduction import Introduction, OutOfReach, Refusal
 from proxy.upstream.joined.merged_lists import OF_LISTS, ListedPage, Pages, ResourceOwners, read_listed_page
 from proxy.upstream.joined.server_link import ServerLink
 
@@ -29,10 +30,21 @@ _MOST_PAGES: Final = 200
 
 
 class ServerGroup:
-    """`links` in the order of the config. `shared`: several clients use them. Times in seconds."""
+    """`links` in the order of the config, and how the client is introduced to each. `shared`: several clients use them.
+    Times in seconds."""
 
-    def __init__(self, links: Iterable[ServerLink], pages: Pages, *, shared: bool, wait: float, again: float) -> None:
+    def __init__(
+        self,
+        links: Iterable[ServerLink],
+        who: Introduction,
+        pages: Pages,
+        *,
+        shared: bool,
+        wait: float,
+        again: float,
+    ) -> None:
         self.links = {link.server.name: link for link in links}
+        self.who = who
         self.resources = ResourceOwners()
         self.feed = ChangeFeed(self.links.values(), again)
         self.used = 0.0
@@ -40,6 +52,8 @@ class ServerGroup:
         self._shared = shared
         self._wait = wait
         self._open: dict[str, ServerLink] = {}
+        self._under_way: Counter[ServerLink] = Counter()
+        self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -57,6 +71,21 @@ class ServerGroup:
     async def _open_link(self, link: ServerLink, request: UpstreamRequest) -> None:
         with suppress(OutOfReach):
             await link.open(request)
+
+    def change_links(self, links: Iterable[ServerLink], request: UpstreamRequest) -> list[asyncio.Task[None]]:
+        """Has other links from now on. Gives the tasks that end the sessions of those that go, each once its requests
+        under way are answered."""
+        before, self.links = self.links, {link.server.name: link for link in links}
+        self.feed.change_links(self.links.values())
+        gone = [link for name, link in before.items() if self.links.get(name) is not link]
+        return [self._begin(self._leave(link, request)) for link in gone]
+
+    async def _leave(self, link: ServerLink, request: UpstreamRequest) -> None:
+        while self._under_way[link]:
+            self._ended.clear()
+            await self._ended.wait()
+        del self._under_way[link]
+        await link.leave(request)
 
     async def close(self, request: UpstreamRequest) -> None:
         """Ends the sessions of all servers."""
@@ -125,15 +154,21 @@ class ServerGroup:
         """Sends a request to one server. Until it is answered a cancellation finds its way there."""
         own = dumps(message.id).decode()
         self._open[own] = link
+        self._under_way[link] += 1
         try:
             reply = await link.carry(message, body, request, checked, shared=self._shared)
         except BaseException:
-            self._open.pop(own, None)
+            self._end(own, link)
             raise
         if isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes):
-            self._open.pop(own, None)
+            self._end(own, link)
             return reply
-        return replace(reply, body=EndingStream(reply.body, lambda: self._open.pop(own, None)))
+        return replace(reply, body=EndingStream(reply.body, lambda: self._end(own, link)))
+
+    def _end(self, own: str, link: ServerLink) -> None:
+        self._open.pop(own, None)
+        self._under_way[link] -= 1
+        self._ended.set()
 
     async def carry_to_any(
         self, links: Iterable[ServerLink], message: Message, body: bytes, request: UpstreamRequest
@@ -145,6 +180,11 @@ class ServerGroup:
             if isinstance(last, UpstreamReply) and not _is_error(last):
                 return last
         return last
+
+    def find_asking(self, server: str) -> ServerLink | None:
+        """The link to a server that has asked the client, also one that leaves and still has requests under way."""
+        leaving = (link for link, count in self._under_way.items() if count and link.server.name == server)
+        return self.links.get(server) or next(leaving, None)
 
     async def cancel(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
         """Hands a cancellation to the server whose request it is."""

@@ -97,8 +97,13 @@ class ServerLink:
         self._revision = ""
         self._failed_at = -math.inf
         self._why = ""
+        self._is_left = False
         self._opening = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
+
+    def leads_to(self, server: JoinedServer, upstream: GuardedUpstream) -> bool:
+        """Whether this is a link to the same endpoint; headers and prefixes may differ."""
+        return self._upstream is upstream and self.server.target == server.target
 
     @property
     def capabilities(self) -> dict[str, JsonValue]:
@@ -111,11 +116,13 @@ class ServerLink:
         """Introduces the client, unless that was done. `request` is the client's own, for its headers.
 
         Raises:
-                OutOfReach: the server does not answer, now or a moment ago.
+                OutOfReach: the server does not answer, now or a moment ago, or was left.
         """
         async with self._opening:
             if self.is_open:
                 return
+            if self._is_left:
+                raise OutOfReach("the config names it no more")
             if self._now() < self._failed_at + self._again:
                 raise OutOfReach(self._why)
             try:
@@ -178,8 +185,16 @@ class ServerLink:
             if isinstance(reply, UpstreamReply):
                 await close_body(reply)
 
+    async def leave(self, request: UpstreamRequest) -> None:
+        """Ends the server's session for good: the config names the server no more, or names another one so."""
+        self._is_left = True
+        async with self._opening:  # an introduction under way would begin a session that nobody ends
+            await self.close(request)
+
     def give_up(self, why: str) -> None:
         """The server cannot be reached; for a moment it is not tried again."""
+        if self._is_left:
+            return
         self.is_open = False
         self._failed_at, self._why = self._now(), why
         self._report(self.server.name, why)

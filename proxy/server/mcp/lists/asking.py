@@ -14,6 +14,7 @@ from typing import Final
 
 from proxy.adapters.mcplist import make_list_request
 from proxy.adapters.mcpmessage import SESSION_HEADER, Message
+from proxy.core.check.validation import Check
 from proxy.core.contract import toolname
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
 from proxy.core.contract.policy import Mode, ToolPolicy
@@ -23,8 +24,7 @@ from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.values import Failure, Forward, ToolCall, UpstreamReply
-from proxy.core.schema.lint import describe_grave
-from proxy.core.schema.nodes import Schemas
+from proxy.core.rules.contradictions import describe_gaps
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
 from proxy.server.mcp.lists.catalogue import Catalogue
@@ -92,9 +92,7 @@ class Asking:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
         if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
-            return Failure(
-                codes.UNKNOWN_TOOL, f"Tool '{clean_text(call.tool, 60)}' is not served here", retryable=False
-            )
+            return self._refuse_unserved(clean_text(call.tool, 60))
         listed = await self.find_list()
         if isinstance(listed, UpstreamReply):
             return listed
@@ -106,6 +104,14 @@ class Asking:
             listed = learned if isinstance(learned, Known) else listed
             await self._prepare_call(call, listed)
         return self._judged_by(call, listed)
+
+    def _refuse_unserved(self, name: str) -> Failure:
+        """The failure of a call by a name that means no tool here: one that is not served, or was renamed."""
+        shown = self.rules.show_name(name)
+        if shown is None or shown == name:
+            return Failure(codes.UNKNOWN_TOOL, f"Tool '{name}' is not served here", retryable=False)
+        told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
+        return Failure(codes.UNKNOWN_TOOL, told)
 
     def _is_ours(self, name: str) -> bool:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
@@ -188,11 +194,11 @@ class Asking:
                 message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
                 return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
         elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
-            self._report_unguarded(route.name, call.tool, found.check.schemas)
+            self._report_unguarded(route.name, call.tool, found.check)
         return Tools(catalogue.tools, catalogue)
 
-    def _report_unguarded(self, route: str, tool: str, schemas: Schemas) -> None:
-        if remarks := describe_grave(schemas):
+    def _report_unguarded(self, route: str, tool: str, check: Check) -> None:
+        if remarks := describe_gaps(check):
             self.reports.unguarded(route, tool, remarks)
 
     def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from proxy.adapters.mcpmessage import Mirror, find_mirrors
@@ -56,10 +55,7 @@ class Catalogues:
         key = (listing.digest, rules.scope)
         found = self._made.get(key)
         if found is None:
-            shown = listing
-            if not rules.serves_all:
-                served = {name: tool for name, tool in listing.tools.items() if rules.serves(name)}
-                shown = replace(listing, tools=served, digest=f"{listing.digest}/{rules.scope}")
+            shown = listing if rules.shows_all else rules.show(listing)
             found = self._made[key] = Catalogue(shown, rules, self._policies)
             if len(self._made) > _MOST:
                 self._made.popitem(last=False)

@@ -1,7 +1,8 @@
-"""The list of tools that clients see where the route hides tools (`mcp.allow`, `mcp.deny`) or groups them (`collapse`).
+"""The list of tools that clients see where the route chooses tools, renames them, or groups them (`collapse`).
 
-`mcp.allow` and `mcp.deny` hide tools. The list is written again without them; nothing is added, and every other byte of
-the message stays as the server wrote it. A list that loses no tool stays unchanged.
+`mcp.allow` and `mcp.deny` hide tools, `as` and `description` below `mcp.tools` give them other names and texts. The
+list is written again so; nothing is added, and every other byte of the message stays as the server wrote it. A list in
+which nothing differs stays unchanged.
 
 `collapse` shows one container in place of a server's tools (contract section 6). Its list has one page and is the same
 for all clients that may use the same tools, because MCP 2026-07-28 forbids that a list varies by connection. A session
@@ -12,6 +13,7 @@ in which `list_changed` comes first, so that the client reads the list again. A 
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -52,8 +54,8 @@ _CHANGED: Final = dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_c
 
 
 def filter_list(reply: UpstreamReply, rules: LearnPolicy, request_id: JsonValue) -> UpstreamReply:
-    """Reduces an answer to `tools/list` to the tools that the route serves. An answer that cannot be read as a list, or
-    is too long for that, is replaced by an error that says so."""
+    """Writes an answer to `tools/list` as clients see it. An answer that cannot be read as a list, or is too long for
+    that, is replaced by an error that says so."""
     headers = tuple(field for field in reply.headers if field[0].lower() not in _DROPPED)
     if isinstance(reply.body, bytes):
         return replace(reply, headers=headers, body=_Reading(reply, rules, request_id).write(reply.body))
@@ -127,9 +129,22 @@ class _Reading:
             return self._error(_UNREADABLE) if b'"tools"' in text else text  # unreadable text could list hidden tools
         if not isinstance(result, dict) or not isinstance(tools, list):
             return text
-        served = self._rules.serves
-        kept: list[JsonValue] = [tool for tool in tools if isinstance(tool, dict) and served(str(tool.get("name")))]
-        return text if len(kept) == len(tools) else replace_values(text, {("result", "tools"): dumps(kept)})
+        shown: list[JsonValue] = [entry for tool in tools if (entry := self._show(tool)) is not None]
+        is_same = len(shown) == len(tools) and all(map(operator.is_, shown, tools))
+        return text if is_same else replace_values(text, {("result", "tools"): dumps(shown)})
+
+    def _show(self, tool: JsonValue) -> JsonValue:
+        """An entry of the list as clients see it, the same object where nothing differs; None where they do not."""
+        if not isinstance(tool, dict):
+            return None
+        listed = str(tool.get("name"))
+        name = self._rules.show_name(listed)
+        if name is None:
+            return None
+        described = self._rules.descriptions.get(name)
+        if name == listed and described in (None, tool.get("description")):
+            return tool
+        return {**tool, "name": name, **({} if described is None else {"description": described})}
 
     def _error(self, message: str) -> bytes:
         error: JsonValue = {"code": INTERNAL_ERROR, "message": message}

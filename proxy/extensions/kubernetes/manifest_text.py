@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from proxy.kubernetes.injection import InjectionError, Manifest
+from proxy.extensions.kubernetes.injection import InjectionError, Manifest
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)[^\n]*\n?", re.MULTILINE)
 _LISTS: Final = ("List", "ResourceList")

@@ -16,8 +16,8 @@ from proxy.cli.options import HelpText
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
     from proxy.config.model import Config
-    from proxy.kubernetes.injection import Manifest, Sidecar
-    from proxy.kubernetes.manifest_text import ManifestDocument
+    from proxy.extensions.kubernetes.injection import Manifest, Sidecar
+    from proxy.extensions.kubernetes.manifest_text import ManifestDocument
 
 EXIT_CHANGED: Final = 1
 EXIT_REFUSED: Final = 2
@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
     """Injects `args.filename` and gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.kubernetes.injection import InjectionError, inject_all
-    from proxy.kubernetes.manifest_text import read_documents, write_documents
+    from proxy.extensions.kubernetes.injection import InjectionError, inject_all
+    from proxy.extensions.kubernetes.manifest_text import read_documents, write_documents
 
     try:
         loaded = load(args.config, os.environ, config_only=True)
@@ -112,7 +112,7 @@ def _print_diff(documents: list[ManifestDocument], before: str, after: str) -> i
 # --- the config -------------------------------------------------------------------------------------------------------
 def read_sidecar(loaded: Loaded, image: str, config_map: str, upstream: str | None) -> Sidecar:
     """The sidecar that serves this config. Raises InjectionError with every reason why a pod cannot serve it."""
-    from proxy.kubernetes.injection import InjectionError, Sidecar
+    from proxy.extensions.kubernetes.injection import InjectionError, Sidecar
 
     config = loaded.config
     wrong = [*_find_unreachable(config), *_find_exposed(loaded)]
@@ -200,7 +200,7 @@ def make_config_map(loaded: Loaded, sidecar: Sidecar) -> Manifest:
 
 def _put_config_map(manifests: list[Manifest], config_map: Manifest) -> list[Manifest]:
     """Replaces the ConfigMap of an earlier injection in each namespace; gives the ConfigMaps to add for the others."""
-    from proxy.kubernetes.injection import VOLUME
+    from proxy.extensions.kubernetes.injection import VOLUME
 
     spaces = {(each.get("metadata") or {}).get("namespace") for each in manifests if f"'name': '{VOLUME}'" in str(each)}
     added = []
