@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.pod_arguments import add_pod_arguments, find_pod_events, list_pod_mistakes, write_pod_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +93,8 @@ def register(subparsers: Any) -> None:
         help="with --mcp and --openapi: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
+    add_pod_arguments(parser)
     parser.set_defaults(no_config=False, guarded=None)
     # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -142,12 +145,14 @@ def _run(args: argparse.Namespace) -> int:
         from proxy.cli.no_config import close_console, open_console
 
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
+    if args.pod_ports is not None and (mistakes := list_pod_mistakes(loaded.config, args)):
+        print("\n".join(f"{args.path or args.config}: {each}" for each in mistakes), file=sys.stderr)
+        return EXIT_CONFIG
     try:
         with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
             if loaded.config.workers > 1 and not args.worker:
-                return runner.run(_serve_many(loaded, args.listen))
-            told = {"worker": args.worker, "guarded": args.guarded, "no_config": args.no_config}
-            return runner.run(_serve(loaded, args.listen, **told))
+                return runner.run(_serve_many(loaded, args))
+            return runner.run(_serve(loaded, args))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
         return EXIT_CONFIG
@@ -222,27 +227,24 @@ def _find_fast_loop() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(
-    loaded: Loaded,
-    listen: Address | None,
-    *,
-    worker: bool = False,
-    guarded: tuple[str, tuple[tuple[str, str], ...]] | None = None,
-    no_config: bool = False,
-) -> int:
+async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     from proxy.server import start_serving
 
     told = _queue_signals()
-    entry = _read_worker_entry(told, loaded.config.admin) if worker else None
-    serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
+    entry = _read_worker_entry(told, loaded.config.admin) if args.worker else None
+    in_pod, events = args.pod_ports is not None, find_pod_events() if args.pod_events else None
+    serving = await start_serving(
+        loaded, listen=args.listen, watch=True, worker=entry, in_pod=in_pod, pod_events=events
+    )
+    serving.log.level = args.log_level or serving.log.level
     takes_calls = not _is_ended(told)
     _announce(serving)
-    if no_config:
+    if args.no_config:
         _print_console_link(serving, loaded)
     looking = None
-    if guarded is not None:
+    if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
-        looking = asyncio.create_task(_look_at(*guarded)) if guarded[0] else None
+        looking = asyncio.create_task(_look_at(*args.guarded)) if args.guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _await_ending(serving, told) is signal.SIGTERM and takes_calls:
         await _drain(serving, told)
@@ -298,12 +300,13 @@ def _settle_memory() -> None:
     gc.enable()
 
 
-async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
+async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
     from proxy.server.workers.start import start_workers
 
     told = _queue_signals()
-    worker_pool = await start_workers(loaded, listen)
+    more = [*(["--log-level", args.log_level] if args.log_level else []), *write_pod_arguments(args)]
+    worker_pool = await start_workers(loaded, args.listen, more=more)
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)

@@ -17,6 +17,7 @@ from proxy.server.connection import check_aiohttp
 from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener, make_timeouts
+from proxy.server.pod_events import PodEvents
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
@@ -32,11 +33,14 @@ async def start_serving(
     environ: Mapping[str, str] | None = None,
     watch: bool = False,
     worker: AdminEntry | None = None,
+    in_pod: bool = False,
+    pod_events: PodEvents | None = None,
 ) -> Serving:
     """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
     `worker`: this is one of several that share the port, with an operator's port of its own.
+    `in_pod`: what keeps it from its work is told to those who look at the pod; with `pod_events` as Events too.
     Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded, ImportError where another
     minor version of aiohttp is installed than the one that connections are built on; nothing is left open.
     """
@@ -48,6 +52,8 @@ async def start_serving(
     environ, admin = os.environ if environ is None else environ, worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)
     serving.metrics.watch_state(lambda: shared.up)
+    if in_pod:
+        serving.notices.join_pod(pod_events)
     try:
         await shared.open()
         await _open_port(serving, listen or config.listen, shared=worker is not None)

@@ -1,0 +1,64 @@
+"""What a pod's manifest tells `serve` of the pod: the arguments that the chart and `inject` write into it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.config.model import Config
+    from proxy.config.pod import Pod
+    from proxy.server.pod_events import PodEvents
+
+
+def add_pod_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describes the arguments."""
+    pod = parser.add_argument_group(
+        "in a Kubernetes pod", "What the pod's manifest says; the chart and `inject` set it."
+    )
+    pod.add_argument(
+        "--pod-ports", metavar="CALLS,PROBES,ADMIN", type=_read_pod_ports,
+        help="refuse a config that does not listen there, where the pod's Service, kubelet and hook ask",
+    )  # fmt: skip
+    pod.add_argument("--pod-upstream", metavar="NAME", default="", help="refuse a config without this upstream")
+    pod.add_argument("--pod-events", action="store_true", help="write what is wrong as Events of the pod, too")
+
+
+def write_pod_arguments(args: argparse.Namespace) -> list[str]:
+    """The words of the same arguments, for a worker's command line."""
+    pod: Pod | None = args.pod_ports
+    words = [] if pod is None else ["--pod-ports", f"{pod.calls},{pod.probes},{pod.admin}"]
+    return [*words, *(["--pod-events"] if args.pod_events else [])]
+
+
+def list_pod_mistakes(config: Config, args: argparse.Namespace) -> list[str]:
+    """Why the pod's manifest and the config do not fit together; with --pod-events also why there can be none."""
+    from proxy.config.pod import find_pod_mistakes
+
+    found = list(find_pod_mistakes(config, replace(args.pod_ports, upstream=args.pod_upstream)))
+    if args.pod_events:
+        try:
+            find_pod_events()
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def find_pod_events() -> PodEvents:
+    """The Events of this process's pod. Raises ValueError outside of a pod."""
+    from proxy.server.pod_events import PodEvents
+
+    return PodEvents.of_pod(os.environ)
+
+
+def _read_pod_ports(text: str) -> Pod:
+    from proxy.config.pod import Pod
+
+    found = re.fullmatch(r"(\d{1,5}),(\d{1,5}),(\d{1,5})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three ports, such as 8080,9091,9090")
+    calls, probes, admin = map(int, found.groups())
+    return Pod(calls, probes, admin)
