@@ -76,7 +76,7 @@ class PodEvents:
             "kind": "Event",
             "metadata": {"generateName": f"{self.pod[:200]}.", "namespace": namespace},
             "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": self.pod, "namespace": namespace,
-                               "uid": self.uid, "fieldPath": "spec.initContainers{toolcall-proxy}"},
+                               "uid": self.uid},
             "type": "Warning",
             "reason": reason,
             "message": text[:_LONGEST],

@@ -31,7 +31,9 @@ def test_the_image_runs_as_the_user_and_by_the_command_that_the_chart_has() -> N
     user, group = VALUES["securityContext"]["runAsUser"], VALUES["securityContext"]["runAsGroup"]
     assert [f"{user}:{group}"] == [step.rest for step in the("USER")]
     proxy = proxy_of(render("tool"))
-    assert [proxy["command"], proxy["args"]] == [step.words for name in ("ENTRYPOINT", "CMD") for step in the(name)]
+    ports = ["--pod-ports", ",".join(str(VALUES["ports"][name]) for name in ("calls", "probes", "admin"))]
+    entry, default = (step.words for name in ("ENTRYPOINT", "CMD") for step in the(name))
+    assert [proxy["command"], proxy["args"]] == [entry, [*default, *ports]]
     assert [[str(VALUES["ports"][name]) for name in ("calls", "probes")]] == [step.words for step in the("EXPOSE")]
 
 

@@ -181,8 +181,8 @@ async def test_a_notice_is_an_event_of_the_pod_once(tmp_path: Path) -> None:
             await notices.settle()
     (event,) = posted
     assert ("/api/v1/namespaces/tools/events", "Bearer a-token") == (event["path"], event["token"])
-    assert {"apiVersion": "v1", "kind": "Pod", "name": "weather-1", "namespace": "tools", "uid": "u-1",
-            "fieldPath": "spec.initContainers{toolcall-proxy}"} == event["involvedObject"]  # fmt: skip
+    about = {"apiVersion": "v1", "kind": "Pod", "name": "weather-1", "namespace": "tools", "uid": "u-1"}
+    assert about == event["involvedObject"]
     assert ("Warning", "UpstreamNotReady", "upstream 'tool' takes no connection") == (
         event["type"], event["reason"], event["message"],
     )  # fmt: skip
