@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
@@ -31,7 +33,8 @@ examples:
   toolcall-proxy drain                                    the proxy on this machine, with the config's drain time
   toolcall-proxy drain --admin unix:/run/proxy/admin.sock --seconds 10
 
-Where the config has an `admin.token`, it is read from --token-file or from the variable {TOKEN_VARIABLE}.
+Where the config has an `admin.token`, it is read from --token-file, from --config, or from the variable
+{TOKEN_VARIABLE}.
 
 exit codes: 0 drained, 1 not within --timeout, or nobody answers there within --wait, 2 wrong usage
 """
@@ -57,13 +60,14 @@ def register(subparsers: Any) -> None:
         "--wait", metavar="N", type=float, default=_STARTS_WITHIN,
         help=f"give a proxy that is starting N seconds to open its port (default {_STARTS_WITHIN:g})",
     )  # fmt: skip
+    verb.add_argument("--config", metavar="FILE", help="take the operator's token from this config's `admin.token`")
     add_operator_arguments(verb)
 
 
 def run(args: argparse.Namespace) -> int:
     """Drains the proxy at `args.admin` and gives the exit code."""
     try:
-        port = OperatorPort(args.admin, args.token_file)
+        port = OperatorPort(args.admin, args.token_file, _read_token(args.config) if args.config else "")
     except (OSError, ValueError) as error:
         print(f"drain: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -86,6 +90,23 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_NOT_DRAINED
     print("drained")
     return 0
+
+
+def _read_token(config: str) -> str:
+    """The token that a config names; '' where it names none or has a mistake, for then the proxy may serve another."""
+    from proxy.config.files.secrets import Substitution, reveal
+    from proxy.config.files.source import Files
+    from proxy.config.mistakes import ConfigError
+
+    path = Path(config)
+    try:
+        value = Files().source(path, config).value
+        admin = value.get("admin") if isinstance(value, dict) else None
+        token = admin.get("token") if isinstance(admin, dict) else None
+    except (OSError, ValueError, ConfigError):
+        return ""
+    read = Substitution(os.environ, Path.read_bytes, path.parent, lambda _: False, lambda _: True).apply(token, [])
+    return reveal(read) if isinstance(read, str) else ""
 
 
 def _begin(port: OperatorPort, body: dict[str, float | bool], until: float) -> dict[str, Any]:

@@ -200,10 +200,12 @@ def _find_tools(config: Config) -> dict[str, int]:
 def _hash_static(value: JsonValue) -> str:
     """A hash over the sections that only a restart takes over."""
     static = {key: inner for key, inner in value.items() if key not in LIVE} if isinstance(value, dict) else {}
-    telemetry = static.get("telemetry")
-    if isinstance(telemetry, dict) and isinstance(telemetry.get("log"), dict):
-        log = {key: inner for key, inner in telemetry["log"].items() if key != "level"}
-        static["telemetry"] = {**telemetry, "log": log}
+    telemetry = static.pop("telemetry", None)
+    if isinstance(telemetry, dict):
+        log = telemetry.get("log")
+        kept = {key: inner for key, inner in log.items() if key != "level"} if isinstance(log, dict) else log
+        static["telemetry"] = {**telemetry, "log": kept} if kept else {k: v for k, v in telemetry.items() if k != "log"}
+    static = {key: inner for key, inner in static.items() if inner != {}}
     text = json.dumps(static, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
