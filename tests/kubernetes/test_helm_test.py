@@ -43,7 +43,7 @@ async def test_a_certificate_of_a_private_authority_is_trusted_by_its_name_and_t
 
         async def run(**environ: str) -> subprocess.CompletedProcess[str]:
             given = {"PATH": os.defpath, "TARGET": f"https://localhost:{proxy.port}", "CALLS": calls, **environ}
-            words = [sys.executable, CHART / "files" / "calls.py"]
+            words = [sys.executable, str(CHART / "files" / "calls.py")]
             return await asyncio.to_thread(
                 subprocess.run, words, env=given, capture_output=True, text=True, check=False
             )
