@@ -59,7 +59,8 @@ async def test_a_certificate_of_a_private_authority_is_trusted_by_its_name_and_t
 
 @pytest.mark.parametrize("kind", ["secret", "configMap"])
 def test_the_authority_is_mounted_alone(kind: str) -> None:
-    pod = of_kind(render("tool", **TLS, test__authority={kind: "mine", "key": "root.pem"}), "Pod")
+    values: dict[str, Any] = TLS | {"test__authority": {kind: "mine", "key": "root.pem"}}
+    pod = of_kind(render("tool", **values), "Pod")
     must_be_valid(pod)
     (container,) = pod["spec"]["containers"]
     environ = {each["name"]: each["value"] for each in container["env"]}

@@ -96,6 +96,7 @@ async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its
             clients = [asyncio.create_task(load(running.port, seen, number)) for number in range(4)]
             stranger = await drain(running)
             told_so = await drain(running, "--seconds", "0.3", "--token-file", str(token))
+            by_config = await drain(running, "--config", str(path))
             alive = (await exchange(running.admin, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")).status
             running.signal(signal.SIGTERM)
             status = await running.ended()
@@ -103,6 +104,7 @@ async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its
 
     assert (1, "operator's token" in stranger.stderr) == (stranger.returncode, True)
     assert (0, "drained\n", 200, 0) == (told_so.returncode, told_so.stdout, alive, status)
+    assert (0, "drained\n") == (by_config.returncode, by_config.stdout)
     assert {"served"} <= set(seen) <= {"served", (503, "RESTARTING")}
 
 
