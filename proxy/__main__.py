@@ -7,6 +7,8 @@ error, 130 ended by Ctrl-C.
 from __future__ import annotations
 
 import signal
+import socket
+import sys
 
 
 def _end_process(number: int, _frame: object) -> None:
@@ -14,14 +16,26 @@ def _end_process(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-# A container's first process ignores SIGTERM until it has a handler, and the imports below take a second. `serve` and
-# `demo` put handlers of their own in its place.
+def _hold_probes_port(words: list[str]) -> socket.socket | None:
+    """A socket that listens at the pod's port for probes (`--pod-ports CALLS,PROBES,ADMIN`); None where no such port is
+    named or can be opened, which is told later."""
+    try:
+        port = int(words[words.index("--pod-ports") + 1].split(",")[1])
+        return socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
+    except (ValueError, IndexError, OSError, OverflowError):
+        return None
+
+
+# The imports below take a second. Meanwhile a container's first process would ignore SIGTERM, which has no default for
+# it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer. `serve` and
+# `demo` put handlers of their own in place of this one.
+HELD: socket.socket | None = None
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_process)
+    HELD = _hold_probes_port(sys.argv)
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
@@ -123,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked is VERBS and not words[0].startswith("-"):
         top.error(_no_verb(words[0]))
     words, command = _split_command(words)
-    args = top.parse_args(words, argparse.Namespace(command=command))
+    args = top.parse_args(words, argparse.Namespace(command=command, held=HELD))
     try:
         return int(_file(args.verb).run(args))
     except KeyboardInterrupt:

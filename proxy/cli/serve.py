@@ -234,7 +234,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     entry = _read_worker_entry(told, loaded.config.admin) if args.worker else None
     in_pod, events = args.pod_ports is not None, find_pod_events() if args.pod_events else None
     serving = await start_serving(
-        loaded, listen=args.listen, watch=True, worker=entry, in_pod=in_pod, pod_events=events
+        loaded, listen=args.listen, watch=True, worker=entry, in_pod=in_pod, pod_events=events, held=args.held
     )
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not _is_ended(told)
@@ -306,7 +306,7 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
 
     told = _queue_signals()
     more = [*(["--log-level", args.log_level] if args.log_level else []), *write_pod_arguments(args)]
-    worker_pool = await start_workers(loaded, args.listen, more=more)
+    worker_pool = await start_workers(loaded, args.listen, more=more, held=args.held)
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)

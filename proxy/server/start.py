@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import TextIO
@@ -35,12 +36,14 @@ async def start_serving(
     worker: AdminEntry | None = None,
     in_pod: bool = False,
     pod_events: PodEvents | None = None,
+    held: socket.socket | None = None,
 ) -> Serving:
     """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
     `worker`: this is one of several that share the port, with an operator's port of its own.
     `in_pod`: what keeps it from its work is told to those who look at the pod; with `pod_events` as Events too.
+    `held`: a socket that listens at the probes' port already.
     Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded, ImportError where another
     minor version of aiohttp is installed than the one that connections are built on; nothing is left open.
     """
@@ -60,7 +63,7 @@ async def start_serving(
         if admin is not None:
             known = (loaded.files[0].parent, environ)
             pages, refuse = make_pages(serving), serving.handler.refuse_head
-            await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports)
+            await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports, held)
     except OSError:
         await serving.stop(grace=0)
         raise

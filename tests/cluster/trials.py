@@ -372,7 +372,7 @@ class Trials:
         """End pods while their proxies start, one after the other."""
         pod = make_foreign(SPACE, "healthy", injected=True)[-1]["spec"]["template"]
         took = []
-        for number, delay in enumerate((0.0, 0.2, 0.4, 0.8, 1.2)):
+        for number, delay in enumerate((0.0, 0.1, 0.2, 0.3, 0.4)):
             named = {"name": f"early{number}", "namespace": SPACE, "annotations": pod["metadata"]["annotations"]}
             made = {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": pod["spec"]}
             self._node.kubectl("apply", "-f", "-", text=json.dumps(made))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import shutil
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +26,6 @@ from proxy.server.pod_events import EventRefused, PodEvents
 from proxy.server.pod_notices import NOT_READY, Notices
 from proxy.telemetry.logs import make_log
 from tests.serving.keys import authority, certificate
-from tests.serving.process import process
 from tests.serving.proxied import WEATHER
 
 ROUTES = "routes: [{path: /a, upstream: tool, tool: a, schema: {type: object, required: [x]}}]"
@@ -50,15 +53,43 @@ def test_a_config_that_the_pod_cannot_serve_ends_the_process_with_the_remedy(
     assert f"{path}: {said}" in capsys.readouterr().err
 
 
-async def test_a_config_that_fits_the_pod_is_served(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
+async def start_in_a_network_of_its_own(path: Path, *words: str) -> asyncio.subprocess.Process:
+    """`serve` for a pod, which listens at every address: in a network namespace, so that nobody else reaches it."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("no network namespace can be made here: run as root, with unshare and ip (util-linux, iproute2)")
     path.write_text(
-        'version: 1\nlisten: 0.0.0.0:0\nadmin: {listen: "127.0.0.1:0", probes: "0.0.0.0:0"}\n'
+        'version: 1\nlisten: 0.0.0.0:8080\nadmin: {listen: "127.0.0.1:9090", probes: "0.0.0.0:9091"}\n'
         f"upstreams: {{tool: {{url: http://127.0.0.1:9}}}}\n{ROUTES}\n"
     )
-    words = ["--pod-ports", "0,0,0", "--pod-upstream", "tool", "--log-level", "error"]
-    async with process(path, *words) as running:
-        assert running.port > 0
+    serve = f"{sys.executable} -X importtime -m proxy serve {path} --pod-ports 8080,9091,9090 {' '.join(words)}"
+    command = ["unshare", "--net", "--kill-child", "--fork", "sh", "-c", f"ip link set lo up && exec {serve}"]
+    return await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+async def test_a_config_that_fits_the_pod_is_served_and_its_probes_port_takes_questions_from_the_first_moment(
+    tmp_path: Path,
+) -> None:
+    """Kubelet's first question waits for its answer; refused, it would be a Warning event."""
+    words = ("--pod-upstream", "tool", "--log-level", "error")
+    serving = await start_in_a_network_of_its_own(tmp_path / "config.yaml", *words)
+    assert serving.stderr is not None
+    assert serving.stdout is not None
+    listening = ""
+    try:
+        async for line in serving.stderr:
+            if line.decode().rpartition("|")[2].strip() == "proxy.cli.options":
+                (child,) = Path(f"/proc/{serving.pid}/task/{serving.pid}/children").read_text().split()
+                listening = Path(f"/proc/{child}/net/tcp").read_text()
+                break
+        reading = asyncio.create_task(serving.stderr.read())
+        printed = [(await serving.stdout.readline()).decode() for _ in range(3)]
+        reading.cancel()
+    finally:
+        serving.kill()
+        await serving.wait()
+    assert f"00000000:{9091:04X} 00000000:0000 0A" in listening, "it listens, and nothing else of ours is imported"
+    ports = ["listening on http://0.0.0.0:8080", "admin on http://127.0.0.1:9090", "probes on http://0.0.0.0:9091"]
+    assert ports == [line.strip() for line in printed]
 
 
 def make_notices(termination: Path, clock: list[float], log: io.StringIO) -> Notices:

@@ -90,7 +90,7 @@ class Sidecar:
                 {"name": PROBES_NAME, "containerPort": self.probes, "protocol": "TCP"},
             ],
             "lifecycle": {"preStop": {"exec": {"command": self._make_hook(in_job=in_job)}}},
-            "startupProbe": _probe("/startupz", 1, periodSeconds=1, timeoutSeconds=1, failureThreshold=60),
+            "startupProbe": _probe("/startupz", 1, periodSeconds=1, timeoutSeconds=10, failureThreshold=60),
             "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=1, failureThreshold=2),
             "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=2, failureThreshold=3),
             "resources": {

@@ -27,9 +27,14 @@ _TOKEN_BYTES: Final = 32
 
 
 async def start_workers(
-    loaded: Loaded, listen: Address | None = None, log_to: TextIO | None = None, more: Sequence[str] = ()
+    loaded: Loaded,
+    listen: Address | None = None,
+    log_to: TextIO | None = None,
+    more: Sequence[str] = (),
+    held: socket.socket | None = None,
 ) -> WorkerPool:
-    """Starts as many workers as the config says; `more` are words of their command line.
+    """Starts as many workers as the config says. `more` are words of their command line, `held` is a socket that
+    listens at the probes' port already.
 
     Raises OSError where a port cannot be opened or a worker does not start, ConfigError where a hook cannot be found.
     """
@@ -44,7 +49,8 @@ async def start_workers(
         await pool.start()
         if config.admin is not None:
             known = (loaded.files[0].parent, os.environ)
-            await open_operator_ports(config.admin, make_pool_pages(pool), clock.now, known, _refuse_head, pool.ports)
+            pages = make_pool_pages(pool)
+            await open_operator_ports(config.admin, pages, clock.now, known, _refuse_head, pool.ports, held)
     except BaseException:
         await pool.stop()
         raise
