@@ -84,7 +84,7 @@ def test_a_dry_run_signs_the_chart_and_prints_what_it_would_send(keys: Path, tmp
     assert ["linux/amd64", "linux/arm64"] == [line[line.index("--platform") + 1] for line in built]
     assert [True, True] == ["PYTHON=python:3.13-slim@sha256:a" in line for line in built]
     assert [["--format", "docker", "--isolation", "chroot"]] * 2 == [line[2:6] for line in built]
-    signed = [line[1:] for line in printed if line[0] == "cosign"]
+    signed = [line[1:] for line in printed if line[0] == "cosign" and line[1] != "signing-config"]
     digest = f"{REGISTRY}/toolcall-proxy@sha256:{'0' * 64}"
     assert [("attest", digest), ("attest", digest), ("sign", digest)] == [(line[0], line[-1]) for line in signed]
     assert [True] * 3 == [line[line.index("--key") + 1] == "cosign.key" for line in signed]
