@@ -111,13 +111,14 @@ attack: $(VENV)/test.stamp
 
 # The pages that are made from the code.
 docs: $(VENV)/test.stamp
+	$(BIN)/python -m tests.docs.config_schema
 	$(BIN)/python -m tests.docs.defaults
 	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair
 	$(BIN)/python -m tests.docs.chart_values
 
 pictures: $(VENV)/test.stamp
-	$(BIN)/python -m tests.console.pictures
+	$(BIN)/python -m tests.extensions.console.pictures
 
 vendor: $(VENV)/python.stamp
 	$(BIN)/python .ci/vendor.py

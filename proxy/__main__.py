@@ -43,7 +43,7 @@ from typing import Any, Final
 
 from proxy import __version__
 from proxy.cli.options import HelpText
-from proxy.extensions import EXTENSIONS, find_verb, load
+from proxy.extensions import find_verb, list_installed, load_place
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
@@ -54,23 +54,16 @@ OWN_VERBS: Final = (
     "import",
     "check",
     "serve",
-    "stdio",
-    "calls",
     "drain",
     "validate",
-    "replay",
-    "diff",
     "explain",
-    "guidance",
-    "export",
-    "evaluate",
     "schema",
     "completion",
 )
-VERBS: Final = (*OWN_VERBS, *(verb for row in EXTENSIONS if row.is_installed for verb in row.verbs))
+VERBS: Final = (*OWN_VERBS, *(verb for row in list_installed() for verb in row.verbs))
 
-# Verbs that take the command of an MCP server after `--`.
-TAKE_A_COMMAND: Final = ("serve", "stdio")
+# Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
+TAKE_A_COMMAND: Final = ("serve",)
 
 EPILOG: Final = """\
 first steps:
@@ -103,14 +96,14 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
 def _file(verb: str) -> Any:
     """The module of a verb. A verb that is a Python keyword has an underscore after it (PEP 8)."""
     if (row := find_verb(verb)) is not None:
-        return load(row.verbs[verb])
+        return load_place(row.verbs[verb])
     return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
 def _no_verb(word: str) -> str:
     """What to write instead of a word that is not a verb."""
     if (row := find_verb(word)) is not None:
-        return f"{word!r} belongs to the extension {row.name!r}, which is not installed here"
+        return f"the verb {word!r} {row.absence}"
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"

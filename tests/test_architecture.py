@@ -32,12 +32,10 @@ FLOORS: Final = {
     "upstream": 3,
     "hooks": 3,
     "formatters": 3,
-    "correction": 3,
     "escalation": 3,
     "state": 3,
     "config": 3,
     "telemetry": 3,
-    "recording": 3,  # recorded calls: how they are judged, masked, written and read
     "offload": 3,
     "second_opinion": 4,  # asks the second judge in a child of `offload`
     "call": 4,
@@ -46,7 +44,7 @@ FLOORS: Final = {
     "outgoing": 4,  # asks servers itself, over what upstream/ knows of URLs, TLS and faults
     "importing": 5,  # stands beside the app: writes configs, serves none
     "samples": 5,  # stands beside the app: tools to sit in front of, unknown to it
-    "extensions": 2,  # the table; what it names is imported by name, and stands on the floors of its own folders
+    "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
     "extension": 6,  # files of an extension that stand in none of these rooms
     "cli": 7,
     "__main__": 7,
@@ -60,8 +58,8 @@ USES: Final = {row.name: row.uses for row in EXTENSIONS}
 
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
-    "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair", "guidance",
-    "improvement", "envelope", "tool_errors", "decide", "fates",
+    "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair",
+    "envelope", "tool_errors", "decide",
 )  # fmt: skip
 
 # Public class names that two rooms still share. This list only shrinks.
@@ -87,7 +85,7 @@ PURE_ROOMS: Final = frozenset({"core", "adapters"})
 
 # Each third-party module -> the places that may import it. A new library names its room here.
 LIBRARIES: Final = {
-    "aiohttp": ("proxy/server/", "proxy/outgoing.py"),
+    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/outgoing.py"),
     "yarl": ("proxy/outgoing.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),

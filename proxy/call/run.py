@@ -53,15 +53,6 @@ def run_call(
     return outcome if services.hooks is None else tell_outcome(services.hooks, context, outcome)
 
 
-async def refuse_unread_call(
-    call: ToolCall, failure: Failure, call_route: CallRoute, services: Services, record: CallRecord
-) -> ToolResult:
-    """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
-    context = open_context(call, call_route, services, record)
-    record_call(context)
-    return await refuse_call(context, PendingFailure(failure, "refused"))
-
-
 async def _run(context: CallContext) -> Outcome:
     services = context.services
     if not services.store.is_idle():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.config.model import Config
-    from proxy.config.pod import Pod
-    from proxy.server.pod_events import PodEvents
+    from proxy.config.sections.pod import Pod
+    from proxy.server.pod.notices import InPod
 
 
 def add_pod_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,26 +36,28 @@ def write_pod_arguments(args: argparse.Namespace) -> list[str]:
 
 def list_pod_mistakes(config: Config, args: argparse.Namespace) -> list[str]:
     """Why the pod's manifest and the config do not fit together; with --pod-events also why there can be none."""
-    from proxy.config.pod import find_pod_mistakes
+    from proxy.config.sections.pod import find_pod_mistakes
 
     found = list(find_pod_mistakes(config, replace(args.pod_ports, upstream=args.pod_upstream)))
-    if args.pod_events:
-        try:
-            find_pod_events()
-        except ValueError as error:
-            found.append(str(error))
+    try:
+        find_pod(args)
+    except ValueError as error:
+        found.append(str(error))
     return found
 
 
-def find_pod_events() -> PodEvents:
-    """The Events of this process's pod. Raises ValueError outside of a pod."""
-    from proxy.server.pod_events import PodEvents
+def find_pod(args: argparse.Namespace) -> InPod | None:
+    """What the process has of its pod; None outside of one. Raises ValueError where there can be no Events."""
+    from proxy.server.pod.events import PodEvents
+    from proxy.server.pod.notices import InPod
 
-    return PodEvents.of_pod(os.environ)
+    if args.pod_ports is None:
+        return None
+    return InPod(PodEvents.of_pod(os.environ) if args.pod_events else None, args.held)
 
 
 def _read_pod_ports(text: str) -> Pod:
-    from proxy.config.pod import Pod
+    from proxy.config.sections.pod import Pod
 
     found = re.fullmatch(r"(\d{1,5}),(\d{1,5}),(\d{1,5})", text)
     if found is None:

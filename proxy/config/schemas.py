@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from typing import Final
+from urllib.parse import quote, unquote
 
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
@@ -30,20 +30,18 @@ from proxy.config.schema_mistakes import (
     is_openapi_place,
     word_error,
 )
+from proxy.config.schema_sources import FoundSchema, ReadSource, SourceProblem
 from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
 from proxy.core.schema.dialects import find_definition, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
-from proxy.core.schema.http.operations import RequestTemplate
-from proxy.core.schema.http.parameters import Parameter
 from proxy.core.schema.lint import Finding, lint
 from proxy.core.schema.nodes import Schemas
-
-if TYPE_CHECKING:
-    from proxy.core.schema.openapi import ImportedOperation
+from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are told.
 _MOST_NOTES: Final = 10
@@ -81,36 +79,31 @@ class SchemaLoader:
                 self._report(mistake)
             return None
 
-    def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestTemplate | None:
+    def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
         """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
         begins with that of the description's first server."""
         if not is_openapi(written):
             return None
-        from proxy.core.schema.openapi import list_servers
-
         try:
-            template = self._import_operation(written, place, provided).request
+            return self._import_operation(written, place, provided).place_request()
         except ConfigError:
             return None  # `load` has reported it
-        servers = list_servers(self._read_source(self._folder / reveal(written["openapi"]), "", place).value)
-        base = urlsplit(servers[0]).path.rstrip("/") if servers else ""
-        return replace(template, path=base + template.path)
 
-    def parameter_check(
-        self, parameter: Parameter, place: SchemaPlace, *, formats: bool
+    def check_value_schema(
+        self, schema: JsonValue, what: str, place: SchemaPlace, *, formats: bool
     ) -> tuple[Check, tuple[str, ...]] | None:
-        """The compiled schema of one parameter, which is written at a place, with notes."""
+        """The compiled schema of a value beside the body, which is written at a place, with notes. `what` names it."""
         try:
-            check = compile_check(normalise(parameter.schema)[0], formats=formats)
+            check = compile_check(normalise(schema)[0], formats=formats)
         except SchemaError as error:
-            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile"
-            self._report(place.mistake(f"{what}: {word_error(error)}", suggest_remedy(parameter.schema, error.path)))
+            message = f"the schema of {what} does not compile: {word_error(error)}"
+            self._report(place.mistake(message, suggest_remedy(schema, error.path)))
             return None
-        read = ReadSchema(parameter.schema, place, check.schemas.base)
+        read = ReadSchema(schema, place, check.schemas.base)
         try:
             if mistakes := list(check_switches(check, read)):
                 raise ConfigError(mistakes)
-            return check, () if parameter.schema is True else tuple(self._examine(check, read))
+            return check, () if schema is True else tuple(self._examine(check, read))
         except ConfigError as error:
             for mistake in error.mistakes:
                 self._report(mistake)
@@ -191,18 +184,17 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
         return tuple(steps)
 
-    def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
-        from proxy.core.schema.openapi import (  # imported here, because few configs have a description
-            OpenApiError,
-            import_operation,
-        )
-
+    def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> FoundSchema:
         name = reveal(written["openapi"])
+        row = find_schema_source("openapi")
+        if not row.is_installed:
+            raise ConfigError([place.mistake(f"a schema out of an OpenAPI description {row.absence}")])
         source = self._read_source(self._folder / name, name, place)
-        try:
-            return import_operation(source.value, reveal(written["operation"]), provided)
-        except OpenApiError as error:
-            raise ConfigError([place.mistake(f"{name}: {error.message}", error.hint)]) from None
+        read: ReadSource = load_place(row.schema_sources["openapi"])
+        found = read(source.value, reveal(written["operation"]), provided)
+        if isinstance(found, SourceProblem):
+            raise ConfigError([place.mistake(f"{name}: {found.message}", found.hint)])
+        return found
 
     # --- compiling ----------------------------------------------------------------------------------------------------
     def _compile(self, read: ReadSchema, formats: Formats) -> ToolSchema:

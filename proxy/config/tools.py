@@ -13,11 +13,11 @@ from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, read_formats, read_policy
 from proxy.config.schema_mistakes import SchemaPlace
 from proxy.config.schemas import SchemaLoader
-from proxy.config.sections.operation_section import read_request
 from proxy.config.sections.units import read_switch
+from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
-from proxy.core.schema.http.operations import RequestTemplate
+from proxy.extensions import find_tool_key, load_place
 
 # The keys that define a tool; a route's own wins over the catalogue's.
 _WHAT: Final = ("schema", "container", "description")
@@ -120,12 +120,15 @@ class ToolReader:
             answer, self.request(name, made, path, provided),
         )  # fmt: skip
 
-    def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestTemplate | None:
+    def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestForm | None:
         """How the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""
         written = self.entry(name).get("request")
         if written is None:
             return self.schemas.request(schema, self.place(path, path), provided)
-        return read_request(self.context, ("tools", name, "request"), written)
+        made: RequestForm | None = load_place(find_tool_key("request"))(
+            self.context, ("tools", name, "request"), written
+        )
+        return made
 
     def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:
         """The compiled schema of a tool's answers; the route's own wins over the tool's."""

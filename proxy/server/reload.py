@@ -26,7 +26,7 @@ from proxy.config.model import Config
 from proxy.config.watch import hash_files, load_settled
 from proxy.routing import RouteTable, build_routes
 from proxy.server.bound_route import RouteBinding
-from proxy.server.mcp.entry import load_exchange
+from proxy.server.listed_routes import load_handler
 from proxy.telemetry.metrics import Served
 
 # How long to wait where the config says `reload: off`; a later one, taken over by hand, may say otherwise.
@@ -35,11 +35,9 @@ IDLE: Final = 2.0
 # Sections that may change while serving. Every other one needs a restart: a port is open, a store is connected.
 _LIVE: Final = frozenset(
     {
-        "correction",
-        "guidance",
         "on_escalation",
-        "record",
         "routes",
+        "sections",
         "upstreams",
         "drain",
         "finish",
@@ -67,8 +65,8 @@ class Compiled:
     def of(cls, loaded: Loaded, restart_needed: tuple[str, ...] = ()) -> Compiled:
         """Compiles the routes."""
         table = build_routes(loaded.config)
-        if any(route.learn is not None for route in table.routes):
-            load_exchange()
+        for protocol in {route.adapter for route in table.routes if route.learn is not None}:
+            load_handler(protocol)
         return cls(loaded, table, {route.key: RouteBinding.of(route) for route in table.routes}, restart_needed)
 
 

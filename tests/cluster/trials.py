@@ -120,8 +120,9 @@ class Trials:
         self._node.run(*ctr, "containers", "delete", "alone")
         sizes = self._node.run("buildah", "images", "--json", "localhost/toolcall-proxy:0.1.0")
         packed = (at.CACHE / "proxy.tar").stat().st_size / 1e6
-        size = f"{json.loads(sizes)[0]['size']}, {packed:.0f} MB packed"
-        return f"{size}; ready {took:.1f} s after it was asked for", True
+        size = json.loads(sizes)[0]["size"]
+        small = size.endswith(" MB") and float(size.removesuffix(" MB")) <= at.LARGEST_IMAGE
+        return f"{size}, {packed:.0f} MB packed; ready {took:.1f} s after it was asked for", small
 
     def _refuse_typos(self) -> tuple[str, bool]:
         """Install with each of seven typos in the config."""
@@ -306,10 +307,14 @@ class Trials:
         for manifest in make_foreign(SPACE, "legacy", injected=True):
             self._node.kubectl("apply", "-f", "-", text=json.dumps(manifest))
         seen = self._await_answers("legacy")
+        past = json.dumps({"spec": {"ports": [{"port": 80, "targetPort": 9101}]}})
+        patched = self._node.kubectl("-n", SPACE, "patch", "service", "legacy", "-p", past, check=False)
+        stays = "leads past the proxy of the pod legacy-" in patched and self._call(BAD, "legacy") == 400
         return (
             f"a repairable call is answered {seen[0]}, a bad one {seen[1]}; a taken port is refused with its sentence; "
-            f"unmarked pods are {'left alone' if kept == ['', ''] else 'touched'}",
-            seen == [200, 400] and said and kept == ["", ""],
+            f"unmarked pods are {'left alone' if kept == ['', ''] else 'touched'}; its Service is "
+            f"{'not let' if stays else 'let'} past the proxy afterwards",
+            seen == [200, 400] and said and kept == ["", ""] and stays,
         )
 
     def _inject_manifests(self) -> tuple[str, bool]:

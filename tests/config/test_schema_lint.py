@@ -429,50 +429,6 @@ def test_a_list_of_tools_is_a_mistake_and_following_the_advice_takes_one(
 
 
 # --- other places where schemas are written ---------------------------------------------------------------------------
-def test_the_schema_of_a_parameter_is_looked_at_like_that_of_a_tool(tmp_path: Path) -> None:
-    parts: list[tuple[dict[str, object], str]] = [
-        ({"minumum": 3}, "16: unknown keyword 'minumum', which JSON Schema ignores  (did you mean 'minimum'?)"),
-        (
-            {"minimum": 3, "maximum": 1},
-            "15: no number can satisfy it, `minimum: 3` and `maximum: 1` exclude each other  (change one of the two)",
-        ),
-        ({"x-null": "no"}, "16: x-null is neither drop nor refuse: 'no'  (say `drop` or `refuse`)"),
-        (
-            {"ui": 1, "type": "integer"},
-            "parameter 'id': `/ui`: unknown keyword 'ui', which JSON Schema ignores  "
-            "(call it `x-...` if it is a remark of yours)",
-        ),
-    ]
-    for part, told in parts:
-        declared = [{"name": "id", "in": "path", "schema": part}]
-        route = {
-            "path": "/x/{id}",
-            "upstream": "none",
-            "tool": "x",
-            "schema": {"type": "object"},
-            "parameters": declared,
-        }
-        (tmp_path / "c.yaml").write_text(json.dumps({"version": 1, "routes": [route]}, indent=1))
-        try:
-            found = [note for note in load(tmp_path / "c.yaml", {}).config.notes if note.startswith("parameter")]
-        except ConfigError as error:
-            found = [f"{mistake.line}: {mistake.message}  ({mistake.hint})" for mistake in error.mistakes]
-        assert [told] == found
-
-
-def test_what_is_laid_over_a_listed_schema_is_looked_at_too(tmp_path: Path) -> None:
-    overlay = {"requird": ["a"], "properties": {"a": {"maxlength": 4, "minLength": None}}}
-    config = {
-        "version": 1,
-        "upstreams": {"m": {"url": "http://127.0.0.1:9"}},
-        "routes": [{"path": "/m", "upstream": "m", "protocol": "mcp", "mcp": {"tools": {"t": {"overlay": overlay}}}}],
-    }
-    (tmp_path / "c.yaml").write_text(json.dumps(config, indent=1))
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path / "c.yaml", {})
-    assert [(17, "did you mean 'required'?"), (22, "did you mean 'maxLength'?")] == [
-        (mistake.line, mistake.hint) for mistake in caught.value.mistakes
-    ]
 
 
 def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: Path) -> None:
@@ -485,16 +441,6 @@ def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: P
 
 
 # --- schemas of somebody else -----------------------------------------------------------------------------------------
-def test_an_imported_operation_is_served_and_told_of(tmp_path: Path) -> None:
-    body = {"content": {"application/json": {"schema": {"type": "object", "properties": LAT, "requird": ["lat"]}}}}
-    document = {
-        "openapi": "3.1.0",
-        "info": {"title": "t", "version": "1"},
-        "paths": {"/p": {"post": {"operationId": "p", "requestBody": {**body, "required": True}, "responses": {}}}},
-    }
-    (tmp_path / "o.json").write_text(json.dumps(document))
-    (line,) = said(tmp_path, {"openapi": "o.json", "operation": "p"})
-    assert line.endswith("unknown keyword 'requird', which JSON Schema ignores  (did you mean 'required'?)")
 
 
 def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:

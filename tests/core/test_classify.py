@@ -223,7 +223,8 @@ def test_a_fault_says_how_often_the_call_was_sent_and_when_to_come_back() -> Non
 
 
 @pytest.mark.parametrize(
-    ("status", "executed"), [(502, "unknown"), (504, "unknown"), (500, "unknown"), (503, None), (429, None)]
+    ("status", "executed"),
+    [(500, "unknown"), (502, "unknown"), (504, "unknown"), (520, "unknown"), (503, None), (501, None), (429, None)],
 )
 def test_what_may_have_run_is_said(status: int, executed: str | None) -> None:
     assert executed == failed(status).details.get("executed")

@@ -9,8 +9,12 @@ from typing import Final
 
 import pytest
 
+from proxy.core.explain.explain import list_violations
+from proxy.core.model import codes
+from proxy.core.model.values import Failure
 from proxy.core.rules.rules import LEVELS
-from tests.corpora.run_advice import advice, advice_on_generated
+from tests.corpora.calls import check_of
+from tests.corpora.run_advice import advice, advice_on_generated, find_untrue
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
 from tests.corpora.run_lint import lint_of_operations, lint_of_schemas
@@ -147,6 +151,28 @@ def test_each_piece_of_advice_that_is_followed_mends_its_place() -> None:
     runs = {**dict(advice(DATA)), **dict(advice_on_generated(DATA))}
     assert [0, 0] == [found["wrong"] for found in runs.values()]
     assert all(found["held"] > 40 for found in runs.values())
+
+
+@pytest.mark.parametrize(
+    ("accepts", "example", "complete", "untrue"),
+    [
+        (("{a: integer (required), b?: string}",), '{"a": 1}', True, []),
+        (("{a: integer (required), b: string}",), '{"a": 1}', True, ["Accepts requires b"]),
+        (("{a: integer (required)}",), '{"a": "x"}', True, ["the example is what was sent", "the example is not"]),
+        (("{a: integer (required)}",), '{"b": "x"}', False, ["the shape lacks {'a'}"]),
+    ],
+)
+def test_what_is_not_so_in_a_text_is_found(
+    accepts: tuple[str, ...], example: str, complete: bool, untrue: list[str]
+) -> None:
+    check = check_of(
+        {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+    )
+    told = (accepts, example, complete)
+    failure = Failure(codes.INVALID_ARGUMENTS, "", list_violations(check, {"a": "x"}, ()), sent={"a": "x"}, advice=told)
+    found = list(find_untrue(check, "tool", failure))
+    assert len(untrue) == len(found)
+    assert all(lack.startswith(start) for lack, start in zip(found, untrue, strict=True))
 
 
 def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None:

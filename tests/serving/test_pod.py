@@ -22,8 +22,8 @@ import pytest
 from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.server import start_serving
-from proxy.server.pod_events import EventRefused, PodEvents
-from proxy.server.pod_notices import NOT_READY, Notices
+from proxy.server.pod.events import EventRefused, PodEvents
+from proxy.server.pod.notices import NOT_READY, Notices
 from proxy.telemetry.logs import make_log
 from tests.serving.keys import authority, certificate
 from tests.serving.proxied import WEATHER

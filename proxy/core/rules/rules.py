@@ -59,7 +59,14 @@ from proxy.core.rules.shapes import (
     value_wrapped,
 )
 
-LEVELS: Final = ("off", "basic", "standard", "lenient")
+# What may be repaired at each level, in the words of every text about it.
+LEVEL_MEANINGS: Final[Mapping[str, str]] = {
+    "off": "nothing",
+    "basic": "text to number, integer, boolean",
+    "standard": "every rule that loses nothing",
+    "lenient": "also where the schema leaves one meaning and the spelling is worse",
+}
+LEVELS: Final = tuple(LEVEL_MEANINGS)
 
 # `listed`: from `standard` on for tools that a server lists, some of which require a key that has a default; elsewhere
 # at no level, only where a config names the rule. `named`: nowhere but there.
@@ -330,6 +337,11 @@ _TABLE: Final = (
 )  # fmt: skip
 
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
+
+# Value rules that give a value another JSON type: GoMind's coercions.
+COERCIONS: Final = frozenset(rule.name for rule in _TABLE if rule.kind == "value") - {
+    "year_first_date", "enum_case", "enum_fold", "enum_point",
+}  # fmt: skip
 
 # Recorded among the repairs of a call although it is not a rule: a hook of the operator changed the arguments.
 HOOK: Final = "hook"

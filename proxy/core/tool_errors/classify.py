@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
+from proxy.core.display.graphemes import cut_sentences
 from proxy.core.display.preview import clean_text, hide
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
@@ -34,7 +35,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.tool_errors.complaints import SERVER_ERRORS, STATUSES, Complaint, read_complaints, read_server_error
 from proxy.core.tool_errors.findings import list_secrets, mask_secrets
-from proxy.core.tool_errors.own_words import MOST_WORDS, cut_sentences, join_words, list_own_words
+from proxy.core.tool_errors.own_words import MOST_WORDS, join_words, list_own_words
 from proxy.core.tool_errors.places import rename_url_places
 
 # The bytes of an answer that are read: an error is short, and a long success is not searched for one.
@@ -61,6 +62,8 @@ _MENDABLE: Final = frozenset({400, 409, 422})
 _LOST: Final = frozenset({502, 504})
 # The service cannot do this at all (RFC 9110 sections 15.6.2 and 15.6.6): no repetition helps.
 _FINAL: Final = frozenset({501, 505})
+# Statuses from 500 on by which a service says that it has done nothing.
+_NOT_RUN: Final = _FINAL | {503}
 
 # The upstream's headers that a client needs although the body is replaced.
 _KEPT_HEADERS: Final = frozenset({"retry-after", "www-authenticate"})
@@ -99,16 +102,21 @@ def classify_answer(
         found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
     failure = _by_status(status) if told is None else _read_enveloped(told, value, status, words)
     failure = failure if told is not None else replace(failure, hint=words.show(_hint(value)))
-    spoken = list_own_words(value if told is None else _without_details(value), text)
-    original = join_words(filter(None, map(words.show, spoken)))
+    original = words.quote(value if told is None else _without_details(value), text)
     if url and (found is None or not found.violations):
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
-    executed = {"executed": "unknown"} if status in _LOST or (status == 500 and not idempotent) else {}
+    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
+    executed = {"executed": "unknown"} if may_have_run else {}
     details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
+
+
+def show_words(text: str, check: Check | None, sent: JsonValue) -> str:
+    """A tool's own words as they may be shown, without secrets that were `sent`."""
+    return _Words(sent, _limits(check)).show(text)
 
 
 def is_success(reply: UpstreamReply) -> bool:
@@ -367,6 +375,10 @@ class _Words:
         self._sent = sent
         self._limits = limits
         self._secrets = list_secrets(sent, limits)
+
+    def quote(self, value: JsonValue, text: bytes) -> str:
+        """The words of a body, one line for each error of a list."""
+        return join_words(filter(None, map(self.show, list_own_words(value, text))))
 
     def show(self, text: str) -> str:
         """At most 1,500 code points of a text; '' where the arguments hold more secrets than can be searched for."""

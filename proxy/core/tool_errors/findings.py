@@ -9,8 +9,9 @@ from typing import Final
 
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
+from proxy.core.display.secrets import repeats_value
 from proxy.core.explain.expectation import describe_expectation
-from proxy.core.explain.misplaced import list_members
+from proxy.core.explain.places import list_members
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
@@ -33,6 +34,10 @@ LONGEST_WORDS: Final = 300
 _LONGEST_NAME: Final = 80
 _MOST_SECRETS: Final = 200
 _MOST_VALUES: Final = 50_000
+
+
+# What may be the name of a field that nobody has declared or sent.
+_NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +236,9 @@ def _path(located: Located, tool: Tool) -> Pointer:
     """The path of a violation. A place that is unknown here consists of the tool's words, and is shown as such."""
     if located.known:
         return located.path
+    name = str(located.path[-1])
+    if _NAME.fullmatch(name) is None or repeats_value(name, tool.arguments.sent):
+        return located.path[:-1]  # the tool may repeat what it was sent, and places stand in logs
     return tuple(cut(tool.show(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
 
 

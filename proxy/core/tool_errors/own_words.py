@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from proxy.core.display.graphemes import cut
+from proxy.core.display.graphemes import cut_sentences
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 
@@ -86,17 +86,6 @@ def join_words(lines: Iterable[str]) -> str:
         room -= len(shown) + 1
     left = len(lines) - len(kept)
     return "\n".join([*kept, *([f"(+{left} more)"] if left else [])])
-
-
-def cut_sentences(text: str, limit: int) -> str:
-    """At most `limit` code points of a text, ending behind a sentence or else behind a word."""
-    if len(text) <= limit:
-        return text
-    shown = text[: limit - 4]
-    end = max(shown.rfind(mark) for mark in (". ", "! ", "? ", "; ")) + 1
-    if end <= limit // 2:
-        end = shown.rfind(" ")
-    return f"{text[:end].rstrip()} ..." if end > limit // 2 else cut(text, limit)
 
 
 def _read_text(text: bytes) -> list[str]:

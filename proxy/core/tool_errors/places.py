@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.suggestions import fold_name
-from proxy.core.explain.misplaced import find_child, list_members
+from proxy.core.explain.places import find_child, list_members
 from proxy.core.json.jsontext import FRACTIONS, name_json_type, write_number
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.rules.facts import applies_always

@@ -49,7 +49,7 @@ _PREFIX: Final = "toolcall-proxy/"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class InjectionChoice:
     """What is injected, and under which names: `only` are `kind/name` or `namespace/kind/name` in lower case (empty:
     all), `namespace` is that of manifests which name none, `config_map` the name of one ConfigMap for all workloads
     ('': each has its own)."""
@@ -69,7 +69,9 @@ class Injected:
     notes: list[str]
 
 
-def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, choice: Choice = Choice()) -> Injected:
+def inject_all(
+    manifests: Iterable[Manifest], sidecar: Sidecar, choice: InjectionChoice = InjectionChoice()
+) -> Injected:
     """Injects every workload, or those of the choice. Raises InjectionError with all obstacles.
 
     Changed manifests lose their `resourceVersion`.

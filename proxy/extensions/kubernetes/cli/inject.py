@@ -128,13 +128,13 @@ def _read(names: list[str]) -> list[ManifestDocument]:
 
 def _inject(documents: list[ManifestDocument], args: argparse.Namespace) -> tuple[str, list[str]]:
     from proxy.config.load import load
-    from proxy.extensions.kubernetes.injection import Choice, inject_all
+    from proxy.extensions.kubernetes.injection import InjectionChoice, inject_all
     from proxy.extensions.kubernetes.manifest_text import write_documents
     from proxy.extensions.kubernetes.pod_config import put_config_maps, read_sidecar
 
     loaded = load(args.config, os.environ, config_only=True)
     sidecar = read_sidecar(loaded, _read_given(args))
-    choice = Choice(tuple(name.lower() for name in args.only), args.namespace, args.name)
+    choice = InjectionChoice(tuple(name.lower() for name in args.only), args.namespace, args.name)
     injected = inject_all([each for document in documents for each in document.manifests], sidecar, choice)
     added = put_config_maps(injected.manifests, loaded, sidecar, injected.config_maps)
     return write_documents(documents, injected.manifests, added), injected.notes
