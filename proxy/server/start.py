@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,14 +52,12 @@ async def start_serving(
     environ, admin = os.environ if environ is None else environ, worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)
     serving.metrics.watch_state(lambda: shared.up)
-    if pod is not None:
-        serving.notices.join_pod(pod.events)
+    serving.notices.join_pod(pod)
     try:
         await shared.open()
         await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:
-            held = pod.held if pod is not None else None
-            await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, held)
+            await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, pod)
     except OSError:
         await serving.stop(grace=0)
         raise
@@ -71,10 +68,11 @@ async def start_serving(
 
 
 async def _open_operator_ports(
-    serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, held: socket.socket | None
+    serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, pod: InPod | None
 ) -> None:
     """Opens the operator's port and that for probes."""
     pages, refuse = make_pages(serving), serving.handler.refuse_head
+    held = pod.held if pod is not None else None
     await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports, held)
 
 

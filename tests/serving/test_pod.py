@@ -23,7 +23,7 @@ from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.server import start_serving
 from proxy.server.pod.events import EventRefused, PodEvents
-from proxy.server.pod.notices import NOT_READY, Notices
+from proxy.server.pod.notices import NOT_READY, InPod, Notices
 from proxy.telemetry.logs import make_log
 from tests.serving.keys import authority, certificate
 from tests.serving.proxied import WEATHER
@@ -94,7 +94,7 @@ async def test_a_config_that_fits_the_pod_is_served_and_its_probes_port_takes_qu
 
 def make_notices(termination: Path, clock: list[float], log: io.StringIO) -> Notices:
     notices = Notices(make_log(log, "json", "info", lambda: 0.0), lambda: clock[0])
-    notices.join_pod(None, termination)
+    notices.join_pod(InPod(), termination)
     notices.hold = 0.0
     return notices
 
@@ -146,7 +146,7 @@ async def test_a_bad_edit_is_the_termination_message_until_it_is_mended(tmp_path
     )
     path.write_text(good)
     serving = await start_serving(load(path, {}), log_to=io.StringIO(), environ={})
-    serving.notices.join_pod(None, termination)
+    serving.notices.join_pod(InPod(), termination)
     path.write_text(good.replace("upstream: tools", "upstream: tolls"))
     await serving.reloader.reload()
     bad = termination.read_text()

@@ -75,9 +75,11 @@ class Notices:
             self._write()
         return found
 
-    def join_pod(self, events: PodEvents | None, termination: Path = TERMINATION_LOG) -> None:
-        """From here on the process is one of a pod: trouble is its termination message, and an Event too."""
-        self.events, self.termination, self.hold = events, termination, _HOLD
+    def join_pod(self, pod: InPod | None, termination: Path = TERMINATION_LOG) -> None:
+        """From here on the process is one of a pod, unless there is none: trouble is its termination message, and an
+        Event too."""
+        if pod is not None:
+            self.events, self.termination, self.hold = pod.events, termination, _HOLD
 
     async def watch_upstream(self, name: str, find_trouble: Callable[[], Awaitable[str]]) -> str:
         """Why an upstream is not ready, '' where it is. Tells of one that has been asked for and does not answer."""
