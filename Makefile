@@ -15,7 +15,7 @@
 # make pictures     takes the README's pictures of the console
 # make vendor       fetches the libraries of the console's pages, with npm
 # make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/kubernetes-tried.md)
-# make release      the image for several architectures and the signed chart, sent to a registry (docs/release.md)
+# make release      the signed image for several architectures and the signed chart, sent to a registry (docs/release.md)
 # make lock         pins what is installed
 # make clean        removes everything that was made here
 #
@@ -133,10 +133,12 @@ cluster: $(VENV)/test.stamp
 	@bash .ci/cluster >/dev/null && bash .ci/helm >/dev/null
 	$(BIN)/python -m tests.cluster
 
-# Sends the image and the signed chart to a registry: make release REGISTRY=registry.example.com/tools KEY=release@example.com
+# Sends the image and the chart, both signed, to a registry:
+# make release REGISTRY=registry.example.com/tools KEY=release@example.com COSIGN_KEY=cosign.key
 # DRY_RUN=1 signs the chart and prints the rest.
 release:
 	@bash .ci/helm >/dev/null
+	@[ -n "$(DRY_RUN)" ] || bash .ci/signing >/dev/null
 	@bash .ci/release
 
 # Pins what is installed now. Run it in a fresh .venv after changing the dependencies of pyproject.toml.

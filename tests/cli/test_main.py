@@ -101,7 +101,7 @@ def test_an_address_that_cannot_be_asked_to_drain_is_a_usage_error(
 
 
 def test_a_drain_that_nobody_answers_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 1 == main(["drain", "--admin", f"unix:{tmp_path}/gone.sock"])
+    assert 1 == main(["drain", "--admin", f"unix:{tmp_path}/gone.sock", "--wait", "0"])
     assert "No such file or directory  (is the proxy running" in capsys.readouterr().err
 
 
