@@ -184,9 +184,7 @@ async def test_a_cancellation_reaches_a_server_without_sessions_too() -> None:
         await client.ask(asked("server/discover", 1, **META))
         await client.send(call("hang", "mine", **META))
         assert '{"a": 1}' == await text_of(client, "echo", arguments={"a": 1}, **META)
-        await client.send(
-            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine", **META}}
-        )
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}})
         assert '["mine"]' == await text_of(client, "cancelled", **META)
 
 
@@ -206,6 +204,31 @@ async def test_a_call_that_is_no_strict_json_is_explained_under_its_own_id(text:
         answer = await client.ask(head + text + "}}}")  # type: ignore[arg-type]
         assert (7, True) == (answer["id"], answer["result"]["isError"])
         assert told in answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+        '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\\ud83d"}}',
+        '{"jsonrpc":"2.0","id":"\\ud83d","method":"ping"}',
+        '{"jsonrpc":"2.0","id":[1],"method":"ping"}',
+        '{"jsonrpc":"2.0","id":5,"result":"\\ud83d"}',
+    ],
+)
+async def test_a_line_without_a_usable_id_holds_up_nothing(line: str) -> None:
+    async with started("stdio", "--", *SERVER) as client:
+        await client.begin()
+        await client.send(line)
+        assert {"jsonrpc": "2.0", "id": "p", "result": {}} == await client.ask(asked("ping", "p"))
+
+
+async def test_a_call_that_is_too_large_is_refused_under_its_own_id() -> None:
+    async with started("stdio", "--", *SERVER) as client:
+        await client.begin()
+        told = await client.ask(call("echo", 9, arguments={"b": "x" * 5_000_000}))
+        text = "The call was not answered: The body is larger than the 4194304 bytes this route takes."
+        assert (9, text) == (told["id"], told["result"]["content"][0]["text"])
 
 
 async def test_an_unreadable_answer_to_the_server_reaches_it_as_an_error() -> None:

@@ -22,6 +22,7 @@ from typing import Final
 from proxy.core.json.jsontext import (
     LosslessFloat,
     TextLimits,
+    dumps,
     find_at_pointer,
     find_case_duplicate,
     make_decimal,
@@ -151,10 +152,19 @@ def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:
 
 
 def _read_id(value: dict[str, JsonValue]) -> JsonValue:
-    """A JSON-RPC id: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null)."""
     found = value.get("id", ABSENT)
-    is_id = isinstance(found, str | int | float | LosslessFloat) and not isinstance(found, bool)
-    return found if is_id else ABSENT
+    return found if write_id(found) else ABSENT
+
+
+def write_id(value: JsonValue) -> bytes:
+    """A JSON-RPC id as JSON: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null); b'' for any other value,
+    and for a text that no answer could repeat, because it has half a character."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | LosslessFloat):
+        return b""
+    try:
+        return dumps(value)
+    except UnicodeEncodeError:
+        return b""
 
 
 def _find_revision(request: RawRequest, params: JsonValue) -> str:

@@ -168,19 +168,18 @@ async def _serve(
         async with one_at_a_time:
             await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
 
-    serving = await start_serving(_make_single(loaded), listen=Address(unix=str(socket)))
+    serving = await start_serving(_make_single(loaded, route), listen=Address(unix=str(socket)))
     try:
         await carry(_read_lines(), write, socket, route.path, headers, watch=serving.watch_passed, server=server)
     finally:
         await serving.stop()
 
 
-def _make_single(loaded: Loaded) -> Loaded:
-    """The config for one client, without an operator's port."""
-    upstreams = {
-        name: entry if entry.command is None else replace(entry, command=replace(entry.command, single_client=True))
-        for name, entry in loaded.config.upstreams.items()
-    }
+def _make_single(loaded: Loaded, route: RouteEntry) -> Loaded:
+    """The config without an operator's port, for the one client of a route."""
+    upstreams, entry = dict(loaded.config.upstreams), loaded.config.upstreams[route.upstream]
+    if entry.command is not None:
+        upstreams[route.upstream] = replace(entry, command=replace(entry.command, single_client=True))
     return replace(loaded, config=replace(loaded.config, admin=None, upstreams=upstreams))
 
 

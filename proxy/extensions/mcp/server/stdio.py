@@ -19,9 +19,8 @@ from typing import Final
 
 import aiohttp
 
-from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import ABSENT, JsonProblem, JsonValue, RawRequest
-from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message
+from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message, write_id
 from proxy.extensions.mcp.server.stdio_session import INITIALIZE, LIMITS, Line, StdioSession, Write, write_error
 from proxy.server.listed_request import PassedOn
 
@@ -85,7 +84,7 @@ class LinePump:
     def note_passed(self, request_id: JsonValue) -> None:
         """Notes that the server has the request `request_id`. `initialize` counts once it is answered, because later
         lines are sent in the session that it begins."""
-        line = self._requests.get(dumps(request_id))
+        line = self._requests.get(write_id(request_id))
         if line is not None and line.message.method != INITIALIZE:
             line.was_sent = True
             line.passed.set()
@@ -103,11 +102,13 @@ class LinePump:
             return
         line = Line(text, message, tuple(self._at_once))
         if line.is_request:
-            self._requests[dumps(message.id)] = line
-        if message.method == _CANCELLED and message.id is ABSENT:
-            self._start(line, self._cancel(line, self._requests.get(dumps(message.param("requestId")))))
+            self._requests[write_id(message.id)] = line
+        is_cancellation = message.method == _CANCELLED and message.id is ABSENT
+        target = self._requests.get(write_id(message.param("requestId"))) if is_cancellation else None
+        if target is not None:
+            self._start(line, self._cancel(line, target), at_once=True)
         elif message.method == _PING or (not message.method and message.id is not ABSENT):
-            self._start(line, self._session.carry(line))
+            self._start(line, self._session.carry(line), at_once=True)
         else:
             await self._ordered.put(line)
 
@@ -119,30 +120,28 @@ class LinePump:
             if line.is_cancelled:
                 self._forget(line)
                 continue
-            self._start(line, self._session.carry(line))
+            self._start(line, self._session.carry(line), at_once=False)
             await line.passed.wait()
         awaited = {line.task for line in self._requests.values() if line.task is not None and not line.is_cancelled}
         if awaited := (awaited | {line.task for line in self._at_once if line.task is not None}):
             await asyncio.wait(awaited)
 
-    async def _cancel(self, line: Line, target: Line | None) -> None:
+    async def _cancel(self, line: Line, target: Line) -> None:
         """Sends a cancellation once the server has the request `target`. A request of the revisions without sessions
         is cancelled at a URL by the end of its exchange (specification, "Cancellation")."""
-        if target is not None:
-            target.is_cancelled = True
-            if target.task is None:
-                return
-            await target.passed.wait()
-            if not target.was_sent:
-                return  # it was answered here
+        target.is_cancelled = True
+        if target.task is None:
+            return
+        await target.passed.wait()
+        if not target.was_sent:
+            return  # it was answered here
         await self._session.carry(line)
-        if target is not None and target.task is not None and target.message.modern:
+        if target.message.modern:
             target.task.cancel()
 
-    def _start(self, line: Line, work: Awaitable[None]) -> None:
-        """Sends a line in a task of its own."""
-        in_order = bool(line.message.method) and line.message.method not in (_PING, _CANCELLED)
-        if not in_order:
+    def _start(self, line: Line, work: Awaitable[None], *, at_once: bool) -> None:
+        """Sends a line in a task of its own; `at_once` before lines that came earlier."""
+        if at_once:
             self._at_once.add(line)
         line.task = task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -160,7 +159,7 @@ class LinePump:
         self._at_once.discard(line)
         if line.task is not None:
             self._tasks.discard(line.task)
-        if line.is_request and self._requests.get(own := dumps(line.message.id)) is line:
+        if line.is_request and self._requests.get(own := write_id(line.message.id)) is line:
             del self._requests[own]
 
 

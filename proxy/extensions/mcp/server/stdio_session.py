@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -32,6 +32,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     find_mirrors,
     make_headers,
     read_lenient,
+    write_id,
 )
 
 INITIALIZE: Final = "initialize"
@@ -111,6 +112,8 @@ class StdioSession:
         self._server = server
         self._session_id = ""
         self._revision = ""
+        self._stateless = ""
+        """The revision without sessions that the client has spoken last."""
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
         self._initialize = b""
         self._renewing = asyncio.Lock()
@@ -209,19 +212,19 @@ class StdioSession:
 
     async def _tell_problem(self, line: Line, problem: _Problem) -> None:
         """Writes an error in place of an answer. A server whose question was answered unreadably hears that."""
-        message = line.message
+        message, reason = line.message, problem.reason.rstrip(".")
         if line.is_request and not line.is_cancelled:
             if message.is_call and (message.modern or message.param("task") is ABSENT):
                 unsure = f"\n\n{_UNSURE}" if problem.may_have_run else ""
-                content: JsonValue = [{"type": "text", "text": f"The call was not answered: {problem.reason}.{unsure}"}]
+                content: JsonValue = [{"type": "text", "text": f"The call was not answered: {reason}.{unsure}"}]
                 await self._write(dumps(make_result_message(message, {"isError": True, "content": content})))
             else:
                 unsure = f". {_UNSURE}" if problem.may_have_run and message.is_call else ""
-                await self._write(write_error(message.id, problem.code, problem.reason + unsure))
+                await self._write(write_error(message.id, problem.code, reason + unsure))
         elif not message.method and message.id is ABSENT:
-            await self._write(write_error(None, problem.code, problem.reason))
+            await self._write(write_error(None, problem.code, reason))
         elif not message.method:
-            refused = write_error(message.id, _PARSE_ERROR, f"the client's answer was refused: {problem.reason}")
+            refused = write_error(message.id, _PARSE_ERROR, f"the client's answer was refused: {reason}")
             async with self._http.post(self._url, data=refused, headers=self._headers_of(message)):
                 pass
 
@@ -301,6 +304,10 @@ class StdioSession:
     def _headers_of(self, message: Message) -> dict[str, str]:
         headers = {**self._headers, "accept": _ACCEPT, "content-type": "application/json"}
         if message.modern:
+            self._stateless = message.revision
+        elif self._stateless and not self._session_id and message.method != INITIALIZE:
+            message = replace(message, revision=self._stateless)  # notifications do not say it
+        if message.modern:
             name = message.param("name")
             return headers | dict(make_headers(message, self._mirrors.get(name, ()) if isinstance(name, str) else ()))
         return headers if message.method == INITIALIZE else self._in_session(headers)
@@ -369,7 +376,7 @@ def _write_line(text: bytes) -> bytes:
 def _answers(text: bytes, request_id: JsonValue) -> bool:
     """Whether a message is the answer to the request `request_id`."""
     value = read_lenient(text)
-    return bool(value) and "method" not in value and value.get("id", ABSENT) == request_id
+    return "method" not in value and b"" != write_id(value.get("id")) == write_id(request_id)
 
 
 def write_error(request_id: JsonValue, code: int, message: str) -> bytes:

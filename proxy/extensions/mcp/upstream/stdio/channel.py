@@ -16,8 +16,9 @@ name no request go to every session if they announce a change, and are dropped o
 reaches a client only while no other client has a request open; otherwise it is answered with an error. So is a request
 that needs a capability which the client has not declared.
 
-A single client (`StdioSettings.single_client`) reads whatever the child says, in the child's order: an answer waits
-until what was said before it has been read, and a child that says more than the client reads has to wait.
+A single client (`StdioSettings.single_client`) reads whatever the child says, in the child's order: news of changes are
+like any other notification, an answer waits until what was said before it has been read, and a child that says more
+than the client reads has to wait.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Final
 from proxy.core.json.jsonspan import replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
-from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_lenient
+from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_lenient, write_id
 from proxy.extensions.mcp.upstream.stdio.child import Child
 from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded, Mailbox
 
@@ -225,14 +226,18 @@ class Channel:
             params = value.get("params")
             wanted = dumps(params.get("requestId")) if isinstance(params, dict) else b""
             request = next((request for request in client.open.values() if request.own_id == wanted), None)
-            if request is None:
-                return  # the request has been answered already
-            if request.number.encode() != wanted:
-                body = replace_value(body, _CANCELLED, request.number.encode())
-            request.is_cancelled = True
-            loop, number = asyncio.get_running_loop(), request.number
-            self._timers[number] = loop.call_later(_AFTER_CANCELLING, self._give_up, number)
+            if request is not None:
+                body = self._cancel(request, body)
+            elif self.shared or wanted.decode() in self._requests:
+                return  # the request has been answered already, or is another client's
         await self._write(body)
+
+    def _cancel(self, request: ChildRequest, body: bytes) -> bytes:
+        """Notes that a request is cancelled; gives the cancellation as the child reads it."""
+        request.is_cancelled = True
+        loop = asyncio.get_running_loop()
+        self._timers[request.number] = loop.call_later(_AFTER_CANCELLING, self._give_up, request.number)
+        return _replace_own(body, _CANCELLED, request.own_id.decode(), request.number.encode())
 
     def abandon(self, number: str) -> None:
         """Gives up a request and tells the server so (specification, "Cancellation")."""
@@ -313,7 +318,7 @@ class Channel:
             request.mailbox.put(_replace_own(line, _SUBSCRIBED, request.number, request.own_id))
         elif (change := _is_for_all(value["method"])) or not self.shared:
             for client in self._clients:
-                client.tell(line, change=change)
+                client.tell(line, change=change and not self._single)
 
     def _answer(self, request: ChildRequest, line: bytes) -> None:
         """Hands on an answer. A single client reads first what the child has said before."""
@@ -377,9 +382,8 @@ def _make_error(request_id: JsonValue, reason: str, code: int = -32000) -> JsonV
 
 def _key(value: JsonValue) -> str:
     """An id or a token as JSON, to find it by; '' for one that programs may write in two ways."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return ""
-    return dumps(value).decode() if isinstance(value, str) or abs(value) <= _EXACT else ""
+    is_exact = isinstance(value, str) or (isinstance(value, int) and abs(value) <= _EXACT)
+    return write_id(value).decode() if is_exact else ""
 
 
 def _replace_own(line: bytes, at: Pointer, sent: str, own: bytes) -> bytes:
