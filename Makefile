@@ -29,7 +29,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all locks fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel locks fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -53,6 +53,10 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 run: $(VENV)/run.stamp
 	@$(BIN)/python -m proxy demo
+
+# One file that `pip install` and `pipx install` take on another machine, in dist/.
+wheel: $(VENV)/test.stamp
+	$(BIN)/python -m hatchling build -t wheel -d dist
 
 # Two workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: lint types

@@ -90,6 +90,8 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in verbs:
         _file(verb).register(subparsers)
+        own = subparsers.choices[verb]
+        own.set_defaults(verb_parser=own)
     return top
 
 
@@ -130,7 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked is VERBS and not words[0].startswith("-"):
         top.error(_no_verb(words[0]))
     words, command = _split_command(words)
-    args = top.parse_args(words, argparse.Namespace(command=command, held=HELD))
+    args, unknown = top.parse_known_args(words, argparse.Namespace(command=command, held=HELD))
+    if unknown:
+        args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(_file(args.verb).run(args))
     except KeyboardInterrupt:

@@ -123,3 +123,11 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_option_shows_the_usage_of_its_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["validate", "--config", "c.yaml", "--route", "/a", "{}", "--jsom"])
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("usage: toolcall-proxy validate ")
+    assert "toolcall-proxy validate: error: unrecognized arguments: --jsom" == said[-1]

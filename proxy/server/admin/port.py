@@ -89,14 +89,14 @@ class Admin:
                 refuse_question("this Host is not served here: use an address, a loopback name or `admin.hosts`", 403)
             )
         path, query = split_target(request.raw_path)
-        if is_foreign_page(fields, may_navigate=path == "/" or path.startswith(_UI)):
+        if is_foreign_page(fields, may_navigate=path in ("/", "/ui") or path.startswith(_UI)):
             return _answer(refuse_question(_FOREIGN, 403))
         role: Role | Response = "operator"
         if path.startswith(_API):
             role = await self._find_role(request, fields, path)
         if isinstance(role, Response):
             return role
-        if path == "/" and _UI in self._pages and "text/html" in (fields.get("accept") or ""):
+        if path in ("/", "/ui") and _UI in self._pages and request.method in ("GET", "HEAD"):
             return _answer(Page(b"", 303, "text/plain", (("Location", _UI),)))
         return await self._page(request, fields, (path, query), self._pages, role)
 
