@@ -3,8 +3,8 @@
 First every pod that the name in PODS leads to has to serve the config mounted at CONFIG, within WAIT seconds: kubelet
 brings a change into a pod late, and calls before that would judge the config of yesterday. Then the calls of CALLS
 (JSON) go to TARGET; each is {path, status} and maybe body, code (of the error in the answer) and headers. AUTHORITY is
-the file of a private authority that has signed TARGET's certificate. Prints a line for each; exit code 1 where an answer
-is another than was asked for. Python's standard library, and the proxy's command.
+the file of a private authority that has signed TARGET's certificate. Prints a line for each; exit code 1 where an
+answer is another than was asked for. Python's standard library, and the proxy's command.
 """
 
 import json

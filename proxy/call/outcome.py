@@ -52,7 +52,7 @@ def has_failed_before(context: CallContext) -> bool:
     store in memory it is False in every conversation that has not failed with this tool."""
     store, key = context.services.store, context.key
     return store.is_known(key) or (
-        _are_tool_errors_counted(context) and store.is_known(contract.make_tool_errors_key(key))
+        _are_tool_errors_counted(context) and store.is_known(refusals.make_tool_errors_key(key))
     )
 
 
