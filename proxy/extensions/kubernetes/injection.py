@@ -86,9 +86,9 @@ def inject_all(
             made[index] = forget_version(inject_workload(index, manifest, own, findings, names))
             place = (get_namespace(manifest), own.config_map)
             config_maps += [] if place in config_maps else [place]
-            workloads.append(_read_workload(made[index], frozenset(names)))
+            workloads.append(_read_workload(made[index], frozenset(names), by_this_run=True))
         elif is_workload(manifest) or has_unknown_pods(manifest):
-            workloads.append(_read_workload(manifest, frozenset()))
+            workloads.append(_read_workload(manifest))
     services = [manifest for manifest in made if is_service(manifest)]
     for index, manifest in enumerate(made):
         if is_service(manifest):
@@ -152,9 +152,10 @@ def _name_config_map(manifest: Manifest) -> str:
     return (name or kind) + ("" if kind == "deployment" else f"-{kind}") + _SUFFIX
 
 
-def _read_workload(manifest: Manifest, names: frozenset[str]) -> Workload:
+def _read_workload(manifest: Manifest, names: frozenset[str] = frozenset(), *, by_this_run: bool = False) -> Workload:
     pod = find_pod(manifest)
-    return Workload(describe(manifest), get_namespace(manifest), pod, bool(list_own_containers(pod["spec"])), names)
+    injected = bool(list_own_containers(pod["spec"]))
+    return Workload(describe(manifest), get_namespace(manifest), pod, injected, by_this_run and injected, names)
 
 
 @dataclass(slots=True)

@@ -28,12 +28,14 @@ from proxy.extensions.kubernetes.workloads import (
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A workload of the stream: its name as `kind/name`, its namespace ('' where it names none), its pod's template,
-    and the names by which its port of calls was known. `injected`: whether it has the sidecar now."""
+    and the names by which its port of calls was known. `injected`: whether it has the sidecar; `by_this_run`: whether
+    this run has put it in."""
 
     name: str
     namespace: str
     pod: Manifest
     injected: bool
+    by_this_run: bool = False
     port_names: frozenset[str] = frozenset()
 
     def list_named(self) -> Iterator[Any]:
@@ -51,7 +53,7 @@ def redirect_service(
     container's ports only from Kubernetes 1.32 on. `default` is the namespace of what names none."""
     service = take_back(manifest)
     selected = _select(index, service, workloads, findings, default)
-    if not any(each.injected for each in selected):
+    if not any(each.by_this_run for each in selected):
         return manifest
     name = describe(service)
     if bare := [each.name for each in selected if not each.injected]:
@@ -93,7 +95,7 @@ def _select(
         there = each.namespace or default
         if own == there:
             found.append(each)
-        elif each.injected and not (own and there):
+        elif each.by_this_run and not (own and there):
             findings.refuse(
                 index, ("metadata",),
                 f"{describe(service)} and {each.name}: only one of them names its namespace: write it in both, or say "
@@ -126,7 +128,7 @@ def find_unserved(manifests: Sequence[Manifest], workloads: Sequence[Workload], 
     """The injected workloads that no Service of the stream selects."""
     for each in workloads:
         there = each.namespace or default
-        if each.injected and not any(
+        if each.by_this_run and not any(
             matches(service, each.pod) and get_namespace(service, default) == there for service in manifests
         ):
             yield each

@@ -221,6 +221,15 @@ def test_each_workload_has_a_config_of_its_own_and_a_second_run_touches_nothing_
     assert ["both"] == [each["metadata"]["name"] for each in shared if each["kind"] == "ConfigMap"]
 
 
+def test_what_another_run_has_injected_with_another_config_is_left_as_it_is(folder: Folder) -> None:
+    first = folder.inject(DEPLOYMENT, SERVICE)
+    (folder.path / "config.yaml").write_text(CONFIG.replace(":8000", ":7000"))
+    second = [text.replace("weather", "second").replace("8000", "7000") for text in (DEPLOYMENT, SERVICE)]
+    both = folder.inject(first, *second, words=("--only", "deployment/second"))
+    assert both.startswith(first)
+    assert 8080 == load(both)[4]["spec"]["ports"][0]["targetPort"]
+
+
 def test_a_change_that_needs_a_restart_changes_the_pods_and_another_does_not(folder: Folder) -> None:
     def template(config: str) -> Manifest:
         (folder.path / "config.yaml").write_text(config)
