@@ -121,9 +121,11 @@ def _split_command(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own); gives its exit code. Raises SystemExit on wrong usage."""
-    if argv is None:  # the installed command comes here without the first lines
-        signal.signal(signal.SIGTERM, _end_process)
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # the installed command comes here without the first lines
+        # A verb without a handler of its own ends at once: an exception would wait for whoever reads standard input.
+        has_handler = words[:1] in (["serve"], ["demo"])
+        signal.signal(signal.SIGTERM, _end_process if has_handler else signal.SIG_DFL)
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
     top = make_parser(asked)
     if not words:
