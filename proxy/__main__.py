@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own); gives its exit code. Raises SystemExit on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # the installed command comes here without the first lines
-        # A verb without a handler of its own ends at once: an exception would wait for whoever reads standard input.
+        # Other verbs end at once. An exception would wait for the thread that reads the standard input of `stdio`.
         has_handler = words[:1] in (["serve"], ["demo"])
         signal.signal(signal.SIGTERM, _end_process if has_handler else signal.SIG_DFL)
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
