@@ -4,6 +4,7 @@
 #
 # make fmt          formats the code, and mends what the linter can
 # make lint types   parts of `make test`
+# make locks        takes each extension away from a copy of the code: the rest still works
 # make docs         writes the pages that are made from the code
 # make bench        this proxy beside its peers (docs/performance.md)
 # make reliability  a soak with faults (docs/reliability.md)
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all locks fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -55,10 +56,13 @@ run: $(VENV)/run.stamp
 
 # Two workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not large'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not large and not locks'
 
 test-all: lint types
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not locks'
+
+locks: $(VENV)/test.stamp
+	$(BIN)/pytest -n 2 --dist loadgroup -m locks tests/extensions/test_locks.py
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
@@ -107,13 +111,14 @@ attack: $(VENV)/test.stamp
 
 # The pages that are made from the code.
 docs: $(VENV)/test.stamp
+	$(BIN)/python -m tests.docs.config_schema
 	$(BIN)/python -m tests.docs.defaults
 	$(BIN)/python -m tests.docs.metrics
 	$(BIN)/python -m tests.docs.repair
 	$(BIN)/python -m tests.docs.chart_values
 
 pictures: $(VENV)/test.stamp
-	$(BIN)/python -m tests.console.pictures
+	$(BIN)/python -m tests.extensions.console.pictures
 
 vendor: $(VENV)/python.stamp
 	$(BIN)/python .ci/vendor.py

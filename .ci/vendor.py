@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent.parent / "proxy" / "server" / "admin" / "console" / "vendor"
+HERE = Path(__file__).parent.parent / "proxy" / "extensions" / "console" / "ui" / "vendor"
 # Package with version, licence, and of each file: where it lies in the package, and its name here.
 PACKAGES: list[tuple[str, str, dict[str, str]]] = [
     ("preact@11.2.0", "MIT", {"dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "hooks.js"}),

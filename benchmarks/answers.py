@@ -51,7 +51,7 @@ def refusal(errors: int, value: Any) -> ToolResult:
         for number in range(errors)
     )
     failure = Failure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, sent={"items": value})
-    accepts = "{items: {encoding?: 'utf-8' | 'ascii' | 'utf-16'}[]}"
+    accepts = ("{items: {encoding?: 'utf-8' | 'ascii' | 'utf-16'}[]}",)
     return ToolResult(CALL, failure, Attempt(1, 3), accepts=accepts, example='{"items": [{"encoding": "utf-8"}]}')
 
 

@@ -3,7 +3,7 @@
     stdio   a client that starts commands: the server itself, and `toolcall-proxy stdio -- server`
     HTTP    a client of Streamable HTTP with a session: `toolcall-proxy serve --mcp -- server`, mcp-proxy, fastmcp's
 
-The server is a script without any SDK (tests/upstream/stdio_server.py), so that the proxies are what is measured. All
+The server is a script without any SDK (tests/extensions/mcp/stdio_server.py): the proxies are what is measured. All
 make the same calls in turn, one after the other; `CPU` is the processor time of the proxy's own process for a call,
 without the server's. Figures are medians of the rounds.
 
@@ -31,7 +31,7 @@ from benchmarks.peers.cast import Command
 from benchmarks.peers.running import running
 
 ROOT: Final = Path(__file__).parent.parent
-SERVER: Final = [sys.executable, str(ROOT / "tests" / "upstream" / "stdio_server.py")]
+SERVER: Final = [sys.executable, str(ROOT / "tests" / "extensions" / "mcp" / "stdio_server.py")]
 PY1: Final = ROOT / ".parties" / "py1" / "bin"
 PY2: Final = ROOT / ".parties" / "py2" / "bin" / "python"
 PEER: Final = Path(__file__).parent / "peers" / "fastmcp_proxy.py"

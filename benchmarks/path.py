@@ -1,11 +1,13 @@
-"""The walk of one clean call through a running proxy: which files it enters, and how often it goes from one to another.
+"""The walks of a clean and of a refused call through a running proxy: which files each enters, and how often it goes
+from one to another.
 
-    python -m benchmarks.path           the walk and its figures
+    python -m benchmarks.path           the walks and their figures
     python -m benchmarks.path --files   one line per file, with the calls into it
 
 The proxy runs in this process, before a tool that answers at once. Some calls warm it, then one more is watched with
 `sys.setprofile`: each call of a Python function that stands in `proxy/` is one step, and a step into another file than
-the one before is a hop. Generated code, libraries and the client are not counted. Figures stand in CONTRIBUTING.md.
+the one before is a hop. Each call comes from a conversation of its own. Generated code, libraries and the client are
+not counted. Figures stand in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import proxy
-from benchmarks.calls import BODIES, HEADERS, SCHEMA
+from benchmarks.calls import BODIES, CONVERSATION, HEADERS, SCHEMA
 from proxy.config.load import load
 from proxy.core.json.jsontext import dumps
 from proxy.server import start_serving
 
 PACKAGE: Final = str(Path(proxy.__file__).parent) + "/"
 WARMING: Final = 50
+KINDS: Final = ("clean", "refused")
 _ANSWER: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -61,12 +64,12 @@ class Walk:
         return f"{len(self.files)} files in {len(self.folders)} folders, {self.hops} hops, {len(self.steps)} calls"
 
 
-async def walk() -> Walk:
-    """Watches one warmed clean call from its first byte to its log line."""
+async def walk(kind: str) -> Walk:
+    """Watches one warmed call, `clean` or `refused`, from its first byte to its log line."""
     async with _tool() as tool, _proxy(tool) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(WARMING):
-            await _call(reader, writer)
+        for number in range(WARMING):
+            await _call(reader, writer, kind, number)
         steps: list[str] = []
 
         def watch(frame: FrameType, event: str, argument: Any) -> None:
@@ -76,16 +79,17 @@ async def walk() -> Walk:
 
         sys.setprofile(watch)
         try:
-            await _call(reader, writer)
+            await _call(reader, writer, kind, WARMING)
         finally:
             sys.setprofile(None)
         writer.close()
     return Walk(tuple(steps))
 
 
-async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    body = BODIES["clean"]
-    head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS)
+async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kind: str, number: int) -> None:
+    """Sends one call and reads its answer. Each refused call comes from a conversation of its own."""
+    body = BODIES[kind]
+    head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS).replace(CONVERSATION, str(number))
     writer.write(f"POST /forecast HTTP/1.1\r\nHost: bench\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     status = await reader.readline()
     length = 0
@@ -93,8 +97,8 @@ async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         name, _, value = line.partition(b":")
         length = int(value) if name.lower() == b"content-length" else length
     await reader.readexactly(length)
-    if b" 200 " not in status:
-        raise RuntimeError(f"the call was not delivered: {status.decode().strip()}")
+    if (b" 200 " in status) != (kind == "clean"):
+        raise RuntimeError(f"the {kind} call was answered: {status.decode().strip()}")
     await asyncio.sleep(0.01)  # what is written down of it, is written down by then
 
 
@@ -137,16 +141,17 @@ async def _proxy(tool: int) -> AsyncIterator[int]:
 
 def main() -> None:
     """Prints the walk."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.path", description="The walk of one clean call.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.path", description="The walks of two calls.")
     parser.add_argument("--files", action="store_true", help="one line per file, with the calls into it")
     options = parser.parse_args()
-    found = asyncio.run(walk())
-    if options.files:
-        print("\n".join(f"{calls:4} {file}" for file, calls in found.files.items()))
-    else:
-        legs = [step for step, before in zip(found.steps, ("", *found.steps), strict=False) if step != before]
-        print("\n".join(legs))
-    print(found.summary())
+    for kind in KINDS:
+        found = asyncio.run(walk(kind))
+        if options.files:
+            print("\n".join(f"{calls:4} {file}" for file, calls in found.files.items()))
+        else:
+            legs = [step for step, before in zip(found.steps, ("", *found.steps), strict=False) if step != before]
+            print("\n".join(legs))
+        print(f"{kind}: {found.summary()}\n")
 
 
 if __name__ == "__main__":

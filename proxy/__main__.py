@@ -7,6 +7,7 @@ error, 130 ended by Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,33 +16,27 @@ from typing import Any, Final
 
 from proxy import __version__
 from proxy.cli.options import HelpText
+from proxy.extensions import find_verb, list_installed, load_place
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as in shells
 
-# The verbs in the order a newcomer needs them; each is a file of the same name under cli/.
-VERBS: Final = (
+# The verbs of the main job, in the order a newcomer needs them; each is a file of the same name under cli/.
+OWN_VERBS: Final = (
     "demo",
     "import",
     "check",
     "serve",
-    "stdio",
-    "calls",
     "drain",
-    "inject",
     "validate",
-    "replay",
-    "diff",
     "explain",
-    "guidance",
-    "export",
-    "evaluate",
     "schema",
     "completion",
 )
+VERBS: Final = (*OWN_VERBS, *(verb for row in list_installed() for verb in row.verbs))
 
-# Verbs that take the command of an MCP server after `--`.
-TAKE_A_COMMAND: Final = ("serve", "stdio")
+# Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
+TAKE_A_COMMAND: Final = ("serve",)
 
 EPILOG: Final = """\
 first steps:
@@ -73,11 +68,15 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
 
 def _file(verb: str) -> Any:
     """The module of a verb. A verb that is a Python keyword has an underscore after it (PEP 8)."""
+    if (row := find_verb(verb)) is not None:
+        return load_place(row.verbs[verb])
     return import_module(f"proxy.cli.{verb}{'_' * iskeyword(verb)}")
 
 
 def _no_verb(word: str) -> str:
     """What to write instead of a word that is not a verb."""
+    if (row := find_verb(word)) is not None:
+        return f"the verb {word!r} {row.absence}"
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
@@ -108,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered at the exit
         return 0
 
 

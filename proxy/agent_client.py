@@ -18,7 +18,7 @@ _ATTEMPT: Final = "tool-attempt"
 # The codes of failures that a better call, or the same call later, can mend, for formats that do not say so.
 _RETRYABLE: Final = frozenset(
     ["INVALID_ARGUMENTS", "CONTAINER_INVOCATION", "UNKNOWN_TOOL", "UPSTREAM_REJECTED_ARGUMENTS", "UPSTREAM_TIMEOUT",
-     "UPSTREAM_UNAVAILABLE"]
+     "UPSTREAM_UNAVAILABLE", "BODY_TOO_LARGE"]
 )  # fmt: skip
 
 

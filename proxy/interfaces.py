@@ -8,11 +8,11 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from proxy.core.contract.correction import AnswerFormat, Asked, BudgetKind, Layer
-from proxy.core.contract.listed_tools import LearnedTools
-from proxy.core.contract.policy import ToolPolicy, UnknownTool
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy
+from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.fields import Spellings
 from proxy.core.model.values import (
@@ -125,6 +125,14 @@ class Upstream(Protocol):
 
     async def close(self) -> None:
         """Closes all connections."""
+
+
+@runtime_checkable
+class JoinsServers(Protocol):
+    """An upstream that is several servers."""
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """The servers, with the prefix of each one's names, and why one is out of reach."""
 
 
 class GuardedUpstream(Upstream, Protocol):
@@ -294,7 +302,7 @@ class CallRecord:
     attempt: int = 0
     max_attempts: int = 0
     repeated: bool = False
-    escalated: bool = False
+    escalated: bool = False  # this call is the escalation itself, not a later one that is refused for it
     corrected_after: int = 0
     conversation_rung: Rung | None = None
     container: str = ""
@@ -346,7 +354,38 @@ class SecondJudge(Protocol):
         """Why a call should not be sent, or None."""
 
 
+# --- tools ----------------------------------------------------------------------------------------------------------
+class ToolTexts(Protocol):
+    """What agents read of tools before they call, and where MCP clients are given it: after the server's own
+    `instructions`, or after each tool's own description."""
+
+    @property
+    def place(self) -> Literal["instructions", "descriptions"]:
+        """Which of the two places."""
+
+    @property
+    def max_chars(self) -> int:
+        """The most characters of all texts together."""
+
+    def write_instructions(self, tools: Mapping[str, ToolPolicy]) -> str:
+        """The text about all of these tools."""
+
+    def write_description(self, policy: ToolPolicy) -> str:
+        """The text about one tool."""
+
+
+class LearnedLists(Protocol):
+    """What one route has learned of the tools that its server lists."""
+
+    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+        """The tools of the list that was last used; where nothing was learned, those of the config."""
+
+
 # --- one call -------------------------------------------------------------------------------------------------------
+# Where clients may tell what the user wants: (kind, name) of each place.
+QuerySources = tuple[tuple[str, str], ...]
+
+
 class CallRoute(Protocol):
     """The route of a call: which tools it knows, and how a checked call goes out."""
 
@@ -362,8 +401,9 @@ class CallRoute(Protocol):
     def headers(self) -> Headers:
         """The client's own headers, names in lower case."""
 
-    def find_user_query(self) -> str:
-        """What the user wants, in the client's words; '' where the client does not tell (GoMind's user query)."""
+    def find_user_query(self, sources: QuerySources) -> str:
+        """What the user wants, in the client's words, at the first of the sources that holds something; '' where none
+        does (GoMind's user query)."""
 
     def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""

@@ -12,13 +12,15 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import pytest
+
+from proxy.extensions import EXTENSIONS
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -30,34 +32,34 @@ FLOORS: Final = {
     "upstream": 3,
     "hooks": 3,
     "formatters": 3,
-    "correction": 3,
     "escalation": 3,
     "state": 3,
     "config": 3,
     "telemetry": 3,
-    "recording": 3,  # recorded calls: how they are judged, masked, written and read
     "offload": 3,
     "second_opinion": 4,  # asks the second judge in a child of `offload`
     "call": 4,
     "routing": 4,
     "server": 5,
     "outgoing": 4,  # asks servers itself, over what upstream/ knows of URLs, TLS and faults
-    "kubernetes": 5,  # stands beside the app: writes manifests, serves none
     "importing": 5,  # stands beside the app: writes configs, serves none
     "samples": 5,  # stands beside the app: tools to sit in front of, unknown to it
-    "aiohttp": 6,  # the app inside other applications
-    "cli": 6,
-    "__main__": 6,
+    "extensions": 1,  # the table; what it names is imported by name, and stands on the floors of its own folders
+    "extension": 6,  # files of an extension that stand in none of these rooms
+    "cli": 7,
+    "__main__": 7,
     "": 0,  # proxy/__init__.py: the version alone
 }
 ONE_ROOM: Final = {
     frozenset({"cli", "__main__"}),  # the command line and its verbs
 }
+# Extension -> the others that it uses, as its row says.
+USES: Final = {row.name: row.uses for row in EXTENSIONS}
 
 # The rows of the core, from the bottom up: a row imports rows above it in this list, and itself.
 ROWS: Final = (
-    "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair", "guidance",
-    "improvement", "envelope", "tool_errors", "decide", "fates",
+    "model", "json", "schema", "second_judge", "check", "display", "rules", "contract", "explain", "repair",
+    "envelope", "tool_errors", "decide",
 )  # fmt: skip
 
 # Public class names that two rooms still share. This list only shrinks.
@@ -83,7 +85,7 @@ PURE_ROOMS: Final = frozenset({"core", "adapters"})
 
 # Each third-party module -> the places that may import it. A new library names its room here.
 LIBRARIES: Final = {
-    "aiohttp": ("proxy/server/", "proxy/outgoing.py"),
+    "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/outgoing.py"),
     "yarl": ("proxy/outgoing.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),
@@ -94,7 +96,11 @@ LIBRARIES: Final = {
     "re2": ("proxy/core/schema/matching.py",),
     "regex": ("proxy/core/schema/matching.py",),
     "idna": ("proxy/core/schema/formats.py",),
-    "yaml": ("proxy/config/", "proxy/kubernetes/manifest_text.py"),  # manifests are YAML 1.1, the config is 1.2
+    # Manifests are YAML 1.1, the config is 1.2.
+    "yaml": (
+        "proxy/config/",
+        "proxy/extensions/kubernetes/manifest_text.py",
+    ),
     "shtab": ("proxy/cli/completion.py",),
     "structlog": ("proxy/telemetry/logs.py",),
     "opentelemetry": ("proxy/telemetry/otlp.py",),
@@ -131,9 +137,20 @@ class Source:
 
     @property
     def room(self) -> str:
-        """The name under which FLOORS knows the file."""
-        first = PurePosixPath(self.path).parts[1]
-        return first.removesuffix(".py").replace("__init__", "")
+        """The name under which FLOORS knows the file. A room of the same name in an extension has the same floor."""
+        return room_of(PurePosixPath(self.path).with_suffix("").parts[1:])
+
+
+def room_of(steps: Sequence[str]) -> str:
+    """The room of a module, whose steps follow `proxy`."""
+    if steps[0] != "extensions" or len(steps) == 1 or steps[1] not in USES:
+        return steps[0].replace("__init__", "")
+    return steps[2] if len(steps) > 2 and steps[2] in FLOORS else "extension"
+
+
+def extension_of(steps: Sequence[str]) -> str:
+    """The extension that a module, whose steps follow `proxy`, belongs to; '' for the main job."""
+    return steps[1] if steps[0] == "extensions" and len(steps) > 1 and steps[1] in USES else ""
 
 
 def source(path: str, text: str) -> Source:
@@ -162,9 +179,9 @@ def imports(file: Source) -> Iterator[tuple[int, str]]:
 
 def rooms_imported(file: Source) -> list[tuple[int, str]]:
     parts = [(line, module.split(".")) for line, module in imports(file)]
-    return sorted(
-        {(line, part[1]) for line, part in parts if part[0] == "proxy" and len(part) > 1 and part[1] in FLOORS}
-    )
+    found = {(line, tuple(part)) for line, part in parts if part[0] == "proxy" and len(part) > 1 and part[1] in FLOORS}
+    packages = {(line, part[:end]) for line, part in found for end in range(2, len(part))}
+    return sorted({(line, room_of(part[1:])) for line, part in found - packages})
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------
@@ -185,6 +202,19 @@ def rooms_of_a_floor_keep_apart(file: Source) -> Iterator[str]:
         neighbours = FLOORS[room] == FLOORS.get(file.room) and room != file.room
         if neighbours and frozenset({room, file.room}) not in ONE_ROOM and "" not in (room, file.room):
             yield f"{file.path}:{line} {file.room} imports {room} of its own floor: let a higher floor wire them"
+
+
+def extensions_are_reached_by_their_row(file: Source) -> Iterator[str]:
+    """Only an extension itself names its modules, and another one whose row says that it uses it."""
+    own = extension_of(PurePosixPath(file.path).with_suffix("").parts[1:])
+    texts = [(node.lineno, node.value) for node in ast.walk(file.tree)
+             if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
+    named = [(line, text) for line, text in texts if re.fullmatch(r"proxy(\.\w+)+", text)]
+    found = {(line, extension_of(module.split(".")[1:])) for line, module in (*imports(file), *named)
+             if module.startswith("proxy.")}  # fmt: skip
+    for line, name in sorted(found):
+        if name and name != own and name not in USES.get(own, ()):
+            yield f"{file.path}:{line} {own or 'the main job'} names a module of the extension {name}: use its row"
 
 
 def imports_are_absolute(file: Source) -> Iterator[str]:
@@ -372,6 +402,7 @@ RULES: Final[tuple[Rule, ...]] = (
     imports_go_down,
     rows_import_upwards,
     rooms_of_a_floor_keep_apart,
+    extensions_are_reached_by_their_row,
     imports_are_absolute,
     the_core_is_pure,
     a_library_has_one_room,
@@ -518,6 +549,10 @@ BREACHES: Final = [
     (a_quick_way_says_what_it_is_worth, "proxy/core/fast_x.py", '"""Much quicker."""'),
     (rooms_of_a_floor_keep_apart, "proxy/state/x.py", "from proxy.telemetry.logs import line"),
     (rooms_of_a_floor_keep_apart, "proxy/call/run.py", "from proxy import routing"),
+    (extensions_are_reached_by_their_row, "proxy/server/x.py", "def f():\n    import proxy.extensions.kubernetes"),
+    (extensions_are_reached_by_their_row, "proxy/cli/x.py", "load('proxy.extensions.kubernetes.injection')"),
+    (imports_go_down, "proxy/extensions/kubernetes/call/x.py", "import proxy.cli.options"),
+    (the_core_is_pure, "proxy/extensions/kubernetes/core/x.py", "import time"),
     (imports_are_absolute, "proxy/core/x.py", "from . import model"),
     (the_core_is_pure, "proxy/core/x.py", "import os.path"),
     (the_core_is_pure, "proxy/adapters/x.py", "def f():\n    from time import monotonic"),

@@ -86,7 +86,7 @@ class QueryAdapter(PlainAdapter):
         "\nADAPTERS: Final",
         "from proxy.adapters.query import QueryAdapter\n",
     )
-    copy.insert("proxy/adapters/__init__.py", "McpAdapter())", "QueryAdapter(), ")
+    copy.insert("proxy/adapters/__init__.py", "PlainAdapter(), Disp", "QueryAdapter(), ")
     program = """
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
@@ -131,7 +131,7 @@ def add_a_repair_rule(copy: Copy) -> None:
         '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
     )
     copy.insert(
-        "schemas/config.schema.json",
+        "proxy/config/files/config.schema.json",
         '                "yes_no": {',
         '                "word_number": {"description": "`two` -> `2`", "$ref": "#/$defs/switch"},\n',
     )
@@ -164,7 +164,7 @@ def add_an_answer_format(copy: Copy) -> None:
     )
     copy.write("schemas/envelopes/short.schema.json", json.dumps({"type": "object", "required": ["said"]}))
     copy.name_in_both(
-        "schemas/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
+        "proxy/config/files/config.schema.json", '            "anthropic",\n            "mcp"', '            "short",\n'
     )
     copy.config("envelope: short, ")
     program = """
@@ -256,7 +256,7 @@ def run(args: argparse.Namespace) -> int:
 
 def add_a_console_page(copy: Copy) -> None:
     copy.write(
-        "proxy/server/admin/console/hello.js",
+        "proxy/extensions/console/ui/hello.js",
         """// Says hello.
 import { html } from "./parts.js";
 
@@ -265,12 +265,12 @@ export function Hello() {
 }
 """,
     )
-    main = "proxy/server/admin/console/main.js"
+    main = "proxy/extensions/console/ui/main.js"
     copy.insert(main, "\nconst PAGES = {", 'import { Hello } from "./hello.js";\n')
     copy.insert(main, "config: [", 'hello: ["Hello", Hello], ')
     program = """
 import asyncio, re
-from proxy.server.admin.console.console_files import show_file
+from proxy.extensions.console.ui.console_files import show_file
 from proxy.server.admin.page import PageRequest
 def served(path):
     page = asyncio.run(show_file(PageRequest("GET", "/ui/" + path, path, "", {})))
@@ -287,23 +287,106 @@ for name, component in pages:
 
 
 def add_a_config_key(copy: Copy) -> None:
-    copy.insert("proxy/config/model.py", "    max_chars: int = 12_000", "    greeting: str = ''\n")
+    copy.insert("proxy/config/model.py", "    keep_calls: int = 2000", "    greeting: str = ''\n")
     copy.insert(
         "proxy/config/sections/top_level.py",
-        '    if "dynamic_state" in written:',
-        '    if "greeting" in written:\n        made["greeting"] = written["greeting"]\n',
+        '    if "console" in written:',
+        '    if "greeting" in written:\n        found["greeting"] = written["greeting"]\n',
     )
-    copy.insert("schemas/config.schema.json", '        "dynamic_state": {', '        "greeting": {"type": "string"},\n')
+    copy.insert(
+        "proxy/config/files/config.schema.json",
+        '            "console": {',
+        '            "greeting": {"type": "string"},\n',
+    )
     (copy.folder / "config.yaml").write_text(
-        "version: 1\nlisten: 127.0.0.1:0\nguidance: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+        "version: 1\nlisten: 127.0.0.1:0\nadmin: {greeting: hello}\nupstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
         "routes: [{path: /x, upstream: a, tool: x, validation: off}]\n"
     )
     program = """
 from pathlib import Path
 from proxy.config.load import load
-print(load(Path("config.yaml"), {}).config.guidance.greeting)
+print(load(Path("config.yaml"), {}).config.admin.greeting)
 """
     assert "hello\n" == copy.run("-c", program)
+
+
+def add_an_extension(copy: Copy) -> None:
+    folder = "proxy/extensions/greeting"
+    (copy.folder / folder).mkdir()
+    copy.write(f"{folder}/__init__.py", '"""Greets: a verb, a page, and a section of the config."""\n')
+    copy.write(
+        f"{folder}/config.schema.json", '{"properties": {"greeting": {"type": "string", "description": "Whom."}}}'
+    )
+    copy.write(
+        f"{folder}/section.py",
+        '''"""The section `greeting`."""
+
+
+def read_greeting(context, files, upstreams):
+    """Whom to greet."""
+    return context.structure.entry("greeting")
+''',
+    )
+    copy.write(
+        f"{folder}/page.py",
+        '''"""The page `/-/greeting`."""
+
+from proxy.server.admin.page import make_json_page
+
+
+async def make_page(serving, question):
+    """The greeting."""
+    return make_json_page({"hello": serving.config.sections["greeting"]})
+''',
+    )
+    copy.write(
+        f"{folder}/greet.py",
+        '''"""The verb `greet`."""
+
+
+def register(subparsers):
+    """Describes the verb."""
+    subparsers.add_parser("greet", help="greets")
+
+
+def run(args):
+    """Greets."""
+    print("hello")
+    return 0
+''',
+    )
+    copy.insert(
+        "proxy/extensions/__init__.py",
+        '    Extension(\n        "kubernetes",',
+        '    Extension("greeting", adds="greets", verbs={"greet": "greeting.greet"},\n'
+        '              sections={"greeting": "greeting.section:read_greeting"},\n'
+        '              pages={"/-/greeting": PageRow("greeting.page:make_page")}),\n',
+    )
+    assert "hello\n" == copy.run("-m", "proxy", "greet")
+    (copy.folder / "config.yaml").write_text(
+        "version: 1\nlisten: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\ngreeting: you\n"
+        "upstreams: {a: {url: 'http://127.0.0.1:9'}}\n"
+        "routes: [{path: /x, upstream: a, tool: x, schema: {properties: {n: {type: integer}}}}]\n"
+    )
+    program = """
+import asyncio
+from urllib.request import Request, urlopen
+from urllib.error import HTTPError
+from proxy.config.load import load
+from proxy.server import start_serving
+def fetch(url, body=None):
+    try:
+        return urlopen(Request(url, body, {"Content-Type": "application/json"})).read().decode().strip()
+    except HTTPError as refused:
+        return refused.code
+async def serve():
+    serving = await start_serving(load("config.yaml", {}))
+    print(await asyncio.to_thread(fetch, serving.url + "/x", b'{"n": {}}'))
+    print(await asyncio.to_thread(fetch, serving.admin_url + "/-/greeting"))
+    await serving.stop(0)
+asyncio.run(serve())
+"""
+    assert '400\n{"hello":"you"}\n' == copy.run("-c", program)
 
 
 @dataclass(frozen=True)
@@ -324,6 +407,7 @@ ROWS: Final = (
     Row("a CLI verb", add_a_verb),
     Row("a console page", add_a_console_page),
     Row("a config key", add_a_config_key),
+    Row("an extension", add_an_extension),
 )
 
 
@@ -342,13 +426,8 @@ def test_a_row_works_by_touching_the_files_it_names(row: Row, tmp_path: Path) ->
     copy = Copy(tmp_path)
     row.add(copy)
     named = set(re.findall(r"`([^`]+)`", table()[row.name]))
-    folders = tuple(name for name in named if name.endswith("/"))
-    patterns = [re.sub(r"<\w+>", r"\\w+", name) for name in named]
-    unnamed = [
-        path
-        for path in copy.touched
-        if not path.startswith(folders) and not any(re.fullmatch(pattern, path) for pattern in patterns)
-    ]
+    patterns = [re.sub(r"<\w+>", r"\\w+", name) + (".*" if name.endswith("/") else "") for name in named]
+    unnamed = [path for path in copy.touched if not any(re.fullmatch(pattern, path) for pattern in patterns)]
     assert [] == unnamed
 
 

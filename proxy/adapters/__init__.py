@@ -2,7 +2,7 @@
 line.
 
 All adapters are pure: they see a whole request, never a socket. `base.py` defines the interface, `ladder.py` finds the
-conversation of a request.
+conversation of a request. Extensions add adapters of their own (`find_adapter`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ from typing import Final
 
 from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import DispatchAdapter
-from proxy.adapters.http_operation import HttpOperationAdapter
-from proxy.adapters.mcp import McpAdapter
 from proxy.adapters.plain import PlainAdapter
+from proxy.extensions import find_adapter_place, load_place
 
-ADAPTERS: Final[Mapping[str, Adapter]] = {
-    adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter(), HttpOperationAdapter(), McpAdapter())
-}  # fmt: skip
+ADAPTERS: Final[Mapping[str, Adapter]] = {adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter())}
+
+
+def find_adapter(name: str) -> Adapter:
+    """The adapter of this name, an extension's too. Raises KeyError for any other name."""
+    place = find_adapter_place(name)
+    if name in ADAPTERS or not place:
+        return ADAPTERS[name]
+    made: Adapter = load_place(place)
+    return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.request_rules import OperationRule
 from proxy.core.envelope import Detail, render_failure
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import (
@@ -72,7 +72,7 @@ class CallShape:
     ladder: tuple[ConversationSource, ...] = DEFAULT_LADDER
     text: TextLimits = field(default_factory=TextLimits)
     text_repairs: frozenset[str] = frozenset()
-    operation: HttpOperation | None = None
+    operation: OperationRule | None = None
 
     @property
     def looks_into_body(self) -> bool:

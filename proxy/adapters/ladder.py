@@ -104,7 +104,7 @@ def find_call_id(request: RawRequest, pointer: Pointer | None, body: JsonValue, 
     found = request.header(CALL_ID_HEADER)
     if found is None and pointer is not None:
         found = _find_text_at(body, pointer)
-    if not found or not (found.isascii() and found.isprintable() and " " not in found):
+    if not found or not found.isprintable():
         return fresh_id
     if len(found) > _LONGEST_CALL_ID:
         return "sha256-" + sha256(found.encode()).hexdigest()

@@ -18,8 +18,11 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract import toolname
 from proxy.core.contract.correction import CORRECTIONS
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.display.secrets import MASK, repeats_value
+from proxy.core.model.codes import ERROR_CODES
 from proxy.core.model.values import (
     CheckedCall,
+    Document,
     Episode,
     Failure,
     Repair,
@@ -173,17 +176,30 @@ def record_delivery(
 
 def record_tool_error(record: CallRecord, failure: Failure) -> None:
     """Records that the tool's own error goes to the client unchanged."""
-    record.outcome, record.code = "tool_error", failure.code.name
+    record.outcome, record.code = "tool_error", _name_code(record, failure)
 
 
 def record_result(record: CallRecord, result: ToolResult, outcome: str) -> None:
     """Records the answer that the model reads for a failed call."""
-    record.outcome, record.code = outcome, result.failure.code.name
+    record.outcome, record.code = outcome, _name_code(record, result.failure)
     record.violations = result.failure.violations
     record.result = result
-    record.repeated, record.escalated = result.repeated, result.escalated
+    record.repeated = result.repeated
     if result.attempt is not None:
         record.attempt, record.max_attempts = result.attempt.number, result.attempt.limit
+
+
+def record_escalation(record: CallRecord) -> None:
+    """Records that this call is the escalation of its conversation, of which a human is told once."""
+    record.escalated = True
+
+
+def _name_code(record: CallRecord, failure: Failure) -> str:
+    """The code of a failure; that of a tool's own without what the tool was sent."""
+    name, call = failure.code.name, record.call
+    if name in ERROR_CODES or call is None or not isinstance(call.arguments, Document):
+        return name
+    return MASK if repeats_value(name, call.arguments.value) else name
 
 
 def record_correction(record: CallRecord, before: CallRecord, seconds: float, *, found: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.values import CheckedCall, Failure, Headers, UpstreamReply
-from proxy.interfaces import UpstreamRequest
+from proxy.interfaces import QuerySources, UpstreamRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Nowhere:
     headers: Headers = ()
     unknown: UnknownTool = field(default_factory=UnknownTool)
 
-    def find_user_query(self) -> str:
+    def find_user_query(self, sources: QuerySources) -> str:  # noqa: ARG002
         """There is no user query."""
         return ""
 

@@ -26,9 +26,9 @@ from proxy.core.check.validation import compile_check
 from proxy.core.contract.listed_schema import BadSchemaError, compile_listed
 from proxy.core.contract.policy import LeakedMarkup, RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide, restore_decision
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.explain import list_failing_places
-from proxy.core.explain.misplaced import find_value
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import TRUSTED, TextLimits, dumps, join_frame, make_decimal, parse, split_frame
 from proxy.core.json.strictreader import KnownText, PlainReader
 from proxy.core.json.textrepair import examine_text
@@ -100,12 +100,16 @@ def read_known_text(result: bytes, text: bytes, limits: TextLimits, repairs: fro
 def _describe_found(known: KnownText) -> JsonValue:
     found = known.found
     if isinstance(found, JsonProblem):
-        return [found.reason, found.line, found.column, found.truncated]
+        path = None if found.path is None else list(found.path)
+        return [found.reason, found.line, found.column, found.truncated, path]
     return found.value
 
 
 def _read_found(told: Any) -> PlainReader | JsonProblem:
-    return PlainReader(told) if isinstance(told, str) else JsonProblem(*told)
+    if isinstance(told, str):
+        return PlainReader(told)
+    reason, line, column, truncated, path = told
+    return JsonProblem(reason, line, column, truncated, None if path is None else tuple(path))
 
 
 # --- a tool as it crosses ---------------------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ def decide_call(payload: bytes) -> bytes:
             "forward": False,
             "told": [_as_json(violation, value) for violation in failure.violations],
             "hint": failure.hint,
-            "advice": [advised.accepts, advised.example, advised.example_complete],
+            "advice": [list(advised.accepts), advised.example, advised.example_complete],
         },
         b"",
     )
@@ -213,7 +217,7 @@ def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision
             repairs += (Repair(rule, ()),) * number
         return restore_decision(call, document, arguments, repairs, told)
     accepts, example, complete = head["advice"]
-    return restore_decision(call, document, None, (), told, head["hint"], (accepts, example, complete))
+    return restore_decision(call, document, None, (), told, head["hint"], (tuple(accepts), example, complete))
 
 
 def _path(steps: list[JsonValue]) -> tuple[str | int, ...]:

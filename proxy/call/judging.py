@@ -57,7 +57,7 @@ def judge_call(context: CallContext) -> Judged | Coroutine[Any, Any, Judged]:
     coroutine that makes it where it has to wait for something."""
     policy = context.policy
     if policy is None:
-        failure = explain_unknown_tool(context.call, context.call_route.tools)
+        failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
         decision = forward_unjudged(context.call, failure) if context.report_only else Reject(failure)
         return Judged(decision, "dotted" if failure.container is not None else "")
     is_plain = policy.member_of is None and policy.container is None and is_ready(policy)
@@ -99,12 +99,16 @@ async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failu
         case container.Expand(call):
             await count_expansion(context, failure)
             return Judged(await _decide(context, call, policy), "auto_expanded")
-        case container.Dispatch(call) as dispatch if (function := context.call_route.tools.get(call.tool)) is not None:
+        case container.Dispatch(call) as dispatch:
+            function = context.call_route.tools.get(call.tool)
+            if function is None:
+                return Judged(Reject(container.ask_for_two_calls(failure)), "refused")
             decision = await _decide(context, call, function)
             if isinstance(decision, Forward):
                 return Judged(decision, "dispatched")
             return Judged(Reject(container.make_inner_failure(decision.failure, dispatch, failure.sent)), "refused")
-    return Judged(Reject(failure), "refused")
+        case None:
+            return Judged(Reject(failure), "refused")
 
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.

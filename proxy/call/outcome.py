@@ -12,15 +12,19 @@ from proxy.call.context import (
     ApprovedCall,
     CallContext,
     PendingFailure,
+    open_context,
     record_answer,
+    record_call,
     record_delivery,
+    record_escalation,
     record_result,
     record_tool_error,
 )
 from proxy.core.contract import attempts as contract
-from proxy.core.contract import container
+from proxy.core.contract import container, refusals
+from proxy.core.contract.history import write_tool_error
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy, UnknownTool
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.model.values import (
     Attempt,
     CheckedCall,
@@ -31,10 +35,12 @@ from proxy.core.model.values import (
     FailureRecorded,
     FeedbackLimits,
     Rung,
+    ToolCall,
     ToolResult,
     UpstreamReply,
 )
 from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure, wrap_answer
+from proxy.interfaces import CallRecord, CallRoute, Services
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
 # model takes far longer to read an answer and to make another call.
@@ -47,8 +53,10 @@ async def recall_failures(context: CallContext) -> CallContext | ToolResult:
     store, policy = context.services.store, context.counted_by
     episode = await store.look(context.key, if_known=not contract.asks_first(policy))
     known = None if episode is None else contract.look_up_attempt(context.call, episode, context.digest, policy)
-    if known is None and _are_tool_errors_counted(context):
+    if known is None and not context.report_only and _are_tool_errors_counted(context):
         known = await _recall_tool_errors(context)
+        if known is not None:
+            return known
     if known is None or context.report_only:
         return context if episode is None else replace(context, seen=episode.count)
     record_result(context.record, known, "refused")
@@ -58,14 +66,34 @@ async def recall_failures(context: CallContext) -> CallContext | ToolResult:
 async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
     """The answer in place of a call whose tool has refused or failed too often. Only where this process has counted an
     error of the tool is there anything to ask the store."""
-    store, policy, errors = context.services.store, context.counted_by, contract.make_tool_errors_key(context.key)
+    store, policy, errors = context.services.store, context.counted_by, refusals.make_tool_errors_key(context.key)
     if await store.count_taken(errors, enough=0) == 0:
         return None
-    same = await store.look(contract.make_same_call_key(context.key, context.digest))
-    known = contract.refuse_repeated_call(context.call, same, policy)
+    cause = refusals.make_same_call_key(context.key, context.digest)
+    known = refusals.refuse_repeated_call(context.call, await store.look(cause), policy)
     if known is None and policy.attempts.tool_errors.limit is not None:
-        known = contract.refuse_over_budget(context.call, await store.look(errors), policy)
+        cause = errors
+        known = refusals.refuse_over_budget(context.call, await store.look(errors), policy)
+    return None if known is None else await _refuse_for_tool_errors(context, known, cause)
+
+
+async def _refuse_for_tool_errors(context: CallContext, known: ToolResult, cause: str) -> ToolResult:
+    """Refuses a call for the errors of its tool under the key `cause`. The first such call is the escalation."""
+    key, blocked = refusals.make_blocked_key(cause), refusals.make_blocked_attempt(known, context.digest)
+    ttl = contract.find_ttl(context.came.conversation, context.counted_by)
+    recorded = await context.services.store.fail(key, blocked, ttl)
+    standing = refusals.read_standing(key, recorded.episode, context.counted_by.attempts)
+    known = replace(known, attempt=standing)
+    record_result(context.record, known, "refused")
+    if recorded.episode.failed == 1:
+        _escalate(context, known)
     return known
+
+
+def _escalate(context: CallContext, result: ToolResult) -> None:
+    """Tells of an escalation. Its later answers, to calls that change nothing, are not told of again."""
+    record_escalation(context.record)
+    context.services.escalated(result, context.record)
 
 
 def _are_tool_errors_counted(context: CallContext) -> bool:
@@ -78,14 +106,22 @@ async def count_tool_error(context: CallContext, failure: Failure) -> None:
     store, policy = context.services.store, context.policy
     if policy is None or context.report_only or not _are_tool_errors_counted(context):
         return
-    errors, budget = contract.make_tool_errors_key(context.key), policy.attempts.tool_errors
-    error = FailedAttempt(context.digest, (contract.write_tool_error(failure),))
-    if contract.is_refusal(failure):
-        await store.reserve(errors, contract.MOST_ERRORS, max(contract.SAME_CALL_TTL, budget.window))
-        await store.fail(contract.make_same_call_key(context.key, context.digest), error, contract.SAME_CALL_TTL)
+    errors, budget = refusals.make_tool_errors_key(context.key), policy.attempts.tool_errors
+    error = FailedAttempt(context.digest, write_tool_error(failure))
+    if refusals.is_refusal(failure):
+        await store.reserve(errors, refusals.MOST_ERRORS, max(refusals.SAME_CALL_TTL, budget.window))
+        same = refusals.make_same_call_key(context.key, context.digest)
+        await _add_tool_error(context, same, error, refusals.SAME_CALL_TTL)
     if budget.limit is not None:
-        await store.reserve(errors, contract.MOST_ERRORS, max(contract.SAME_CALL_TTL, budget.window))
-        await store.fail(errors, error, budget.window)
+        await store.reserve(errors, refusals.MOST_ERRORS, max(refusals.SAME_CALL_TTL, budget.window))
+        await _add_tool_error(context, errors, error, budget.window)
+
+
+async def _add_tool_error(context: CallContext, key: str, error: FailedAttempt, ttl: float) -> None:
+    """Remembers an error of the tool. Where the errors begin anew, so does their escalation."""
+    recorded = await context.services.store.fail(key, error, ttl)
+    if recorded.episode.failed == 1:
+        await context.services.store.clear(refusals.make_blocked_key(key), forget=True)
 
 
 async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResult:
@@ -98,9 +134,23 @@ async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResu
     result = contract.grant_attempt(context.call, failure, recorded, context.counted_by)
     result = add_advice(result, context.policy)
     record_result(context.record, result, pending.outcome)
-    if result.escalated and result.attempt is not None and result.attempt.number == result.attempt.limit:
-        context.services.escalated(result, context.record)
+    if recorded is not None and contract.uses_up_attempts(recorded, context.counted_by):
+        _escalate(context, result)
     return replace(result, repairs=pending.repairs, extra=context.services.extra_lines(context.call.tool, failure))
+
+
+async def refuse_unread_call(
+    call: ToolCall, failure: Failure, call_route: CallRoute, services: Services, record: CallRecord
+) -> ToolResult:
+    """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
+    context = open_context(call, call_route, services, record)
+    record_call(context)
+    if not services.store.is_idle():
+        recalled = await recall_failures(context)
+        if isinstance(recalled, ToolResult):
+            return recalled
+        context = recalled
+    return await refuse_call(context, PendingFailure(failure, "refused"))
 
 
 async def _count_attempt(context: CallContext, failure: Failure) -> tuple[CallContext, FailureRecorded | None]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.cli.no_config import make_link, open_console
+from proxy.cli.operator_console import make_link, open_console
 from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:

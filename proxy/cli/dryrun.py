@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from proxy.adapters import ADAPTERS
+from proxy.adapters import ADAPTERS, find_adapter
 from proxy.adapters.base import CallShape
 from proxy.call.dry_upstream import Nowhere
 from proxy.call.run import run_call
@@ -79,7 +79,7 @@ class DryRun:
 
     def judge(self, request: RawRequest, adapter: str, shape: CallShape, tools: Mapping[str, ToolPolicy]) -> Verdict:
         """The result of a request: accepted, or refused with an answer. Not for passthrough routes."""
-        match ADAPTERS[adapter].decode(request, shape, "dry-run"):
+        match find_adapter(adapter).decode(request, shape, "dry-run"):
             case ToolCall() as call:
                 return self._runner.run(_judge_call(call, tools))
             case Failure() as failure:

@@ -1,6 +1,6 @@
-"""`toolcall-proxy import openapi URL|FILE`, `import mcp URL`, `import mcpservers FILE`: writes a config for tools that
-exist already, with their schemas.
+"""`toolcall-proxy import KIND SOURCE`: writes a config for tools that exist already, with their schemas.
 
+Extensions read the kinds of sources.
 Existing files are replaced only with `--force`. Tools that cannot be imported are named, with the reason.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText, add_header_option
+from proxy.extensions import list_import_kinds, load_place
 
 if TYPE_CHECKING:
-    from proxy.core.model.values import Headers
-    from proxy.importing.harvest import Harvest
-    from proxy.importing.mcpservers import McpServers
+    from proxy.importing.harvest import Harvest, LeftOut
 
 EXIT_NOTHING: Final = 1
 EXIT_PROBLEM: Final = 2
@@ -50,47 +48,12 @@ def register(subparsers: Any) -> None:
         formatter_class=HelpText,
     )
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
-    openapi = kinds.add_parser("openapi", help="FastAPI, mcpo, anything with an OpenAPI description")
-    openapi.add_argument("source", metavar="URL|FILE", help="the description, JSON or YAML")
-    openapi.add_argument("--upstream", metavar="URL", default="", help="where the tools run, if it does not say so")
-    openapi.add_argument(
-        "--only",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
-    )
-    openapi.add_argument("--relay", action="store_true", help="pass on, unjudged, what cannot be judged")
-    openapi.add_argument(
-        "--as", dest="serve_as", choices=("http", "mcp"), default="http",
-        help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",
-    )  # fmt: skip
-    _add_common_arguments(openapi)
-    mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
-    mcp.add_argument("source", metavar="URL", help="where MCP is spoken, such as http://127.0.0.1:8000/mcp")
-    _add_common_arguments(mcp)
-    _add_mcpservers(kinds)
+    for _, place in list_import_kinds():
+        load_place(place).register(kinds)
 
 
-def _add_mcpservers(kinds: Any) -> None:
-    clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
-    clients.add_argument(
-        "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json or .vscode/mcp.json"
-    )
-    clients.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
-    clients.add_argument("--force", action="store_true", help="replace files that exist")
-    clients.add_argument(
-        "--client", choices=("claude", "cursor", "vscode"), default="", help="whose config it is (default: by the file)"
-    )
-    clients.add_argument(
-        "--rewrite", action="store_true", help="write nothing: print the client's config with the proxy in their place"
-    )
-    clients.add_argument(
-        "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"
-    )
-
-
-def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describes the arguments of every kind of source."""
     parser.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_header_option(parser, "send this header with the question; it is written nowhere")
@@ -98,17 +61,19 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads the source, writes the config and checks it; gives the exit code."""
+    return int(load_place(dict(list_import_kinds())[args.kind]).run(args))
+
+
+def import_source(args: argparse.Namespace, read: Callable[[], Awaitable[Harvest]]) -> int:
+    """Reads a source, writes the config and checks it; gives the exit code."""
     from proxy.importing.files import CONFIG, make_files, write_files
     from proxy.importing.harvest import ImportProblem
 
-    if args.kind == "mcpservers":
-        return _run_mcpservers(args)
-    if args.kind == "openapi" and args.serve_as == "mcp" and args.relay:
-        problem = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
-        print(f"import: {problem}", file=sys.stderr)
-        return EXIT_PROBLEM
+    async def harvest_source() -> Harvest:
+        return await read()
+
     try:
-        harvest = asyncio.run(_harvest(args, tuple(args.header)))
+        harvest = asyncio.run(harvest_source())
         if not harvest.tools:
             print("\n".join(describe_harvest(harvest)))
             print("import: nothing here can be judged: nothing is written", file=sys.stderr)
@@ -119,55 +84,12 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_PROBLEM
     print("\n".join(describe_harvest(harvest)))
     print(f"\n{_summarise(harvest)}\nwrote {', '.join(_list_written(written))}")
-    return _check_written(args.into / CONFIG)
+    return check_written(args.into / CONFIG)
 
 
-def _run_mcpservers(args: argparse.Namespace) -> int:
-    """Writes the config for the servers that a client's config names, or prints that client's config rewritten."""
-    from proxy.importing.files import CONFIG, write_files
-    from proxy.importing.harvest import ImportProblem
-    from proxy.importing.mcpservers import read_mcpservers
-
-    try:
-        found = read_mcpservers(args.source, args.client)
-        if args.rewrite:
-            print(json.dumps(found.rewrite_client_config(one=args.one), indent=2, ensure_ascii=False))
-            return 0
-        for line in _describe_servers(found, one=args.one):
-            print(line)
-        if not found.upstreams:
-            print("import: no server there can be served: nothing is written", file=sys.stderr)
-            return EXIT_NOTHING
-        (config,) = write_files(args.into, {CONFIG: found.write_config(CONFIG, one=args.one)}, force=args.force)
-        config.chmod(0o600)
-    except ImportProblem as problem:
-        print(f"import: {problem}", file=sys.stderr)
-        return EXIT_PROBLEM
-    print(f"\nwrote {config}")
-    if found.variables:
-        print(f"set before it is served: {', '.join(found.variables)}")
-        return 0
-    return _check_written(config)
-
-
-def _describe_servers(found: McpServers, *, one: bool) -> Iterator[str]:
-    """Lines about which servers are served where, and which are not."""
-    from proxy.importing.mcpservers import JOINED_PATH
-
-    yield from _write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
-    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in found.left_out]
-    yield from _write_table("left out", left)
-
-
-async def _harvest(args: argparse.Namespace, headers: Headers) -> Harvest:
-    from proxy.importing.mcp import read_mcp
-    from proxy.importing.openapi import Choice, read_openapi
-
-    if args.kind == "mcp":
-        return await read_mcp(args.source, headers)
-    with show_operations() as advance:
-        choice = Choice(tuple(args.only), args.relay, args.upstream, args.serve_as == "mcp")
-        return await read_openapi(args.source, choice, headers, advance=advance)
+def list_left_out(left: Iterable[LeftOut]) -> list[tuple[str, str]]:
+    """Rows of a table about what was left out, and why."""
+    return [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in left]
 
 
 @contextlib.contextmanager
@@ -185,7 +107,7 @@ def show_operations() -> Iterator[Callable[[int, int], None]]:
 
 def _make_source_relative(folder: Path, harvest: Harvest) -> Harvest:
     """The harvest with a source file's path relative to the config's folder, where `check --live` looks for it."""
-    from proxy.importing.openapi import is_url
+    from proxy.importing.fetch import is_url
 
     return harvest if is_url(harvest.source) else replace(harvest, source=os.path.relpath(harvest.source, folder))
 
@@ -195,10 +117,9 @@ def describe_harvest(harvest: Harvest) -> Iterator[str]:
     from proxy.importing.harvest import flatten_text
 
     yield f"{harvest.source.partition('?')[0]}: {flatten_text(harvest.about)}"
-    yield from _write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
-    yield from _write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
-    left = [(each.name, f"{each.why}  ({each.hint})" if each.hint else each.why) for each in harvest.left_out]
-    yield from _write_table("left out", left)
+    yield from write_table("judged", [(f"{tool.method} {tool.path}".strip(), tool.name) for tool in harvest.tools])
+    yield from write_table("relayed", [(f"{each.method} {each.path}", each.why) for each in harvest.relayed])
+    yield from write_table("left out", list_left_out(harvest.left_out))
     notes = [f"{tool.name}: {note}" for tool in harvest.tools for note in tool.notes]
     yield from (f"note: {flatten_text(note)}" for note in (*harvest.notes, *notes))
 
@@ -213,7 +134,8 @@ def _summarise(harvest: Harvest) -> str:
     return ", ".join(f"{count:,} {what}" for count, what in counts)
 
 
-def _write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+def write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
+    """Lines of a table of two columns, with its title and length; none where it is empty."""
     from proxy.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]
@@ -233,7 +155,7 @@ def _list_written(paths: list[Path]) -> Iterator[str]:
     yield str(paths[-1])
 
 
-def _check_written(config: Path) -> int:
+def check_written(config: Path) -> int:
     """Checks the written config as `serve` will read it."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError

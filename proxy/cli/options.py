@@ -39,7 +39,7 @@ def _find_columns() -> int:
 def add_header_option(parser: argparse.ArgumentParser, help_text: str, *names: str) -> None:
     """Adds `--header`, which may be repeated; `names` are further spellings."""
     parser.add_argument(
-        *names, "--header", metavar="'NAME: VALUE'", type=_read_header, action="append", default=[], help=help_text
+        *names, "--header", metavar="'NAME: VALUE'", type=read_header, action="append", default=[], help=help_text
     )
 
 
@@ -55,7 +55,7 @@ def _read_timeout(text: str) -> str:
     return text
 
 
-def _read_header(text: str) -> tuple[str, str]:
+def read_header(text: str) -> tuple[str, str]:
     """`Name: value` as a header. Raises ArgumentTypeError, which does not repeat the value, for anything else."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip().isascii() or not name.strip() or set(text) & set("\r\n\0"):

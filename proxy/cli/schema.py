@@ -31,7 +31,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(_args: argparse.Namespace) -> int:
     """Prints the schema and gives the exit code."""
-    from proxy.config.files.structure import read_published_schema
+    from proxy.config.files.published import write_published_schema
 
-    print(read_published_schema(), end="")
+    print(write_published_schema(), end="")
     return 0

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, pack_job, unpack_opinion

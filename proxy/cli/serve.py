@@ -17,7 +17,6 @@ import signal
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from proxy.cli.options import HelpText, add_header_option, add_timeout_option
 
@@ -140,7 +139,7 @@ def _run(args: argparse.Namespace) -> int:
             print(f"serve: {mistake.told}" if args.no_config else mistake, file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
-        from proxy.cli.no_config import close_console, open_console
+        from proxy.cli.operator_console import close_console, open_console
 
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
     try:
@@ -190,19 +189,15 @@ def _find_contradiction(args: argparse.Namespace) -> str:
 
 def _run_without_config(args: argparse.Namespace) -> int:
     """Serves an OpenAPI description or an MCP server from a temporary config."""
-    from proxy.cli.no_config import make_config_file, make_mcp_config_file, write_command_config, write_mcp_config
+    from proxy.extensions import find_flag, load_place
 
     with contextlib.ExitStack() as kept:
-        path: Path | None
-        if args.mcp is not None:
-            path = make_mcp_config_file(
-                write_command_config(args.command, args.timeout)
-                if args.command
-                else write_mcp_config(args.mcp, args.header, args.timeout),
-                kept,
-            )
-        else:
-            path = make_config_file(args, kept)
+        flag = "mcp" if args.mcp is not None else "openapi"
+        row = find_flag(flag)
+        if not row.is_installed:
+            print(f"serve: --{flag} {row.absence}", file=sys.stderr)
+            return EXIT_CONFIG
+        path: Path | None = load_place(row.no_config[flag].make_file)(args, kept)
         guarded = (args.mcp or "", tuple(args.header)) if args.mcp is not None or args.serve_as == "mcp" else None
         written: dict[str, object] = {
             "guarded": guarded,
@@ -260,7 +255,7 @@ async def _serve(
 
 
 def _print_console_link(serving: Serving, loaded: Loaded) -> None:
-    from proxy.cli.no_config import make_link
+    from proxy.cli.operator_console import make_link
 
     link = make_link(serving.admin_url, loaded)
     if link is not None:
@@ -269,20 +264,10 @@ def _print_console_link(serving: Serving, loaded: Loaded) -> None:
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
     """Warns on stderr if no MCP server answers at the URL. Serving goes on, because the server may start later."""
-    from proxy.importing.harvest import ImportProblem
-    from proxy.importing.mcp import read_mcp
+    from proxy.extensions import find_flag, load_place
 
-    try:
-        await read_mcp(url, headers)
-    except ImportProblem as problem:
-        print(f"serve --mcp: {problem}", file=sys.stderr, flush=True)
-        if urlsplit(url).path.rstrip("/").endswith("/sse"):
-            print(
-                "serve --mcp: a path like this is that of the transport of 2024-11-05 (HTTP+SSE), which is not spoken: "
-                f"put a bridge in front of it (fastmcp run {url} --transport http) and name the bridge's URL",
-                file=sys.stderr,
-                flush=True,
-            )
+    for line in await load_place(find_flag("mcp").no_config["mcp"].find_trouble)(url, headers):
+        print(f"serve --mcp: {line}", file=sys.stderr, flush=True)
 
 
 async def _settle_when_idle(serving: Serving) -> None:

@@ -112,7 +112,7 @@ def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> Dr
 
 def _show(route: Route, verdict: Verdict) -> int:
     """Prints the result of the call and gives the exit code."""
-    from proxy.adapters import ADAPTERS
+    from proxy.adapters import find_adapter
     from proxy.cli.dryrun import ForwardedCall, list_repairs
     from proxy.core.envelope.feedback import write_feedback
 
@@ -124,7 +124,7 @@ def _show(route: Route, verdict: Verdict) -> int:
         )
         print("arguments:", verdict.arguments.decode("utf-8", "replace"))
         return 0
-    reply = ADAPTERS[route.adapter].encode(verdict, route.envelope, route.error_status, detail=route.detail)
+    reply = find_adapter(route.adapter).encode(verdict, route.envelope, route.error_status, detail=route.detail)
     print(f"decision: reject, {verdict.failure.code}")
     print(f"the model reads:\n\n{indent(write_feedback(verdict), '  ', lambda line: bool(line.strip()))}\n")
     print(f"answer: HTTP {reply.status}")

@@ -6,12 +6,16 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
-from proxy.config.files.secrets import reveal
-from proxy.config.files.source import ConfigSource
+from proxy.config.files.fast_structure import list_keys
+from proxy.config.files.secrets import restore_written, reveal
+from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, describe_section
 from proxy.config.mistakes import Mistake
+from proxy.config.model import RouteEntry, UpstreamConfig
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions import EXTENSIONS, list_installed, load_place
 
 
 @dataclass(slots=True)
@@ -23,6 +27,8 @@ class Context:
     folder: Path
     mistakes: list[Mistake] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # Upstreams that sections of extensions use.
+    used_upstreams: set[str] = field(default_factory=set)
     # Whether secrets, and files outside the config's folder, may be missing.
     config_only: bool = False
 
@@ -51,7 +57,55 @@ class Context:
             if isinstance(entry, dict):
                 yield name, entry
 
+    def has_section(self, key: str) -> bool:
+        """Whether a top-level key is written, and known."""
+        return key in self.structure.value and (key,) not in self.structure.bad
+
     def names(self, section_name: str) -> tuple[str, ...]:
         """Every name in a section, invalid entries included: a reference to one of them is not unknown."""
         value = self.structure.value.get(section_name)
         return tuple(map(reveal, value)) if isinstance(value, dict) else ()
+
+
+def read_named_text(context: Context, files: Files, at: Pointer, name: JsonValue) -> str | None:
+    """The text of a file that the config names; None where it cannot be read, which is reported."""
+    try:
+        return files.text(context.folder / reveal(name)).decode()
+    except (OSError, ValueError) as error:
+        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else _describe_reason(error)
+        context.mistake(at, f"cannot read {restore_written(name)}: {reason}", "paths start at the config file's folder")
+        return None
+
+
+def _describe_reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+class ReadSection(Protocol):
+    """Reads the section of an extension from a config that has it. Mistakes are recorded in `context`."""
+
+    def __call__(self, context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig], /) -> Any:
+        """What the section says; `Config.sections` keeps it under the section's key."""
+
+
+def read_sections(context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]) -> dict[str, Any]:
+    """What the sections of extensions say, by key. An extension is imported for a config that has a section of it."""
+    written = [(key, place) for row in EXTENSIONS for key, place in row.sections.items() if context.has_section(key)]
+    readers: list[tuple[str, ReadSection]] = [(key, load_place(place)) for key, place in written]
+    return {key: read(context, files, upstreams) for key, read in readers}
+
+
+class CheckKeys(Protocol):
+    """Checks what an extension's keys say together with the rest of a config in which one of them is written."""
+
+    def __call__(self, context: Context, routes: tuple[RouteEntry, ...], /) -> None:
+        """Records mistakes and notes in `context`."""
+
+
+def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
+    """Has each extension check its own keys."""
+    used = list_keys(context.structure.value)
+    for row in list_installed():
+        if row.check and not used.isdisjoint(row.keys):
+            check: CheckKeys = load_place(row.check)
+            check(context, routes)

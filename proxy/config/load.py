@@ -6,11 +6,13 @@ section by section, so that one mistake hides no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from proxy.config.context import Context
+from proxy.config.context import Context, check_added_keys, read_sections
 from proxy.config.files.secrets import Substitution, Unresolved, restore_written
 from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import Structure, check_structure, describe_section
@@ -20,9 +22,6 @@ from proxy.config.policies import merge_layers
 from proxy.config.routes import Routes
 from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.access import check_auth, may_be_token
-from proxy.config.sections.correction_section import check_correct, read_correction
-from proxy.config.sections.mcp_section import make_metadata_routes, widen_session_pools
-from proxy.config.sections.mcp_upstreams import add_joined, add_operations
 from proxy.config.sections.network import read_listen, read_trusted
 from proxy.config.sections.stateurl import mask_beyond_host, mask_url, read_state
 from proxy.config.sections.top_level import (
@@ -30,12 +29,10 @@ from proxy.config.sections.top_level import (
     read_admin,
     read_documents,
     read_drain,
-    read_guidance,
     read_headers,
     read_hooks,
     read_memory,
     read_on_escalation,
-    read_record,
     read_reload,
     read_second_judge,
     read_telemetry,
@@ -49,6 +46,9 @@ from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.values import JsonValue, Pointer
+
+# A segment of a path as other routers write templates: `:id`, `*`, `*rest`, `<id>`, `<int:id>`.
+_FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,14 @@ def _read_config(context: Context, files: Files) -> Config:
     catalogue.check()
     routes = Routes(context, catalogue)
     entries = routes.read()
-    correction = read_correction(context, files, upstreams)
-    check_correct(context, entries)
-    upstreams = _complete_upstreams(context, upstreams, entries)
-    _note_findings(context, routes, catalogue, entries, {correction.upstream} if correction is not None else set())
+    sections = read_sections(context, files, upstreams)
+    check_added_keys(context, entries)
+    upstreams, metadata_routes = _complete_upstreams(context, upstreams, entries, routes)
+    _note_findings(context, routes, catalogue, entries)
     config = Config(
         routes=entries,
         left_out=routes.left_out,
-        metadata_routes=make_metadata_routes(entries, upstreams),
+        metadata_routes=metadata_routes,
         upstreams=upstreams,
         listen=listen,
         admin=admin,
@@ -169,15 +169,14 @@ def _read_config(context: Context, files: Files) -> Config:
         state=read_state(context, files),
         telemetry=read_telemetry(context),
         hooks=read_hooks(context),
-        guidance=read_guidance(context, files),
         on_escalation=read_on_escalation(context),
-        correction=correction,
         reload=read_reload(context),
         second_judge=read_second_judge(context),
         workers=read_workers(context),
         notes=tuple(dict.fromkeys(context.notes)),
         written=redact_config(context.structure),
-        **{**read_drain(context), "record": read_record(context), "memory": read_memory(context)},
+        sections=sections,
+        **{**read_drain(context), "memory": read_memory(context)},
     )
     _check_workers(context, config)
     return config
@@ -190,12 +189,14 @@ def _make_loader(context: Context, files: Files) -> SchemaLoader:
 
 
 def _complete_upstreams(
-    context: Context, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...]
-) -> dict[str, UpstreamConfig]:
-    """The upstreams, changed as their routes need it, and the upstreams that stand for several servers or for
-    operations."""
-    widened = widen_session_pools(upstreams, routes, context.mapping("upstreams"))
-    return add_operations(add_joined(widened, routes), routes)
+    context: Context, upstreams: dict[str, UpstreamConfig], entries: tuple[RouteEntry, ...], routes: Routes
+) -> tuple[dict[str, UpstreamConfig], tuple[RouteEntry, ...]]:
+    """The upstreams as their routes need them, with those that stand for others; and the routes that the config does
+    not name."""
+    if all(entry.mcp is None for entry in entries):
+        return upstreams, ()
+    completed = routes.kind.complete_upstreams(upstreams, entries, context.mapping("upstreams"))
+    return completed, routes.kind.make_metadata_routes(entries, completed)
 
 
 def _check_workers(context: Context, config: Config) -> None:
@@ -232,11 +233,9 @@ def _is_counted(tool: ToolConfig) -> bool:
     return judged or tool.policy.caps.of(tool.name).limit is not None
 
 
-def _note_findings(
-    context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...], used: set[str]
-) -> None:
-    """Adds notes about the config as a whole. `used`: upstreams that are used without a route."""
-    routes.used_upstreams.update(used)
+def _note_findings(context: Context, routes: Routes, catalogue: ToolReader, entries: tuple[RouteEntry, ...]) -> None:
+    """Adds notes about the config as a whole."""
+    routes.used_upstreams.update(context.used_upstreams)
     _note_unused(context, routes, catalogue)
     _note_routes(context, entries)
 
@@ -254,8 +253,9 @@ def _note_routes(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     _note_lookalikes(context, routes)
     for route in routes:
         for step in route.path.split("/"):
-            if step.startswith(":") or step in ("*", "**"):
-                meant = "{rest...}" if step.startswith("*") else "{" + (step[1:] or "id") + "}"
+            if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
+                name = re.sub(r"\W", "_", named["name"] or "")
+                meant = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
                 context.notes.append(f"route {route.name!r}: {step!r} stands for itself  (did you mean {meant!r}?)")
         if route.mcp is not None:
             _note_listed(context, route.name, route.mcp)
@@ -342,7 +342,7 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         return mask_beyond_host(value)
     if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
         return "***"
-    if isinstance(value, str) and path[-1:] == ("command",):
+    if isinstance(value, str) and "command" in path[-2:]:
         return f"{value.split()[0]} ***" if value.split()[1:] else value
     if isinstance(value, str) and "://" in value and "${" not in value:
         value = mask_url(value)

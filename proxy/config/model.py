@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
-from proxy.core.contract.correction import CorrectionPolicy, CorrectionSettings
-from proxy.core.contract.http_operation import Channels, QueryPolicy
-from proxy.core.contract.listed_tools import LearnPolicy, ServedTools, Unjudged
+from proxy.core.contract.correction import CorrectionPolicy
+from proxy.core.contract.listed_tools import LearnPolicy, Unjudged
 from proxy.core.contract.policy import (
     AttemptsPolicy,
     CallCap,
@@ -29,10 +28,11 @@ from proxy.core.contract.policy import (
     UnknownKeys,
     UpstreamErrors,
 )
+from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
+from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, FeedbackLimits, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
-from proxy.core.schema.http.operations import RequestTemplate
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 
 # Which calls jsonschema or fastjsonschema judge too.
@@ -129,30 +129,6 @@ class AdminConfig:
     values: Literal["off", "preview", "full"] = "off"
     keep_calls: int = 2000
     keep_values: int = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RecordConfig:
-    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the recorded share of
-    calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""
-
-    file: str
-    values: Literal["standins", "full"] = "standins"
-    refused: float = 1.0
-    repaired: float = 1.0
-    failed: float = 1.0
-    delivered: float = 0.01
-    longest: int = 64 * 1024
-    max_size: int = 64 * 1024 * 1024
-    keep: int = 4
-
-    def share_of(self, outcome: str) -> float:
-        """The recorded share of the calls with this outcome."""
-        if outcome in ("tool_error", "upstream_error"):
-            return self.failed
-        if outcome in ("repaired", "corrected"):
-            return self.repaired
-        return self.refused if outcome == "refused" else self.delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,13 +333,14 @@ class ToolConfig:
     policy: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
     answer: ToolSchema | None = None
-    request: RequestTemplate | None = None
+    request: RequestForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class McpConfig:
     """What a route does with the tools that its MCP server lists. `template` and `written` are the policy of a tool
-    without an entry in `tools`; `patches` are laid over listed schemas. Times in seconds."""
+    without an entry in `tools`; `patches` are laid over listed schemas, `descriptions` shown in place of listed ones.
+    These three are by the names that clients see, `names`. Times in seconds."""
 
     template: Policy
     written: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
@@ -380,6 +357,8 @@ class McpConfig:
     wait: float = find_default(LearnPolicy, "wait")
     allow: tuple[str, ...] = find_default(LearnPolicy, "allow")
     deny: tuple[str, ...] = find_default(LearnPolicy, "deny")
+    names: ShownNames = field(default_factory=ShownNames)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
     tokens: Mapping[str, ServedTools] = field(default_factory=dict)
     resource: Literal["relay", "rewrite"] = "relay"
 
@@ -387,7 +366,7 @@ class McpConfig:
         """The fields that `LearnPolicy` shares with this class."""
         names = (
             "unknown_schema", "on_bad_schema", "trust_annotations", "output_check", "collapse", "collapse_description",
-            "credentials", "ttl", "wait", "allow", "deny",
+            "credentials", "ttl", "wait", "allow", "deny", "names", "descriptions",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -417,7 +396,7 @@ class RouteEntry:
     joined: JoinedServers | None = None
     operations: ServedOperations | None = None
     query: QueryPolicy = QueryPolicy.FORWARD
-    channels: Channels | None = None
+    channels: ChannelJudge | None = None
     lookalikes: Literal["refuse", "pass"] = "refuse"
     rewrites_resource: str = ""
     is_from_root: bool = False
@@ -490,19 +469,6 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
-class Guidance:
-    """The text that agents read before they call: at most `max_chars` characters, with or without the state of the
-    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents fetch it, '' for none.
-    `mcp`: where MCP clients read it. `template`: the operator's own text around its parts, '' for the usual one."""
-
-    dynamic_state: bool = True
-    max_chars: int = 12_000
-    serve: str = ""
-    mcp: Literal["off", "instructions", "descriptions"] = "off"
-    template: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class OnEscalation:
     """The webhook that receives escalations: its URL, and the secret that signs the messages."""
 
@@ -529,7 +495,7 @@ class Config:
     `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
     mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
     that, in seconds; with `stay_ready` the proxy is ready meanwhile. `memory`: what the bodies under way may take
-    together, in bytes; None: by what the system leaves free.
+    together, in bytes; None: by what the system leaves free. `sections`: what the keys of extensions say, by key.
     """
 
     routes: tuple[RouteEntry, ...]
@@ -541,10 +507,7 @@ class Config:
     trusted: Trusted = field(default_factory=Trusted)
     state: StateConfig = field(default_factory=StateConfig)
     telemetry: Telemetry = field(default_factory=Telemetry)
-    record: RecordConfig | None = None
     hooks: tuple[HookEntry, ...] = ()
-    guidance: Guidance = field(default_factory=Guidance)
-    correction: CorrectionSettings | None = None
     on_escalation: OnEscalation | None = None
     drain: float = 25.0
     finish: float = 5.0
@@ -553,5 +516,6 @@ class Config:
     second_judge: SecondJudging = "sampled"
     workers: int = 1
     memory: int | None = None
+    sections: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     written: JsonValue = field(default=None, repr=False)

@@ -13,7 +13,6 @@ from proxy.adapters.base import ConversationSource
 from proxy.config.files.secrets import reveal
 from proxy.config.model import Caps, HeaderChanges, Policy, RepairSettings
 from proxy.config.sections.access import read_auth, read_cors
-from proxy.config.sections.correction_section import read_correction_policy
 from proxy.config.sections.resilience import RESEND_KEYS, read_resend
 from proxy.config.sections.units import read_seconds, read_size, read_switch, read_time_limit
 from proxy.core.contract.policy import (
@@ -31,6 +30,7 @@ from proxy.core.json.jsontext import TextLimits, parse_pointer
 from proxy.core.model.values import FeedbackLimits, JsonValue
 from proxy.core.rules.rules import PLUMBING_KEYS, select_rules
 from proxy.core.schema.formats import NONE, USUAL, Formats
+from proxy.extensions import POLICY_PLACES, load_place
 
 # Policy keys that apply to one tool; the others are decided before the tool is known.
 TOOL_KEYS: Final = frozenset(
@@ -78,6 +78,7 @@ def read_policy(written: Written) -> Policy:
     made: dict[str, Any] = {
         _FIELDS.get(key, key): read(written[key]) for key, read in _READERS.items() if key in written
     }
+    made |= {_FIELDS[key]: load_place(place)(written[key]) for key, place in POLICY_PLACES.items() if key in written}
     made["resend"] = read_resend(written)
     if "limits" in written:
         limits = written["limits"]
@@ -94,7 +95,8 @@ def make_repair_policy(settings: RepairSettings, *, listed: bool = False) -> Rep
     if drop_keys is None:
         drop_keys = PLUMBING_KEYS if settings.level == "lenient" else frozenset()
     by_hand = frozenset(name for name, on in settings.rules.items() if on)
-    return RepairPolicy(select_rules(settings.level, settings.rules, listed=listed), drop_keys, by_hand)
+    rules = select_rules(settings.level, settings.rules, listed=listed)
+    return RepairPolicy(rules, drop_keys, by_hand, level=settings.level)
 
 
 def select_fingerprint(written: Written) -> dict[str, JsonValue]:
@@ -201,7 +203,6 @@ _READERS: Final[Mapping[str, Any]] = {
     "wrap_success": read_switch,
     "response_mode": Mode,
     "finalize_output_retries": int,
-    "correct": read_correction_policy,
     "conversation": _read_ladder,
     "headers": read_header_changes,
     "auth": read_auth,

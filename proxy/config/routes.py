@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from proxy.adapters.base import CallShape
@@ -13,29 +12,19 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import JoinedServers, LeftOutEntry, McpConfig, Policy, RouteEntry, ToolConfig
 from proxy.config.policies import Written, make_repair_policy, merge_layers, read_pointer, read_policy
+from proxy.config.route_kinds import RouteKindReader, load_route_kind
 from proxy.config.sections.access import check_auth
-from proxy.config.sections.mcp_section import McpReader
-from proxy.config.sections.mcp_upstreams import (
-    OPERATION_DEFAULTS,
-    choose_defaults,
-    describe_operations,
-    name_joined,
-    name_served,
-    name_tools,
-    read_joined,
-    read_operations,
-)
-from proxy.config.sections.route_channels import ChannelReader, select_query_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
-from proxy.core.contract.http_operation import Channels, QueryPolicy
+from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.core.schema.http.operations import RequestTemplate
+from proxy.extensions import find_protocol, find_route_key, load_place
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
+_JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 
 class Routes:
@@ -46,7 +35,15 @@ class Routes:
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
         self.used_upstreams: set[str] = set()
+        self._kind: RouteKindReader | None = None
         self.left_out: tuple[LeftOutEntry, ...] = ()
+
+    @property
+    def kind(self) -> RouteKindReader:
+        """What reads the routes of an extension's protocol, which is imported for the first of them."""
+        if self._kind is None:
+            self._kind = load_route_kind("mcp", self._context, self._catalogue)
+        return self._kind
 
     def read(self) -> tuple[RouteEntry, ...]:
         """The routes, in their order."""
@@ -87,7 +84,7 @@ class Routes:
         check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
-        mcp = self._read_mcp(route) if route.speaks_mcp else None
+        mcp = self._read_kind(route)
         joined = self._read_joined(route)
         tools = {} if route.passes or mcp is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
@@ -108,26 +105,34 @@ class Routes:
             shape=_make_shape(route, policy, tools, is_operation=request is not None),
             policy=policy,
             tools=tools,
-            upstream=_name_upstream(route) if sends else "",
+            upstream=self._name_upstream(route) if sends else "",
             upstream_path=route.upstream_path if sends and "operations" not in route.entry else "",
             websocket=read_switch(route.entry.get("websocket", True)),
             mcp=mcp,
             joined=joined,
-            operations=describe_operations(route, mcp),
+            operations=self.kind.describe_operations(route, mcp) if mcp is not None else None,
             rewrites_resource=route.path if mcp is not None and mcp.resource == "rewrite" else "",
             query=query,
             channels=channels,
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
         )
 
+    def _read_kind(self, route: WrittenRoute) -> McpConfig | None:
+        """What a route of an extension's protocol does with its tools; None for other routes."""
+        row = find_protocol("mcp") if route.speaks_mcp else None
+        if row is not None and not row.is_installed:
+            self._context.mistake((*route.at, "protocol"), f"the protocol 'mcp' {row.absence}")
+            return None
+        return None if row is None else self.kind.read(route, self._read_tools)
+
     def _read_joined(self, route: WrittenRoute) -> JoinedServers | None:
-        joined = read_joined(self._context, route)
+        joined = self.kind.read_servers(route) if "servers" in route.entry else None
         self.used_upstreams.update(server.upstream for server in (joined.servers if joined is not None else ()))
         return joined
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
-    ) -> tuple[Channels | None, QueryPolicy]:
+    ) -> tuple[ChannelJudge | None, QueryPolicy]:
         """What the route judges besides the body. Only a route that calls one tool can declare parameters."""
         if any(tool.request is not None for tool in tools.values()):
             if "parameters" in route.entry:
@@ -137,20 +142,36 @@ class Routes:
             usual = QueryPolicy.JUDGE if name in tools else QueryPolicy.REFUSE
             return None, QueryPolicy(reveal(route.entry.get("query", usual)))
         if name not in tools:
-            return None, select_query_policy(route.entry)
-        return ChannelReader(self._catalogue, route).read(tools[name].written.get("formats", True))
+            return None, QueryPolicy(reveal(route.entry.get("query", "forward")))
+        return self._read_parameters(route, tools[name].written.get("formats", True))
 
-    def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestTemplate | None:
+    def _read_parameters(self, route: WrittenRoute, formats: JsonValue) -> tuple[ChannelJudge | None, QueryPolicy]:
+        """What the route's `parameters` judge, and how its query is handled. `formats` as written."""
+        chosen = QueryPolicy(reveal(route.entry["query"])) if "query" in route.entry else None
+        if route.entry.get("parameters"):
+            policy = chosen or QueryPolicy.JUDGE
+            made: ChannelJudge = load_place(find_route_key("parameters"))(self._catalogue, route, formats, policy)
+            return made, policy
+        if chosen in _JUDGING:
+            hint = "declare them under `parameters`, or say `query: refuse`"
+            message = f"`query: {chosen}` where nothing declares query parameters"
+            self._context.mistake((*route.at, "query"), message, hint, key=True)
+        return None, chosen or QueryPolicy.FORWARD
+
+    def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestForm | None:
         """The request of the route's operation; None where it has none. Reports path parameters that the route's path
         does not have."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
             return None
-        for each in tool.request.parameters:
-            if each.place == "path" and each.name not in route.parameters:
-                hint = f"put it into the route's path, as in `path: /.../{{{each.name}}}`"
-                message = f"the operation needs the path parameter {each.name!r}"
+        for name in tool.request.path_names:
+            if name not in route.parameters:
+                hint = f"put it into the route's path, as in `path: /.../{{{name}}}`"
+                message = f"the operation needs the path parameter {name!r}"
                 self._context.mistake(route.path_at, message, hint, key=route.path_at == route.at)
         return tool.request
+
+    def _name_upstream(self, route: WrittenRoute) -> str:
+        return self.kind.name_upstream(route) if route.speaks_mcp else route.upstream
 
     def _check_upstream(self, route: WrittenRoute) -> None:
         known = f"known: {join_words(self._upstreams)}" if self._upstreams else "add it under `upstreams`"
@@ -166,13 +187,6 @@ class Routes:
             hint = suggest_word(route.upstream, self._upstreams) or known
             self._context.mistake(at, f"unknown upstream {route.upstream!r}", hint)
 
-    def _read_mcp(self, route: WrittenRoute) -> McpConfig:
-        if "operations" not in route.entry:
-            defaults = choose_defaults(self._context, route)
-            return McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at)
-        found = McpReader(self._context, self._catalogue, OPERATION_DEFAULTS).read(route.entry, route.at)
-        return replace(found, tools=read_operations(self._context, route, self._read_tools(route)))
-
     # --- the tools of a route -----------------------------------------------------------------------------------------
     def _read_tools(self, route: WrittenRoute) -> dict[str, ToolConfig]:
         upstream = self._context.mapping("upstreams", route.upstream)
@@ -180,18 +194,35 @@ class Routes:
         provided = frozenset(name.lower() for name in headers.get("set", {}))
         self._catalogue.check_contradictions(route.entry, route.at)
         found: dict[str, ToolConfig] = {}
-        for name, at in self._list_tool_names(route):
+        named = list(self._list_tool_names(route))
+        for name, at in named:
             if (tool := self._catalogue.tool(name, route.entry, route.at, provided)) is not None:
                 found[name] = tool
             elif "tool" in route.entry:
                 self._check_has_schema(route, name, at)
+        self._check_dispatching(route, found, {name for name, _ in named})
         return found
+
+    def _check_dispatching(self, route: WrittenRoute, tools: Mapping[str, ToolConfig], served: set[str]) -> None:
+        """Reports containers that dispatch to functions which the route does not serve."""
+        for name, tool in tools.items():
+            group = tool.container
+            if group is None or group.auto_expand != "dispatch":
+                continue
+            functions = [function.name for function in group.functions if function.name not in served]
+            if functions:
+                message = f"the container {name!r} dispatches to {join_words(functions)}, not served on this route"
+                hint = (
+                    "serve them on a route with `{tool}` in its path or with `dispatch`, together with the container; "
+                    "or say `auto_expand: expand` or `off`"
+                )
+                self._context.mistake(route.at, message, hint, key=True)
 
     def _list_tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
         """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
         if "operations" in route.entry:
-            yield from name_tools(self._context, route, known)
+            yield from self.kind.name_tools(route, known)
         elif "tool" in route.entry:
             yield reveal(route.entry["tool"]), (*route.at, "tool")
         elif "tool" not in route.parameters and "dispatch" not in route.entry:
@@ -241,12 +272,6 @@ class Routes:
 
     def _find_line(self, route: WrittenRoute) -> int:
         return self._context.source.places.at(route.at)[0]
-
-
-def _name_upstream(route: WrittenRoute) -> str:
-    if "servers" in route.entry:
-        return name_joined(route)
-    return name_served(route) if "operations" in route.entry else route.upstream
 
 
 def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:

@@ -9,61 +9,44 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from typing import Final
+from urllib.parse import quote, unquote
 
 from proxy.config.files.references import Collector, SchemaDocument, find_references, is_below
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import ConfigSource, Files
-from proxy.config.mistakes import ConfigError, Mistake, suggest_word
+from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import ToolSchema, UnknownKeywords
+from proxy.config.schema_mistakes import (
+    ReadSchema,
+    SchemaPlace,
+    check_entries,
+    check_switches,
+    describe_finding,
+    describe_unusable,
+    is_openapi,
+    is_openapi_place,
+    word_error,
+)
+from proxy.config.schema_sources import FoundSchema, ReadSource, SourceProblem
 from proxy.core.check.validation import Check, SchemaError, compile_check
+from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import dumps, find_at_pointer, format_pointer, parse_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.contradictions import list_refused_defaults, list_unsatisfiable
-from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
-from proxy.core.rules.rules import RULES
-from proxy.core.schema.dialects import find_definition, is_parameter_list, normalise, suggest_remedy
+from proxy.core.schema.dialects import find_definition, normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
-from proxy.core.schema.http.operations import RequestTemplate
-from proxy.core.schema.http.parameters import Parameter
-from proxy.core.schema.lint import Finding, lint, list_entry_findings
-
-if TYPE_CHECKING:
-    from proxy.core.schema.openapi import ImportedOperation
+from proxy.core.schema.lint import Finding, lint
+from proxy.core.schema.nodes import Schemas
+from proxy.extensions import find_schema_source, load_place
 
 # The most remarks about one schema that are told.
 _MOST_NOTES: Final = 10
 # The base URI of schema files. The schema folder is its root, so that schemas contain no path of this machine.
 _BASE: Final = "file:///"
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaPlace:
-    """Where a schema is written: the document, the path in it, and the section of the config it serves."""
-
-    source: ConfigSource
-    path: Pointer
-    where: str
-
-    def mistake(self, message: str, hint: str = "", inside: Pointer = (), *, key: bool = False) -> Mistake:
-        """A mistake about the schema, or about a place within it; `key`: about the key there."""
-        return self.source.mistake((*self.path, *inside), self.where, message, hint, key=key)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A schema as JSON Schema, with everything it refers to. `place` is where it is written."""
-
-    value: JsonValue
-    place: SchemaPlace
-    uri: str
-    documents: Mapping[str, SchemaDocument] = field(default_factory=dict)
-    description: str = ""
-    notes: tuple[str, ...] = ()
 
 
 class SchemaLoader:
@@ -96,48 +79,65 @@ class SchemaLoader:
                 self._report(mistake)
             return None
 
-    def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestTemplate | None:
+    def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
         """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
         begins with that of the description's first server."""
         if not is_openapi(written):
             return None
-        from proxy.core.schema.openapi import list_servers
-
         try:
-            template = self._import_operation(written, place, provided).request
+            return self._import_operation(written, place, provided).place_request()
         except ConfigError:
             return None  # `load` has reported it
-        servers = list_servers(self._read_source(self._folder / reveal(written["openapi"]), "", place).value)
-        base = urlsplit(servers[0]).path.rstrip("/") if servers else ""
-        return replace(template, path=base + template.path)
 
-    def parameter_check(self, parameter: Parameter, place: SchemaPlace, *, formats: bool) -> Check | None:
-        """The compiled schema of one parameter."""
+    def check_value_schema(
+        self, schema: JsonValue, what: str, place: SchemaPlace, *, formats: bool
+    ) -> tuple[Check, tuple[str, ...]] | None:
+        """The compiled schema of a value beside the body, which is written at a place, with notes. `what` names it."""
         try:
-            return compile_check(normalise(parameter.schema)[0], formats=formats)
+            check = compile_check(normalise(schema)[0], formats=formats)
         except SchemaError as error:
-            what = f"the schema of the {parameter.place} parameter {parameter.name!r} does not compile"
-            self._report(place.mistake(f"{what}: {_word_error(error)}", suggest_remedy(parameter.schema, error.path)))
+            message = f"the schema of {what} does not compile: {word_error(error)}"
+            self._report(place.mistake(message, suggest_remedy(schema, error.path)))
+            return None
+        read = ReadSchema(schema, place, check.schemas.base)
+        try:
+            if mistakes := list(check_switches(check, read)):
+                raise ConfigError(mistakes)
+            return check, () if schema is True else tuple(self._examine(check, read))
+        except ConfigError as error:
+            for mistake in error.mistakes:
+                self._report(mistake)
             return None
 
+    def check_overlay(self, patch: JsonValue, place: SchemaPlace) -> None:
+        """Reports what a merge patch for a schema surely misspells. Its nulls take keywords out."""
+        try:
+            schemas = Schemas(normalise(_without_nulls(patch))[0], base=_BASE)
+        except SchemaError:
+            return  # it is no schema by itself: a reference may lead into the schema below it
+        read = ReadSchema(patch, place, _BASE)
+        for finding in map(self._weigh, lint(schemas)):
+            if finding.is_grave and finding.is_keyword and self._counts(finding):
+                self._report(describe_finding(finding, read))
+
     # --- reading ------------------------------------------------------------------------------------------------------
-    def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> _Read:
+    def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ReadSchema:
         if isinstance(written, str):
             return self._read_file(reveal(written), place)
         if is_openapi(written):
             operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
-            return _Read(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
+            return ReadSchema(value, place, _BASE, {}, operation.description, (*operation.notes, *notes))
         inner, said = find_definition(written)
         place = replace(place, path=(*place.path, *inner))
-        _check_entries(find_at_pointer(written, inner), place)
+        check_entries(find_at_pointer(written, inner), place)
         value, notes = normalise(find_at_pointer(written, inner))
         documents = self._make_collector(self._folder, place).collect(
             SchemaDocument(value, _make_source_at(place), _BASE, self._folder)
         )
-        return _Read(value, place, _BASE, documents, "", (*said, *notes))
+        return ReadSchema(value, place, _BASE, documents, "", (*said, *notes))
 
-    def _read_file(self, written: str, place: SchemaPlace) -> _Read:
+    def _read_file(self, written: str, place: SchemaPlace) -> ReadSchema:
         name, _, fragment = written.partition("#")
         path = self._folder / name
         source = self._read_source(path, name, place)
@@ -146,11 +146,11 @@ class SchemaLoader:
         steps = self._find_steps(source, fragment, written, place)
         inner, said = find_definition(find_at_pointer(source.value, steps))
         steps = (*steps, *inner)
-        _check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
+        check_entries(find_at_pointer(source.value, steps), SchemaPlace(source, steps, place.where))
         part, notes = normalise(find_at_pointer(source.value, steps))
         file = SchemaDocument(_replace_at(source.value, steps, part), source, uri, path.parent)
         documents = dict(self._make_collector(root, place).collect(file))
-        read = _Read(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
+        read = ReadSchema(part, SchemaPlace(source, steps, place.where), uri, documents, "", (*said, *notes))
         if not steps or not any(target == uri for target, _, _ in find_references(part, uri)):
             return read
         # The part refers to its own file, so the file becomes a document and the schema a reference into it.
@@ -184,21 +184,20 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"{written}: the file has nothing there", hint)]) from None
         return tuple(steps)
 
-    def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ImportedOperation:
-        from proxy.core.schema.openapi import (  # imported here, because few configs have a description
-            OpenApiError,
-            import_operation,
-        )
-
+    def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> FoundSchema:
         name = reveal(written["openapi"])
+        row = find_schema_source("openapi")
+        if not row.is_installed:
+            raise ConfigError([place.mistake(f"a schema out of an OpenAPI description {row.absence}")])
         source = self._read_source(self._folder / name, name, place)
-        try:
-            return import_operation(source.value, reveal(written["operation"]), provided)
-        except OpenApiError as error:
-            raise ConfigError([place.mistake(f"{name}: {error.message}", error.hint)]) from None
+        read: ReadSource = load_place(row.schema_sources["openapi"])
+        found = read(source.value, reveal(written["operation"]), provided)
+        if isinstance(found, SourceProblem):
+            raise ConfigError([place.mistake(f"{name}: {found.message}", found.hint)])
+        return found
 
     # --- compiling ----------------------------------------------------------------------------------------------------
-    def _compile(self, read: _Read, formats: Formats) -> ToolSchema:
+    def _compile(self, read: ReadSchema, formats: Formats) -> ToolSchema:
         documents = {uri: document.value for uri, document in read.documents.items()}
         schema_id = hash_value({"schema": read.value, "documents": documents})[:12]
         if (made := self._made.get((schema_id, formats))) is not None:
@@ -224,15 +223,15 @@ class SchemaLoader:
         self._made[schema_id, formats] = made
         return made
 
-    def _examine(self, check: Check, read: _Read) -> Iterator[str]:
+    def _examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
         """What the schema says in vain, as notes. Raises ConfigError where that is surely not what it means."""
-        findings = [self._weigh(finding) for finding in lint(check.schemas) if self._counts(finding)]
-        findings += [
+        contrary = [
             Finding(node.place.document, node.path, message, hint, not is_conditional(node.path))
-            for node, message, hint in list_unsatisfiable(check.schemas)
+            for node, message, hint in list_unsatisfiable(check)
         ]
+        findings = [self._weigh(finding) for finding in (*lint(check.schemas), *contrary) if self._counts(finding)]
         is_foreign = is_openapi_place(read.place)  # its author is somebody else: told, and served
-        if mistakes := [_describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
+        if mistakes := [describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
             raise ConfigError(mistakes)
         for each in findings[:_MOST_NOTES]:
             where = f"`{format_pointer(each.path)}`: " if each.path else ""
@@ -244,14 +243,16 @@ class SchemaLoader:
         return not finding.is_keyword or self._unknown_keywords != "off"
 
     def _weigh(self, finding: Finding) -> Finding:
-        if not finding.is_keyword or self._unknown_keywords == "misspelt":
-            return finding
-        return replace(finding, is_grave=self._unknown_keywords == "refuse")
+        """A finding as the operator weighs it. `note` stands in configs made from documents of somebody else."""
+        if self._unknown_keywords == "note":
+            return replace(finding, is_grave=False)
+        return replace(finding, is_grave=True) if finding.is_keyword and self._unknown_keywords == "refuse" else finding
 
 
-def is_openapi(written: JsonValue) -> bool:
-    """Whether a written schema names an operation of an OpenAPI description."""
-    return isinstance(written, dict) and isinstance(written.get("openapi"), str)
+def _without_nulls(patch: JsonValue) -> JsonValue:
+    if not isinstance(patch, dict):
+        return patch
+    return {key: _without_nulls(value) for key, value in patch.items() if value is not None}
 
 
 def hash_value(value: JsonValue) -> str:
@@ -267,52 +268,14 @@ def _sort_keys(value: JsonValue) -> JsonValue:
     return reveal(value) if isinstance(value, str) else value
 
 
-def _check(read: _Read, documents: Mapping[str, JsonValue], formats: Formats) -> Check:
+def _check(read: ReadSchema, documents: Mapping[str, JsonValue], formats: Formats) -> Check:
     try:
         check = compile_check(read.value, documents=documents, base=read.uri, formats=formats)
     except SchemaError as error:
-        raise ConfigError([_describe_unusable(error, read.value, read.place)]) from None
-    if mistakes := list(_check_switches(check, read)):
+        raise ConfigError([describe_unusable(error, read.value, read.place)]) from None
+    if mistakes := list(check_switches(check, read)):
         raise ConfigError(mistakes)
     return check
-
-
-def _check_switches(check: Check, read: _Read) -> Iterator[Mistake]:
-    """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
-    for node, names in list_mistaken_switches(check.schemas):
-        inside = (
-            (*node.path, "x-repair") if node.place.document == read.uri and not is_openapi_place(read.place) else ()
-        )
-        for name in names:
-            hint = suggest_word(name, RULES) or "docs/repair.md lists the rules"
-            yield read.place.mistake(f"x-repair names no repair rule: '{name}'", hint, inside)
-    for node, written in list_mistaken_null_switches(check.schemas):
-        own = node.place.document == read.uri and not is_openapi_place(read.place)
-        inside = (*node.path, "x-null") if own else ()
-        yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
-
-
-def _check_entries(written: JsonValue, place: SchemaPlace) -> None:
-    """Raises ConfigError for a list that is not a flat list of parameters."""
-    if not isinstance(written, list):
-        return
-    if not written and find_at_pointer(place.source.value, place.path):
-        raise ConfigError([])  # its entries are no mappings, which is reported already
-    if found := list(list_entry_findings(written)):
-        raise ConfigError([place.mistake(each.message, each.hint, each.path) for each in found])
-
-
-def _describe_finding(finding: Finding, read: _Read) -> Mistake:
-    """A finding as a mistake, at the line where it is written."""
-    if finding.document in read.documents:
-        place, inside = SchemaPlace(read.documents[finding.document].source, (), read.place.where), finding.path
-    else:
-        place, inside = read.place, finding.path
-        entries = find_at_pointer(place.source.value, place.path)
-        if is_parameter_list(entries) and inside[:1] == ("properties",):
-            names: list[JsonValue] = [reveal(entry["name"]) for entry in entries]
-            inside = (names.index(inside[1]), *inside[2:])
-    return place.mistake(finding.message, finding.hint, inside, key=finding.is_keyword)
 
 
 def _check_document(
@@ -323,30 +286,8 @@ def _check_document(
     try:
         compile_check(value, documents=others, base=uri)
     except SchemaError as error:
-        return [_describe_unusable(error, value, place)]
+        return [describe_unusable(error, value, place)]
     return []
-
-
-def _describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
-    if is_openapi_place(place):
-        return place.mistake(
-            f"the imported schema does not compile: {_word_error(error)}", suggest_remedy(value, error.path)
-        )
-    return place.mistake(
-        f"the schema does not compile: {_word_error(error)}", suggest_remedy(value, error.path), error.path
-    )
-
-
-def _word_error(error: SchemaError) -> str:
-    return f"{format_pointer(error.path)}: {error.message}" if error.path else error.message
-
-
-def is_openapi_place(place: SchemaPlace) -> bool:
-    """Whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
-    try:
-        return is_openapi(find_at_pointer(place.source.value, place.path))
-    except LookupError:
-        return False
 
 
 def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:

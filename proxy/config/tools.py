@@ -11,17 +11,25 @@ from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import suggest_word
 from proxy.config.model import ToolConfig, ToolSchema
 from proxy.config.policies import TOOL_KEYS, Written, merge_layers, read_formats, read_policy
-from proxy.config.schemas import SchemaLoader, SchemaPlace
-from proxy.config.sections.operation_section import read_request
+from proxy.config.schema_mistakes import SchemaPlace
+from proxy.config.schemas import SchemaLoader
 from proxy.config.sections.units import read_switch
+from proxy.core.contract.request_rules import RequestForm
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
-from proxy.core.schema.http.operations import RequestTemplate
+from proxy.extensions import find_tool_key, load_place
 
 # The keys that define a tool; a route's own wins over the catalogue's.
 _WHAT: Final = ("schema", "container", "description")
 
 NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
+
+
+# Keys that only a tool that a server lists can have, and why not one of the catalogue.
+_OF_LISTED: Final = (
+    ("overlay", "`overlay` has nothing to be laid over here"),
+    ("as", "`as` renames what a server lists, and no server lists the tools of the catalogue"),
+)
 
 
 @dataclass(slots=True)
@@ -46,10 +54,10 @@ class ToolReader:
         for name, entry in self.context.entries("tools"):
             path = ("tools", name)
             self.check_contradictions(entry, path)
-            if "overlay" in entry:
-                hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
-                message = "`overlay` has nothing to be laid over here"
-                self.context.mistake((*path, "overlay"), message, hint, key=True)
+            for key, message in _OF_LISTED:
+                if key in entry:
+                    hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
+                    self.context.mistake((*path, key), message, hint, key=True)
             if not is_tool_defined(entry) and not self.is_hurt(path):
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:
@@ -112,12 +120,15 @@ class ToolReader:
             answer, self.request(name, made, path, provided),
         )  # fmt: skip
 
-    def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestTemplate | None:
+    def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestForm | None:
         """How the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""
         written = self.entry(name).get("request")
         if written is None:
             return self.schemas.request(schema, self.place(path, path), provided)
-        return read_request(self.context, ("tools", name, "request"), written)
+        made: RequestForm | None = load_place(find_tool_key("request"))(
+            self.context, ("tools", name, "request"), written
+        )
+        return made
 
     def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:
         """The compiled schema of a tool's answers; the route's own wins over the tool's."""

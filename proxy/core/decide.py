@@ -15,13 +15,11 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.container import check_container
-from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.contract.policy import LeakedMarkup, Mode, ToolPolicy, UnknownKeys
-from proxy.core.explain.channels import find_unwritable, judge_channels
-from proxy.core.explain.expectation import list_notices
+from proxy.core.contract.request_rules import OTHER_SPELLING, OperationRule
 from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
-from proxy.core.explain.misplaced import find_unknown_fields, has_only_undeclared
+from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclared, list_notices
 from proxy.core.json.embedded import find_embedded
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.strictreader import UnreadDocument
@@ -116,7 +114,7 @@ def restore_decision(
     repairs: tuple[Repair, ...],
     found: tuple[Violation, ...],
     hint: str = "",
-    advice: tuple[str, str, bool] | None = None,
+    advice: tuple[tuple[str, ...], str, bool] | None = None,
 ) -> Decision:
     """The decision that `decide` made in a child process. `arguments` None: the call was refused for what was `found`;
     b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
@@ -169,7 +167,11 @@ class _UnreadFailure(Failure):
 
     @classmethod
     def of(
-        cls, document: Document, found: tuple[Violation, ...], hint: str, advice: tuple[str, str, bool] | None
+        cls,
+        document: Document,
+        found: tuple[Violation, ...],
+        hint: str,
+        advice: tuple[tuple[str, ...], str, bool] | None,
     ) -> _UnreadFailure:
         """The failure of a call that was judged where its arguments were read."""
         made = cls(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
@@ -189,7 +191,7 @@ class _UnreadFailure(Failure):
 def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) -> Decision:
     """A restored decision with path and query judged, and made report-only where the policy says so."""
     if policy.channels is not None:
-        decision = _add_violations(call, judge_channels(policy.channels, call.params, call.query), decision)
+        decision = _add_violations(call, policy.channels.judge(call.params, call.query), decision)
     if policy.operation is not None:
         decision = _judge_request(call, policy.operation, decision)
         if policy.operation.by_name and isinstance(decision, Reject) and _unsendable(call, policy.operation):
@@ -236,19 +238,19 @@ def _find_final_output(call: ToolCall, problem: JsonProblem, policy: ToolPolicy)
     return Document(*found[0], (Repair(_EMBEDDED, ()),)) if len(found) == 1 else problem
 
 
-def _judge_request(call: ToolCall, operation: HttpOperation, decision: Decision) -> Decision:
+def _judge_request(call: ToolCall, operation: OperationRule, decision: Decision) -> Decision:
     """The decision, extended by what is wrong with the HTTP request, or would be with the one that is written."""
     found = call.violations
     if isinstance(decision, Forward) and decision.checked.value is not ABSENT:
         sent = call.arguments.value if isinstance(call.arguments, Document) and not operation.by_name else ABSENT
-        found += find_unwritable(operation, decision.checked.value, sent)
+        found += operation.find_unwritable(decision.checked.value, sent)
     return _add_violations(call, found, decision) if found else decision
 
 
-def _unsendable(call: ToolCall, operation: HttpOperation) -> bool:
+def _unsendable(call: ToolCall, operation: OperationRule) -> bool:
     """Whether no request at all can be made of a call as it came."""
     value = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-    return bool(find_unwritable(operation, value))
+    return bool(operation.find_unwritable(value))
 
 
 def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Decision) -> Decision:
@@ -259,7 +261,11 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found)) if found else decision
     if decision.failure.code is not codes.INVALID_ARGUMENTS:
         return decision
-    return Reject(replace(decision.failure, violations=found + decision.failure.violations))
+    spelt = {(one.limit,) for one in found if one.keyword == OTHER_SPELLING}  # told already, as what they are
+    own = [
+        one for one in decision.failure.violations if one.code is not codes.REQUIRED_MISSING or one.path not in spelt
+    ]
+    return Reject(replace(decision.failure, violations=(*found, *own)))
 
 
 def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check) -> Decision:
@@ -273,7 +279,8 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     else:
         found = tuple(_findings(check, repaired, policy, leaks=leaks))
     if found and any(violation.severity is _ERROR for violation in found):
-        return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else ""))
+        failure = _failure(call, found, _TOO_MUCH if repaired.exhausted else "")
+        return Reject(replace(failure, mended=repaired.value) if repaired.repairs else failure)
     text = _write_text(document, repaired)
     if repaired.repairs and len(text) > policy.max_body:
         return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
@@ -310,9 +317,10 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
             return Repaired(value, renames, True)
         value, respelt = respell_integers(check, value, rules)
         return Repaired(value, renames + respelt, True)
-    if acts_by_argument(check.root, value):
-        rules = policy.select_repairs(acts=True)
-    repaired = repair(check, value, rules, tool=policy.tool)
+    acts = acts_by_argument(check.root, value)
+    repaired = repair(check, value, policy.select_repairs(acts=acts), tool=policy.tool)
+    if not acts and acts_by_argument(check.root, repaired.value):  # it stood in a wrapper or was spelt otherwise
+        repaired = repair(check, value, policy.select_repairs(acts=True), tool=policy.tool)
     return replace(repaired, repairs=renames + repaired.repairs) if renames else repaired
 
 

@@ -20,7 +20,7 @@ class Call:
     """A call as the client made it, or as hooks before this one changed it.
 
     `conversation` is a hash that identifies its conversation, `token` the name of its bearer token ('' where the route
-    requires none), `headers` the client's own with names in lower case, `text` the JSON of the arguments.
+    requires none), `headers` the client's own with names in lower case, `body` the JSON of the arguments as bytes.
     """
 
     route: str
@@ -30,14 +30,19 @@ class Call:
     token: str
     conversation: str = field(repr=False)
     headers: Headers = field(repr=False)
-    text: bytes = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The JSON of the arguments; bytes that are not UTF-8 are replaced."""
+        return self.body.decode("utf-8", "replace")
 
     @property
     def arguments(self) -> JsonValue:
         """The arguments as a fresh copy; None where the text is not JSON. Numbers with a fraction or an exponent are
         floats, or `jiter.LosslessFloat`s where a float would be written with other digits; `float(number)` converts
         those for calculating."""
-        value = parse(self.text)
+        value = parse(self.body)
         return None if isinstance(value, JsonProblem) else value
 
     def header(self, name: str) -> str | None:
@@ -106,18 +111,23 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the tool answered, as a copy: `status`, `headers` with names in lower case, and `text`, the body without its
-    content coding. `whole` is False where the body is a stream or longer than 1 MiB: then `text` is empty."""
+    """What the tool answered, as a copy: `status`, `headers` with names in lower case, and `body`, its bytes without
+    their content coding. `whole` is False where the body is a stream or longer than 1 MiB: then `body` is empty."""
 
     status: int
     headers: Headers = field(repr=False)
-    text: bytes = field(repr=False)
+    body: bytes = field(repr=False)
     whole: bool = True
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are not UTF-8 are replaced."""
+        return self.body.decode("utf-8", "replace")
 
     @property
     def value(self) -> JsonValue:
         """The answer as a fresh copy; None where it is not JSON."""
-        value = parse(self.text)
+        value = parse(self.body)
         return None if isinstance(value, JsonProblem) else value
 
 

@@ -5,6 +5,7 @@ Redirects are not followed; the error message names the address they lead to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +20,12 @@ from proxy.upstream import UpstreamSettings
 
 _NAME: Final = "source"  # the upstream's name, which messages leave out
 TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pieces of its body
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is a URL and not the path of a file."""
+    return _URL.match(source) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config.files.yaml12 import read_scalar
-from proxy.config.sections.operation_section import write_request
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.importing.harvest import (
@@ -95,7 +94,7 @@ def _make_entry(tool: FoundTool, schema: str) -> dict[str, JsonValue]:
         made["description"] = escape_variables(_strip_line_ends(tool.description))
     made["schema"] = schema
     if tool.request is not None:
-        made["request"] = _escape_texts(write_request(tool.request))
+        made["request"] = _escape_texts(tool.request.write_entry())
     return made
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from proxy.core.check.validation import SchemaError, compile_check
+from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.core.rules.contradictions import describe_gaps
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.http.operations import RequestTemplate
-from proxy.core.schema.lint import describe_grave
 
 
 class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy
@@ -47,13 +47,13 @@ class FoundTool:
     path: str = ""
     method: str = ""
     notes: tuple[str, ...] = ()
-    request: RequestTemplate | None = None
+    request: RequestForm | None = None
 
 
 def describe_unguarded(tool: FoundTool) -> str:
     """What the tool's schema surely means and does not guard, in one line; '' where there is nothing of the kind."""
     try:
-        return describe_grave(compile_check(normalise(tool.schema)[0]).schemas)
+        return describe_gaps(compile_check(normalise(tool.schema)[0]))
     except SchemaError:
         return ""
 

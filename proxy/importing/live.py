@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from proxy.core.json.jsontext import are_equal, dumps, format_pointer
 from proxy.core.model.values import Headers, JsonValue, Pointer
+from proxy.extensions import find_source, load_place
 from proxy.importing.harvest import (
     FILE,
     Harvest,
@@ -18,8 +19,6 @@ from proxy.importing.harvest import (
     flatten_text,
     read_record,
 )
-from proxy.importing.mcp import read_mcp
-from proxy.importing.openapi import Choice, read_openapi
 
 _SHOWN: Final = 60  # characters of a value in a line of text
 
@@ -74,9 +73,11 @@ async def look_live(folder: Path, headers: Headers) -> list[SourceDrift]:
 
 
 async def _now(recorded: Recorded, headers: Headers, folder: Path) -> Harvest:
-    if recorded.kind == "mcp":
-        return await read_mcp(recorded.source, headers)
-    return await read_openapi(recorded.source, Choice(upstream=recorded.upstream), headers, folder)
+    row = find_source(recorded.kind)
+    if not row.is_installed:
+        raise ImportProblem(f"{recorded.source}: the source {recorded.kind!r} {row.absence}")
+    found: Harvest = await load_place(row.sources[recorded.kind])(recorded, headers, folder)
+    return found
 
 
 def compare_source(recorded: Recorded, now: Harvest) -> SourceDrift:

@@ -22,11 +22,12 @@ from proxy.config.policies import make_repair_policy, select_fingerprint
 from proxy.config.schemas import hash_value
 from proxy.config.sections.units import read_switch
 from proxy.core.check.validation import Check
-from proxy.core.contract.http_operation import Channels, HttpOperation, bind_operation
 from proxy.core.contract.listed_tools import LearnPolicy, Overlay
 from proxy.core.contract.policy import AnswerPolicy, AttemptsPolicy, Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import ABSENT, Container, FeedbackLimits
+from proxy.extensions import find_binder, load_place
 from proxy.routing.table import Route, RouteTable
 
 
@@ -82,7 +83,6 @@ def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Con
         tool_timeouts=_list_tool_timeouts(entry, timeout),
         headers_set=tuple((name, reveal(value)) for name, value in (dict(inherited.set) | dict(own.set)).items()),
         headers_remove=inherited.remove | own.remove,
-        query=config.correction.query if config.correction is not None else (),
         auth=entry.policy.auth,
         cors=entry.policy.cors,
         websocket=entry.websocket and entry.kind == "passthrough",
@@ -102,11 +102,11 @@ def _find_timeout(entry: RouteEntry, upstream: UpstreamConfig | None) -> float:
     return upstream.response_timeout if upstream else find_default(Route, "timeout")
 
 
-def _bind_operations(entry: RouteEntry) -> dict[str, HttpOperation]:
+def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
     """Tool -> how its calls stand in HTTP requests, where they are more than a body."""
     by_name = entry.adapter != "http"
     return {
-        name: bind_operation(
+        name: load_place(find_binder())(
             tool.request, tool.schema.check if tool.schema else None, by_name=by_name, query=entry.query
         )
         for name, tool in (entry.mcp.tools if entry.mcp is not None else entry.tools).items()
@@ -114,24 +114,19 @@ def _bind_operations(entry: RouteEntry) -> dict[str, HttpOperation]:
     }
 
 
-def _list_matrix_parameters(operations: Mapping[str, HttpOperation]) -> frozenset[str]:
+def _list_matrix_parameters(operations: Mapping[str, OperationRule]) -> frozenset[str]:
     """The path parameters in matrix style, in which `;` has a meaning."""
-    return frozenset(
-        each.declared.name
-        for operation in operations.values()
-        for each in operation.in_place("path")
-        if each.declared.style == "matrix"
-    )
+    return frozenset(name for operation in operations.values() for name in operation.matrix)
 
 
-def _build_shape(entry: RouteEntry, operations: Mapping[str, HttpOperation]) -> CallShape:
+def _build_shape(entry: RouteEntry, operations: Mapping[str, OperationRule]) -> CallShape:
     if entry.adapter != "http" or entry.shape.tool is None:
         return entry.shape
     return replace(entry.shape, operation=operations[entry.shape.tool])
 
 
 def _build_policies(
-    entry: RouteEntry, operations: Mapping[str, HttpOperation], containers: Mapping[str, Container]
+    entry: RouteEntry, operations: Mapping[str, OperationRule], containers: Mapping[str, Container]
 ) -> dict[str, ToolPolicy]:
     methods = frozenset(entry.methods)
     return {
@@ -148,7 +143,7 @@ def _list_tool_timeouts(entry: RouteEntry, usual: float) -> dict[str, float]:
     return {name: timeout for name, timeout in timeouts if timeout is not None and timeout != usual}
 
 
-def _build_learning(entry: McpConfig, operations: Mapping[str, HttpOperation]) -> LearnPolicy:
+def _build_learning(entry: McpConfig, operations: Mapping[str, OperationRule]) -> LearnPolicy:
     """The operator's rules for tools that a server lists, or that are `operations`."""
     overlays = {
         name: Overlay(
@@ -161,7 +156,7 @@ def _build_learning(entry: McpConfig, operations: Mapping[str, HttpOperation]) -
     learn = LearnPolicy(
         _build_policy(ToolConfig("", "", None, None, entry.template, entry.written), None, "call", listed=True),
         overlays,
-        caps={name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
+        caps={entry.names.show(name) or name: entry.template.caps.of(name) for name in entry.template.caps.overrides},
         formats=entry.template.formats,
         **entry.select_learning(),
     )
@@ -173,9 +168,9 @@ def _build_policy(
     member_of: Container | None,
     kind: RouteKind,
     methods: frozenset[str] = frozenset(),
-    channels: Channels | None = None,
+    channels: ChannelJudge | None = None,
     listed: bool = False,
-    operation: HttpOperation | None = None,
+    operation: OperationRule | None = None,
 ) -> ToolPolicy:
     policy, schema = tool.policy, tool.schema
     return ToolPolicy(
@@ -224,7 +219,7 @@ def _add_secret_names(limits: FeedbackLimits, check: Check | None) -> FeedbackLi
     return limits if check is None else replace(limits, secret_names=find_sensitive_names(check.schemas))
 
 
-def _hash_tool(tool: ToolConfig, channels: Channels | None) -> str:
+def _hash_tool(tool: ToolConfig, channels: ChannelJudge | None) -> str:
     """A hash of all that decides a call of this tool: the policy as written, the schema, the container."""
     return hash_value(
         {

@@ -25,9 +25,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
 from proxy.config.model import Auth, Cors, Policy, UpstreamConfig, find_default
-from proxy.core.contract.http_operation import HttpOperation, QueryPolicy
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
+from proxy.core.contract.request_rules import OperationRule, QueryPolicy
 from proxy.core.contract.spellings import JudgedPaths, Unclear, find_leaving
 from proxy.core.model.values import Headers, RawRequest
 
@@ -70,7 +70,6 @@ class Route:
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     headers_set: Headers = field(default=(), repr=False)
     headers_remove: frozenset[str] = frozenset()
-    query: tuple[tuple[str, str], ...] = ()
     auth: Auth | None = None
     cors: Cors | None = None
     websocket: bool = False
@@ -81,7 +80,7 @@ class Route:
     rewrites_resource: str = ""
     is_from_root: bool = False
     matrix: frozenset[str] = frozenset()
-    operations: Mapping[str, HttpOperation] = field(default_factory=dict, repr=False)
+    operations: Mapping[str, OperationRule] = field(default_factory=dict, repr=False)
     key: str = ""
 
     @property

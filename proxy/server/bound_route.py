@@ -10,25 +10,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.adapters import ADAPTERS
+from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter
-from proxy.adapters.http_request import WrittenRequest, fill_path, raw_segments, rewrite_request, write_request
 from proxy.adapters.ladder import find_text
-from proxy.core.contract.http_operation import HttpOperation
+from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
-from proxy.core.model.fields import NO_SPELLINGS
+from proxy.core.contract.request_rules import OperationRule, WrittenRequest
+from proxy.core.model.fields import NO_SPELLINGS, fold_header
 from proxy.core.model.values import CheckedCall, Failure, Fields, Headers, RawRequest, UpstreamReply, value_class
-from proxy.interfaces import UpstreamRequest
+from proxy.extensions import find_route_kind, load_place
+from proxy.interfaces import LearnedLists, QuerySources, UpstreamRequest
 from proxy.routing import Route
 from proxy.server.http.body import is_json
 from proxy.server.http.headers import ANOTHER_REQUEST, Changes, make_request_headers
 from proxy.server.http.memory import BodyMemory
-from proxy.server.mcp.lists.catalogue import Catalogues
 
 # Fields that no longer hold once the body was changed: checksums (RFC 9530, RFC 3230, RFC 1864) and the coding.
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
 _TYPE: Final = frozenset({"content-type"})
 _JSON: Final = (("content-type", "application/json"),)
+
+
+class NothingLearned:
+    """Implements `LearnedLists` for a route that learns no tools."""
+
+    def get_latest(self, rules: LearnPolicy) -> Mapping[str, ToolPolicy]:
+        """The tools of the config."""
+        return rules.whole()
+
+
+def _make_lists(route: Route) -> LearnedLists:
+    kind = find_route_kind(route.adapter)
+    if route.learn is None or kind is None:
+        return NothingLearned()
+    made: LearnedLists = load_place(kind.lists)()
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,7 @@ class RouteBinding:
     target: str
     judges: bool = True
     form: str = ""
-    catalogues: Catalogues = field(default_factory=Catalogues)
+    catalogues: LearnedLists = field(default_factory=NothingLearned)
 
     @classmethod
     def of(cls, route: Route) -> RouteBinding:
@@ -57,7 +73,16 @@ class RouteBinding:
             dropped |= ANOTHER_REQUEST
         alone = route.shape.tool_pointer is not None and "{tool}" in route.upstream_path
         target = "" if "{" in route.upstream_path else route.upstream_path
-        return cls(route, ADAPTERS[route.adapter], dropped, alone, target, route.kind != "passthrough", route.form)
+        return cls(
+            route,
+            find_adapter(route.adapter),
+            dropped,
+            alone,
+            target,
+            route.kind != "passthrough",
+            route.form,
+            _make_lists(route),
+        )
 
     def make_outgoing(self, request: RawRequest, hop_fields: Headers, tool: str, body: bytes) -> UpstreamRequest:
         """Makes the outgoing request. `tool` is '' for a request that is not a call."""
@@ -91,7 +116,8 @@ class RouteBinding:
     ) -> UpstreamRequest:
         """A request of an HTTP operation as it goes out."""
         route = self.route
-        lookalikes = {name for name, _ in request.headers if "_" in name and name.replace("_", "-") in written.removed}
+        folded = frozenset(map(fold_header, written.removed))
+        lookalikes = {name for name, _ in request.headers if fold_header(name) in folded}
         dropped = self.dropped | written.removed | lookalikes
         own = hop_fields + written.headers + route.headers_set
         if written.body is not request.body:
@@ -140,9 +166,9 @@ class RouteRequest:
         """The client's own headers."""
         return self.raw.headers
 
-    def find_user_query(self) -> str:
-        """What the user wants, where the config says that clients tell it."""
-        return find_text(self.raw, self.binding.route.query)
+    def find_user_query(self, sources: QuerySources) -> str:
+        """What the user wants, where clients tell it."""
+        return find_text(self.raw, sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
         """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the
@@ -166,17 +192,15 @@ class RouteRequest:
         """Finds nothing: over HTTP a tool complains with a status."""
         return None
 
-    def operation_request(self, operation: HttpOperation, checked: CheckedCall) -> UpstreamRequest:
+    def operation_request(self, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
         """What is sent for a call whose arguments stand all over an HTTP request."""
         binding, route, raw = self.binding, self.binding.route, self.raw
         if operation.by_name:
-            written = write_request(operation, checked.value)
-            path, method = fill_path(operation.template.path, written.segments), operation.template.method
+            written = operation.write(checked.value)
+            path, method = written.fill_path(operation.template.path), operation.template.method
         else:
-            segments = raw_segments(route.path, raw)
-            value = checked.value if checked.enforced else None
-            written = rewrite_request(raw, segments, operation, route.shape, value)
-            path, method = fill_path(route.upstream_path, written.segments), raw.method
+            written = operation.rewrite(raw, route.path, route.shape, checked.value if checked.enforced else None)
+            path, method = written.fill_path(route.upstream_path), raw.method
         return binding.make_written(raw, self.hop_fields, checked.call.tool, method, path, written)
 
     def make_passthrough(self) -> UpstreamRequest:

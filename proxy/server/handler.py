@@ -8,32 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
-from proxy.adapters.ladder import trace_id
+from proxy.adapters.ladder import find_call_id, find_conversation, trace_id
 from proxy.call.judging import LONG
+from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
-from proxy.config.model import Guidance
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model import codes
 from proxy.core.model.values import (
+    ABSENT,
     Delivered,
     Failure,
     Fields,
     HttpReply,
+    JsonProblem,
     Passthrough,
     RawRequest,
+    ToolCall,
     ToolResult,
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.interfaces import CallRecord, Episode, JudgesElsewhere, Observer, Services, Trace, Upstream, UpstreamRequest
-from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, RouteTable
+from proxy.interfaces import (
+    CallRecord,
+    Episode,
+    JudgesElsewhere,
+    Observer,
+    Services,
+    StateStore,
+    ToolTexts,
+    Trace,
+    Upstream,
+    UpstreamRequest,
+)
+from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable
 from proxy.server.bound_route import RouteBinding, RouteRequest
 from proxy.server.http.access import (
     AccessDenied,
@@ -56,7 +70,6 @@ from proxy.server.http.body import (
 )
 from proxy.server.http.checks import BadRequest, find_fault
 from proxy.server.http.framing import Response, has_begun
-from proxy.server.http.guidance import answer_guidance
 from proxy.server.http.headers import Callers, Hop, read_fields, split_target
 from proxy.server.http.memory import FULL, JUDGED, RELAYED, BodyMemory, MemoryBudget
 from proxy.server.http.responses import (
@@ -70,8 +83,8 @@ from proxy.server.http.responses import (
 )
 from proxy.server.http.websocket import NOT_AGREED, UPGRADE, asks_for_websocket, is_agreed
 from proxy.server.http.websocket import run as run_tunnel
-from proxy.server.mcp.entry import Mcp
-from proxy.server.mcp.mcp_request import McpRequest
+from proxy.server.listed_request import ListedRequest
+from proxy.server.listed_routes import ListedRoutes
 from proxy.upstream.faults import close_body
 from proxy.upstream.resending import trace_sends
 
@@ -85,20 +98,26 @@ BeginTrace = Callable[[str | None, str | None], Trace]
 _LOOP: Final = AccessDenied(codes.UPSTREAM_UNAVAILABLE, "The route leads back to this proxy.")
 
 
+# Answers a GET at a path that an extension serves: the request, its fields, the routes, and the state store.
+AnswerPath = Callable[[RawRequest, Fields, Sequence[Route], StateStore], Awaitable[HttpReply]]
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The routes of one config, what their calls need, and the hash of that config."""
+    """The routes of one config, what their calls need, and the hash of that config. `answers`: what extensions answer
+    at paths that no route takes; `texts`: what MCP clients are told of tools."""
 
     table: RouteTable
     bindings: Mapping[str, RouteBinding]
     services: Services
     digest: str
-    guidance: Guidance = field(default_factory=Guidance)
+    answers: Mapping[str, AnswerPath] = field(default_factory=dict)
+    texts: ToolTexts | None = None
 
 
 class Handler:
     """Handles requests. `snapshot` and `observers` may be exchanged at any time; `inflight` counts requests under way.
-    `memory` bounds the bodies under way; its `room` may change.
+    `memory` bounds the bodies under way.
 
     While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
     the proxy restarts.
@@ -113,7 +132,7 @@ class Handler:
         report_error: Callable[[str, BaseException], None],
         hosts: frozenset[str] = frozenset(),
         begin_trace: BeginTrace | None = None,
-        mcp: Mcp | None = None,
+        listed: ListedRoutes | None = None,
         room: int = 0,
     ) -> None:
         self.snapshot = snapshot
@@ -126,7 +145,7 @@ class Handler:
         self._hop = hop
         self._hosts = hosts
         self._begin_trace = begin_trace
-        self._mcp = mcp
+        self._listed = listed
         self._fresh_id = fresh_id
         self._report_error = report_error
         self._tasks: set[asyncio.Task[object]] = set()
@@ -146,7 +165,9 @@ class Handler:
         """Answers one request. The response is sent already where it went out piece by piece. Raises CancelledError
         when the client has gone, and ConnectionError where a response that has begun cannot be brought to its end."""
         fields = read_fields(request)
-        record, task = self._record(request, fields), asyncio.current_task()
+        record = self._record(request, fields)
+        # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
+        task = asyncio.current_task(request.task.get_loop())
         if task is not None:
             self._tasks.add(task)
         try:
@@ -282,12 +303,12 @@ class Handler:
         match: MethodNotAllowed | Unclear | LeftOutOperation | None,
         record: CallRecord,
     ) -> Response | Coroutine[Any, Any, Response]:
-        """The response to a request that no route takes: guidance, where it is served at that path."""
+        """The response to a request that no route takes: an extension's, where it serves that path."""
         snapshot = self.snapshot
         path, query = split_target(request.raw_path)
-        if match is None and request.method == "GET" and path == snapshot.guidance.serve and not self.closing:
+        if match is None and request.method == "GET" and path in snapshot.answers and not self.closing:
             client = self._callers.find(request).client(fields)
-            return _guide(RawRequest("GET", path, query, fields, b"", {}, client), fields, snapshot, record)
+            return _answer_path(RawRequest("GET", path, query, fields, b"", {}, client), fields, snapshot, record)
         return _refuse_unrouted(match, snapshot, request.method, path, fields.get("accept") or "", record)
 
     def _admit(self, fields: Fields, binding: RouteBinding, query: str) -> Admitted | AccessDenied:
@@ -316,7 +337,7 @@ class Handler:
             body = FULL if whole else await read_body(request, fields, call_route.memory, route)
             if isinstance(body, BadRequest):
                 record.stages["read"] = now() - record.started
-                return _unread(binding, call_route.raw, body, record)
+                return await _refuse_unread(call_route, body, services, record)
             call_route = replace(call_route, raw=replace_body(call_route.raw, body))
         started = now()
         record.stages["read"], record.request_bytes = started - record.started, len(call_route.raw.body)
@@ -324,9 +345,9 @@ class Handler:
             if isinstance(read := await _read_elsewhere(call_route, services.elsewhere, record), Response):
                 return read
             call_route = read
-        if binding.route.learn is not None and self._mcp is not None:
-            known = (services, record, self.draining, self._send, self._place, self.snapshot.guidance)
-            return await self._mcp.handle(McpRequest(request, call_route, *known))
+        if binding.route.learn is not None and self._listed is not None:
+            known = (services, record, self.draining, self._send, self._place, self.snapshot.texts)
+            return await self._listed.of(binding.route.adapter).handle(ListedRequest(request, call_route, *known))
         call = binding.adapter.decode(call_route.raw, binding.route.shape, record.request_id)
         record.stages["decode"] = now() - started
         if isinstance(call, Passthrough):
@@ -364,10 +385,8 @@ class Handler:
         except BodyBrokenError as broken:
             return _unread(binding, raw, broken.why, record)
         record.upstream_seconds = self._clock.now() - started
-        if isinstance(reply, UpstreamReply) and binding.route.rewrites_resource:
-            from proxy.server.mcp.protected_resource import rewrite_metadata
-
-            reply = await rewrite_metadata(reply, call_route)
+        if isinstance(reply, UpstreamReply) and binding.route.rewrites_resource and self._listed is not None:
+            reply = await self._listed.of("mcp").rewrite_metadata(reply, call_route)
         if isinstance(reply, UpstreamReply) and reply.status == 101 and not is_agreed(fields, reply):
             await close_body(reply)
             reply = NOT_AGREED
@@ -421,10 +440,10 @@ def _refuse_unrouted(
     return response
 
 
-async def _guide(raw: RawRequest, fields: Fields, snapshot: Snapshot, record: CallRecord) -> Response:
-    """The guidance that a caller asks for itself."""
+async def _answer_path(raw: RawRequest, fields: Fields, snapshot: Snapshot, record: CallRecord) -> Response:
+    """The response at a path of an extension."""
     record.route, record.outcome = raw.path, "answered"
-    reply = await answer_guidance(raw, fields, snapshot.table.routes, snapshot.guidance, snapshot.services.store)
+    reply = await snapshot.answers[raw.path](raw, fields, snapshot.table.routes, snapshot.services.store)
     return make_response(reply, record)
 
 
@@ -471,10 +490,36 @@ async def _read_elsewhere(
 def _unread(binding: RouteBinding, raw: RawRequest, why: BadRequest, record: CallRecord) -> Response:
     """The response to a request whose body could not be read. What is left of it ends the connection."""
     response = answer_failure(binding, raw, make_refusal(why.code, why.message, record, why.status), record)
-    response.closes = True
     if why is FULL:
         response.fields.append(("Retry-After", "1"))
+    return _close_behind(response)
+
+
+def _close_behind(response: Response) -> Response:
+    response.closes = True
     return response
+
+
+async def _refuse_unread(call_route: RouteRequest, why: BadRequest, services: Services, record: CallRecord) -> Response:
+    """The response to a request whose body is not read; a body that is too large is an attempt of its tool."""
+    call = _name_unread_call(call_route, record) if why.code is codes.BODY_TOO_LARGE else None
+    if call is None:
+        return _unread(call_route.binding, call_route.raw, why, record)
+    result = await refuse_unread_call(call, Failure(why.code, why.message), call_route, services, record)
+    return _close_behind(answer_failure(call_route.binding, call_route.raw, result, record))
+
+
+def _name_unread_call(call_route: RouteRequest, record: CallRecord) -> ToolCall | None:
+    """The call of a request whose body is not read, where its path names the tool; None for any other."""
+    shape, raw = call_route.binding.route.shape, call_route.raw
+    tool = shape.tool if shape.tool is not None else raw.params.get(shape.tool_param or "")
+    if not tool:
+        return None
+    call_id = find_call_id(raw, shape.call_id_pointer, ABSENT, record.request_id)
+    unread = JsonProblem("the body was not read", 1, 1)
+    conversation = find_conversation(raw, shape.ladder)
+    # No two bodies that were not read count as the same, unless the client names the same call.
+    return ToolCall(tool, unread, call_id, conversation, call_id.encode(), raw.params, raw.query)
 
 
 async def _end(made: Coroutine[Any, Any, web.StreamResponse], call_route: RouteRequest) -> web.StreamResponse:

@@ -19,21 +19,23 @@ from proxy.config.model import AdminConfig as AdminEntry
 from proxy.config.model import Config, ServerTls
 from proxy.interfaces import GuardedUpstream, Observer, Services
 from proxy.server.admin.console_data import list_observers, make_console_data
-from proxy.server.admin.event_stream import Readers
+from proxy.server.admin.page import Readers
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.headers import Hop
 from proxy.server.http.memory import find_room
 from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
-from proxy.server.mcp.entry import Mcp
-from proxy.server.mcp.mcp_request import PassedOn, Reports
+from proxy.server.listed_request import PassedOn, Reports
+from proxy.server.listed_routes import ListedRoutes
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
-from proxy.server.setup.observers import Recorder, begin_tracing
-from proxy.server.setup.services import Corrections, Escalations, SecondJudges, warn_of_addresses
+from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
+from proxy.server.setup.observers import ExtensionObservers, begin_tracing
+from proxy.server.setup.services import Escalations, SecondJudges, warn_of_addresses
 from proxy.server.setup.upstreams import Pools, await_gone, find_trouble
 from proxy.server.warmup import Warming
-from proxy.telemetry.logs import LibraryLog, Log
+from proxy.telemetry.library_log import LibraryLog
+from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watches import AddressWatch, LoopLag
@@ -62,17 +64,17 @@ class Serving:
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
-        self._recorder = Recorder(base.clock.wall, base.pacing.chance, self.metrics.recorded.series)
+        self._added = ExtensionObservers(base.clock, base.pacing, self.metrics)
         self._lag = LoopLag(self.metrics.observe_lag)
         traces = compiled.loaded.config.telemetry.traces
         self._tracing = begin_tracing(traces, environ, log, self.metrics, base.clock)
         self._base = base
         self._pools = Pools(base.clock.now, self._breaker_changed, self._child_wrote, self._server_changed)
-        self._corrections = Corrections(base, log)
+        self._extending = ExtensionServices(base, log)
         self._escalations = Escalations(log)
         self._second_judge = SecondJudges(base.pacing.chance, self.metrics, log)
         reports = Reports(self.metrics.learn_tools, self._schema_unusable, self._schema_unguarded)
-        self._mcp = Mcp(base.clock, make_id, reports)
+        self._listed = ListedRoutes(base.clock, make_id, reports)
         self._addresses = AddressWatch(base.clock.now, partial(warn_of_addresses, log))
         trusted = compiled.loaded.config.trusted
         self.handler = Handler(
@@ -83,7 +85,7 @@ class Serving:
             log.defect,
             compiled.loaded.config.listen.hosts,
             self._tracing.begin,
-            self._mcp,
+            self._listed,
             _find_room(compiled.loaded.config),
         )
         self.reloader = Reloader(compiled, environ, self._adopt, self._note_reload, log.defect)
@@ -99,7 +101,7 @@ class Serving:
     def _observers(self) -> tuple[Observer, ...]:
         """The observers of finished requests. One that is off is left out, so it costs no call anything."""
         kept = list_observers(self.console)
-        return (self.metrics, self.log, self._addresses, *self._recorder.observers, *self._tracing.observers, *kept)
+        return (self.metrics, self.log, self._addresses, *self._added.observers, *self._tracing.observers, *kept)
 
     def _watch(self) -> None:
         """Sets where the metrics read at each scrape."""
@@ -142,7 +144,7 @@ class Serving:
 
     def watch_passed(self, passed_on: PassedOn) -> None:
         """Lets `passed_on` hear of each MCP request that its server has. Called before the first request."""
-        self._mcp.passed_on = passed_on
+        self._listed.watch_passed(passed_on)
 
     async def drain(self, seconds: float | None = None) -> None:
         """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
@@ -203,14 +205,14 @@ class Serving:
             await port.close()
             await port.listener.shutdown(_CLOSING)
         await self._escalations.wait_settled(_NOTICES)
-        await self._mcp.close()
+        await self._listed.close()
         await self._second_judge.close()
         await self._pools.close()
         if isinstance(self._base.elsewhere, Elsewhere):
             await self._base.elsewhere.close()
         await self._base.store.close()
         await self._tracing.close()
-        await self._recorder.close()
+        await self._added.close()
         self.library_log.detach()
         await asyncio.to_thread(self.log.close)
 
@@ -236,7 +238,6 @@ class Serving:
         upstreams, gone = self._pools.of(compiled.loaded.config)
         last = self.handler.exchange(_snapshot(compiled, self._make_services(compiled, upstreams)))
         self._pools.retire(gone, last)
-        self.handler.memory.room = _find_room(compiled.loaded.config)
         self.warming.begin(compiled.table)
         self._renew(compiled.loaded.config.listen.tls)
         self._tell_metrics(compiled)
@@ -245,7 +246,7 @@ class Serving:
 
     def _tell_metrics(self, compiled: Compiled) -> None:
         loaded = compiled.loaded
-        self._recorder.adopt(loaded.config, compiled.table, loaded.digest)
+        self._added.adopt(loaded.config, compiled.table, loaded.digest)
         self.handler.observers = self._observers()
         self.metrics.note_config(list_served(compiled), loaded.digest, self._base.clock.wall(), loaded.files_digest)
 
@@ -255,7 +256,7 @@ class Serving:
             self._base, upstreams=upstreams, second_judge=self._second_judge.of(compiled.loaded.config.second_judge)
         )
         services = self._escalations.extend(compiled.loaded.config.on_escalation, services)
-        return self._corrections.extend(compiled.loaded.config, services)
+        return self._extending.extend(compiled.loaded.config, services)
 
     def _renew(self, tls: ServerTls | None) -> None:
         """Shows the certificate that the files hold now; the port stays as it is."""
@@ -302,14 +303,16 @@ class Serving:
                 self.log.event("config not taken over", "error", mistake=mistake, serving=reloaded.digest)
         elif reloaded.result == "success":
             self.log.event("config taken over", digest=reloaded.digest)
+            for note in reloaded.notes:
+                self.log.event("config note", note=note)
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
 
 
 def _snapshot(compiled: Compiled, services: Services) -> Snapshot:
-    return Snapshot(
-        compiled.table, compiled.bindings, services, compiled.loaded.digest, compiled.loaded.config.guidance
-    )
+    config = compiled.loaded.config
+    answers, texts = make_answers(config), make_tool_texts(config)
+    return Snapshot(compiled.table, compiled.bindings, services, compiled.loaded.digest, answers, texts)
 
 
 def _find_room(config: Config) -> int:

@@ -26,7 +26,7 @@ from proxy.config.model import Config
 from proxy.config.watch import hash_files, load_settled
 from proxy.routing import RouteTable, build_routes
 from proxy.server.bound_route import RouteBinding
-from proxy.server.mcp.entry import load_exchange
+from proxy.server.listed_routes import load_handler
 from proxy.telemetry.metrics import Served
 
 # How long to wait where the config says `reload: off`; a later one, taken over by hand, may say otherwise.
@@ -35,11 +35,9 @@ IDLE: Final = 2.0
 # Sections that may change while serving. Every other one needs a restart: a port is open, a store is connected.
 _LIVE: Final = frozenset(
     {
-        "correction",
-        "guidance",
         "on_escalation",
-        "record",
         "routes",
+        "sections",
         "upstreams",
         "drain",
         "finish",
@@ -67,21 +65,23 @@ class Compiled:
     def of(cls, loaded: Loaded, restart_needed: tuple[str, ...] = ()) -> Compiled:
         """Compiles the routes."""
         table = build_routes(loaded.config)
-        if any(route.learn is not None for route in table.routes):
-            load_exchange()
+        for protocol in {route.adapter for route in table.routes if route.learn is not None}:
+            load_handler(protocol)
         return cls(loaded, table, {route.key: RouteBinding.of(route) for route in table.routes}, restart_needed)
 
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
     """The result of a look at the files. `mistakes` as `file:line:col section message`, for `failure` alone; `changed`
-    names the sections and tools that differ from those served before, for `success`."""
+    names the sections and tools that differ from those served before, and `notes` what the operator should know of the
+    config and was not told of the one before, both for `success`."""
 
     result: Literal["success", "unchanged", "failure"]
     digest: str
     mistakes: tuple[str, ...] = ()
     restart_needed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Reloader:
@@ -150,7 +150,9 @@ class Reloader:
         changed = find_changes(served.loaded.config, compiled.loaded.config)
         self._adopt(compiled)
         self.served = compiled
-        return Reloaded("success", compiled.loaded.digest, (), compiled.restart_needed, changed)
+        told = served.loaded.config.notes
+        notes = tuple(note for note in compiled.loaded.config.notes if note not in told)
+        return Reloaded("success", compiled.loaded.digest, (), compiled.restart_needed, changed, notes)
 
 
 def find_changes(before: Config, after: Config) -> tuple[str, ...]:

@@ -4,18 +4,17 @@ Fields have OTel's names where it defines them. A refusal is logged at level war
 Acode prescribes (NFR-013..016, "Logging"). Lines hold names, codes and paths, bounded and with credentials masked, and
 never an argument value.
 
-structlog filters and renders each line; `writer.py` writes it without blocking the event loop. `LibraryLog` routes the
-loggers of asyncio and aiohttp here as well.
+The event loop only collects a line's fields. structlog makes every line of them, for machines and for people, in the
+thread of `writer.py`, which also writes it.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 import orjson
 import structlog
@@ -27,6 +26,7 @@ from proxy.core.model.values import Violation
 from proxy.interfaces import CallRecord, CorrectionQuestion, HookFailure
 from proxy.telemetry.console_log import format_call
 from proxy.telemetry.recent.failures import describe_errors
+from proxy.telemetry.validation import is_validation_failure, name_refusal
 from proxy.telemetry.writer import DROP_REASONS, open_writer
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -43,7 +43,7 @@ _MESSAGES: Final = {
     "tool_error": ("warning", "Tool reported an error"),
     "upstream_error": ("error", "Upstream failed"),
 }
-# The message of every refused call (Acode, "Logging").
+# The message of a call that broke its tool's rules (Acode, "Logging").
 _FAILED: Final = "Tool validation failed"
 # The same on a report-only route, which still delivers the call.
 _WOULD_FAIL: Final = "Tool validation would have failed"
@@ -54,7 +54,20 @@ _MOST_LISTED: Final = 20
 # How long `close` waits for a slow reader, in seconds.
 _CLOSING: Final = 1.0
 
+# What a line is counted as in the writer's queue, in bytes: its fields without texts, and each row of a list.
+_USUAL_SIZE: Final = 256
+_ROW_SIZE: Final = 160
+
 Fields = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """A line before it is made. `wall` is its time in seconds since the Unix epoch."""
+
+    level: str
+    message: str
+    fields: Fields
+    wall: float
 
 
 class Log:
@@ -62,28 +75,18 @@ class Log:
 
     def __init__(self, stream: TextIO, console: bool, level: str, wall: Callable[[], float]) -> None:
         """`console` chooses lines for people. `wall` gives seconds since the Unix epoch."""
-        self._wall = wall
-        self._instant = (-1, "")
-        self._writer = open_writer(stream, self._write_losses)
-        # Whether lines for people are coloured; None where they are for machines.
-        self._colors = stream.isatty() if console else None
-        self._render = render_json if self._colors is None else _make_console_renderer(self._colors)
         self.level = level
-
-    @property
-    def level(self) -> str:
         """The lowest level that is written, one of LEVELS. May be set at any time."""
-        return self._level
-
-    @level.setter
-    def level(self, level: str) -> None:
-        self._level = level
+        self._wall = wall
+        self._for_people = console
+        self._instant = (-1, "")
         self._logger = structlog.wrap_logger(
-            _Methods(self._writer.write),
-            processors=[self._complete, self._render],
-            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            _Lines(),
+            processors=[self._complete, _make_console_renderer(stream.isatty()) if console else render_json],
+            wrapper_class=structlog.make_filtering_bound_logger(min(LEVELS.values())),
             cache_logger_on_first_use=True,
         ).bind()
+        self._writer = open_writer(stream, self._render, self._render_losses)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -97,16 +100,22 @@ class Log:
     def finished(self, record: CallRecord) -> None:
         """Writes the line of one finished request."""
         level, message = _choose_headline(record)
-        if not self._logger.is_enabled_for(LEVELS[level]):
+        if LEVELS[level] < LEVELS[self.level]:
             return
-        if self._colors is not None:
-            self._writer.write(_format_for_people(record, self._format_timestamp(), colors=self._colors))
-            return
-        self._logger.log(LEVELS[level], message, fields=build_fields(record))
+        fields = build_fields(record)
+        if self._for_people:
+            fields |= describe_errors(record)
+            if record.would_refuse:
+                fields["would_refuse"] = True
+        self._write(level, message, fields)
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
         """Writes one line about the proxy itself."""
-        self._logger.log(LEVELS[level], message, fields=fields)
+        if LEVELS[level] >= LEVELS[self.level]:
+            self._write(level, message, fields)
+
+    def _write(self, level: str, message: str, fields: Fields) -> None:
+        self._writer.write(Entry(level, message, fields, self._wall()), measure_fields(fields))
 
     def formatter_failed(self, tool: str, error: Exception) -> None:
         """Logs that a tool's own formatter failed, without the exception's message, which may quote a value."""
@@ -125,33 +134,58 @@ class Log:
         told: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Internal error", "error", correlation_id=request_id, **told)
 
+    # --- in the writer's thread ---------------------------------------------------------------------------------------
+    def _render(self, entry: Entry) -> bytes:
+        """The line of an entry, as structlog makes it."""
+        line: bytes = self._logger.log(LEVELS[entry.level], entry.message, entry=entry)
+        return line
+
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
         """A structlog processor that completes the fields of a line. They come as one value, because their names could
         collide with structlog's own arguments."""
-        return {**event["fields"], "timestamp": self._format_timestamp(), "level": level, "message": event["event"]}
+        entry: Entry = event["entry"]
+        return {
+            **entry.fields,
+            "timestamp": self._format_timestamp(entry.wall),
+            "level": level,
+            "message": event["event"],
+        }
 
-    def _format_timestamp(self) -> str:
-        """The time of day (RFC 3339, UTC, milliseconds). All lines of one second share its text, which is kept in one
-        attribute because the writer's thread uses it too."""
-        second, millisecond = divmod(int(self._wall() * 1000), 1000)
+    def _format_timestamp(self, wall: float) -> str:
+        """The time of day (RFC 3339, UTC, milliseconds). All lines of one second share its text."""
+        second, millisecond = divmod(int(wall * 1000), 1000)
         at, text = self._instant
         if second != at:
             text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
             self._instant = (second, text)
         return "%s.%03d+00:00" % (text, millisecond)  # noqa: UP031 - quicker than an f-string with a format
 
-    def _write_losses(self, lost: Mapping[str, int]) -> bytes:
+    def _render_losses(self, lost: Mapping[str, int]) -> bytes:
         """The line that says how many lines were lost before it, by reason."""
-        if not self._logger.is_enabled_for(LEVELS["warning"]):
+        if LEVELS["warning"] < LEVELS[self.level]:
             return b""
-        return self._render(None, "warning", self._complete(None, "warning", {"event": _DROPPED, "fields": lost}))
+        return self._render(Entry("warning", _DROPPED, dict(lost), self._wall()))
 
 
-class _Methods:
-    """The object that structlog uses as logger: a method per level name, each taking a rendered line."""
+class _Lines:
+    """The object that structlog uses as logger: a method per level name, each giving back the rendered line."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        self.debug = self.info = self.warning = self.error = write
+    def info(self, line: bytes) -> bytes:
+        """The line itself."""
+        return line
+
+    debug = warning = error = info
+
+
+def measure_fields(fields: Fields) -> int:
+    """About how many bytes a line of these fields has."""
+    size = _USUAL_SIZE
+    for value in fields.values():
+        if type(value) is str:
+            size += len(value)
+        elif type(value) is list:
+            size += _ROW_SIZE * len(value)
+    return size
 
 
 def render_json(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> bytes:
@@ -163,20 +197,14 @@ def render_json(_logger: object, _level: str, fields: MutableMapping[str, Any]) 
         return json.dumps(fields, separators=(",", ":"), default=str).encode() + b"\n"
 
 
-def _format_for_people(record: CallRecord, timestamp: str, *, colors: bool) -> bytes:
-    """The line of a finished request in the console format."""
-    entry = {"timestamp": timestamp, **build_fields(record), **describe_errors(record)}
-    if record.would_refuse:
-        entry["would_refuse"] = True
-    return f"{format_call(entry, colors=colors)}\n".encode(errors="backslashreplace")
-
-
 def _make_console_renderer(colors: bool) -> Callable[[object, str, MutableMapping[str, Any]], bytes]:
-    """A structlog processor that renders a line for people."""
+    """A structlog processor that renders a line for people: a finished request in one short line, what the proxy says
+    of itself in structlog's own format."""
     renderer = structlog.dev.ConsoleRenderer(colors=colors, event_key="message")
 
     def render(logger: object, level: str, fields: MutableMapping[str, Any]) -> bytes:
-        return f"{renderer(logger, level, fields)}\n".encode(errors="backslashreplace")
+        line = format_call(fields, colors=colors) if "outcome" in fields else renderer(logger, level, fields)
+        return f"{line}\n".encode(errors="backslashreplace")
 
     return render
 
@@ -194,7 +222,7 @@ def make_log(stream: TextIO, format_name: str, level: str, wall: Callable[[], fl
 
 def _choose_headline(record: CallRecord) -> tuple[str, str]:
     if record.outcome == "refused" and record.call_id:
-        return "warning", _FAILED
+        return "warning", _FAILED if is_validation_failure(record) else name_refusal(record)
     if record.would_refuse:
         return "warning", _WOULD_FAIL
     if record.repairs and record.outcome == "delivered":
@@ -310,7 +338,9 @@ def _list_violation_fields(record: CallRecord, name: str) -> Fields:
     """The fields of a call's errors and of its warnings."""
     errors = [each for each in record.violations if each.severity is Severity.ERROR]
     warnings = [each for each in record.violations if each.severity is not Severity.ERROR]
-    fields = _list_failure_fields(record, name, errors) if errors or record.outcome == "refused" else {}
+    fields: Fields = {}
+    if errors or record.attempt or is_validation_failure(record):
+        fields = _list_failure_fields(record, name, errors)
     if warnings:
         fields["warning_count"] = len(warnings)
         fields["warnings"] = [
@@ -334,42 +364,3 @@ def _list_failure_fields(record: CallRecord, name: str, errors: Sequence[Violati
     if record.repeated:
         fields["repeated"] = True
     return fields
-
-
-# The root loggers of the libraries that run on the event loop.
-LOGGERS: Final = ("asyncio", "aiohttp")
-MESSAGE: Final = "Library message"
-
-
-class LibraryLog(logging.Handler):
-    """A handler of `logging` that writes to a `Log`, from `attach` to `detach`.
-
-    Without a handler Python's `logging` writes records to stderr itself, on the event loop, where a full pipe stops all
-    calls. A record's text may quote a value (the bytes of a request, the repr of a task), so the line has the logger,
-    the place and the type of the exception, and not the text.
-    """
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self._log = log
-
-    def attach(self) -> None:
-        """Begins to receive the records of LOGGERS."""
-        for name in LOGGERS:
-            logging.getLogger(name).addHandler(self)
-
-    def detach(self) -> None:
-        """Ends what `attach` began. A second call has no effect."""
-        for name in LOGGERS:
-            logging.getLogger(name).removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Writes the line of one record."""
-        fields: dict[str, object] = {
-            "logger": record.name,
-            "place": f"{record.pathname}:{record.lineno} {record.funcName}",
-        }
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            fields |= {"error": type(error).__name__, "frames": list_frames(error)}
-        self._log.event(MESSAGE, "error" if record.levelno >= logging.ERROR else "warning", **fields)

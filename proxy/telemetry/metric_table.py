@@ -17,6 +17,7 @@ from proxy.core.model.codes import ERROR_CODES, VIOLATION_CODES, Severity
 from proxy.core.rules.rules import HOOK, RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.core.tool_errors.circuit_breaker import CALLED
+from proxy.extensions import list_installed, load_place
 from proxy.telemetry.writer import DROP_REASONS
 
 # Replaces every text that the config and our tables do not know: a tool's name, a method, a tool's own error code.
@@ -160,11 +161,13 @@ _TABLE: Final = (
               {"code": _VIOLATION,
                "severity": Label("The severity ([errors.md](errors.md)).", (Severity.WARNING, Severity.INFO))}),
     MetricRow("toolproxy_repairs_total", "counter", "Repairs made, by rule.", (*_CALL, "rule")),
+    MetricRow("toolproxy_coerced_calls_total", "counter",
+              "Calls of which at least one value was converted to another JSON type.", _CALL),
     MetricRow("toolproxy_episodes_total", "counter", "Calls that failed for the first time, to be corrected.", _CALL),
     MetricRow("toolproxy_attempts_total", "counter", "Failed calls that raised the attempt.", _CALL),
     MetricRow("toolproxy_corrected_total", "counter", "Delivered calls, by failed attempts before.",
               (*_CALL, "attempts")),
-    MetricRow("toolproxy_escalations_total", "counter", "Calls answered with an escalation.", _CALL),
+    MetricRow("toolproxy_escalations_total", "counter", "Escalations, each counted once.", _CALL),
     MetricRow("toolproxy_repeats_total", "counter", "Byte-identical resends of refused arguments.", _CALL),
     MetricRow("toolproxy_errors_total", "counter", "Failed requests, by error code.", (*_CALL, "code")),
     MetricRow("toolproxy_caps_exceeded_total", "counter", "Calls refused because their call cap was used up.", _CALL),
@@ -224,9 +227,6 @@ _TABLE: Final = (
     MetricRow("toolproxy_log_lines_dropped_total", "counter", "Lines that the log lost.", ("reason",),
               {"reason": Label("`queue_full`: nobody reads the log, or too slowly; `write_failed`: it cannot be "
                                "written (full disk, closed pipe).", DROP_REASONS)}),
-    MetricRow("toolproxy_recorded_total", "counter", "Calls recorded to a file (`record`).", ("result",),
-              {"result": Label("`dropped`: the queue was full; `failed`: the file cannot be written.",
-                               ("written", "dropped", "failed"))}),
     MetricRow("toolproxy_build_info", "info", "What is running.", ("version",)),
     MetricRow("toolproxy_tool_info", "info", "The tools of the config being served.",
               (*_CALL, "kind", "mode", "schema_id")),
@@ -239,7 +239,15 @@ _TABLE: Final = (
     MetricRow("toolproxy_config_restart_needed", "gauge", "Changed sections that only a restart takes over."),
 )  # fmt: skip
 
+# The metrics of the main job.
 METRICS: Final[Mapping[str, MetricRow]] = {metric.name: metric for metric in _TABLE}
+
+
+def list_metrics() -> dict[str, MetricRow]:
+    """All metrics, those of extensions too, whose modules it imports."""
+    added = [metric for row in list_installed() if row.metrics for metric in load_place(row.metrics)]
+    return {**METRICS, **{metric.name: metric for metric in added}}
+
 
 # Metrics of the process that the client library adds (on Linux), under the names that all exporters share.
 OF_THE_PROCESS: Final = (

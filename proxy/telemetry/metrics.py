@@ -27,6 +27,7 @@ from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
 from proxy.core.model.codes import CALL_CAP_EXCEEDED, ERROR_CODES, Severity
+from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import (
     CORRECTION_EVENTS,
@@ -39,16 +40,7 @@ from proxy.telemetry.metric_table import (
     WRONG,
     MetricRow,
 )
-
-# CallRecord.outcome -> the result of the check, where one ran.
-_VALIDATION: Final = {
-    "delivered": "passed",
-    "repaired": "repaired",
-    "corrected": "passed",  # the corrected call that was sent
-    "refused": "rejected",
-    "tool_error": "passed",
-    "upstream_error": "passed",
-}
+from proxy.telemetry.validation import find_validation_result
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 _COUNTED: Final = frozenset(CORRECTION_EVENTS)
@@ -162,36 +154,37 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def _make_calls(self) -> None:
-        self.requests = self._add_counter("toolproxy_requests_total")
-        self._validations = self._add_counter("toolproxy_validations_total")
-        self._violations = self._add_counter("toolproxy_violations_total")
-        self._warnings = self._add_counter("toolproxy_warnings_total")
-        self._repairs = self._add_counter("toolproxy_repairs_total")
-        self._episodes = self._add_counter("toolproxy_episodes_total")
-        self._attempts = self._add_counter("toolproxy_attempts_total")
-        self._corrected = self._add_counter("toolproxy_corrected_total")
-        self._escalations = self._add_counter("toolproxy_escalations_total")
-        self._repeats = self._add_counter("toolproxy_repeats_total")
-        self._errors = self._add_counter("toolproxy_errors_total")
-        self._caps = self._add_counter("toolproxy_caps_exceeded_total")
-        self._containers = self._add_counter("toolproxy_containers_total")
-        self._corrections = self._add_counter("toolproxy_corrections_total")
-        self._questions = self._add_counter("toolproxy_correction_questions_total")
+        self.requests = self.add_counter(METRICS["toolproxy_requests_total"])
+        self._validations = self.add_counter(METRICS["toolproxy_validations_total"])
+        self._violations = self.add_counter(METRICS["toolproxy_violations_total"])
+        self._warnings = self.add_counter(METRICS["toolproxy_warnings_total"])
+        self._repairs = self.add_counter(METRICS["toolproxy_repairs_total"])
+        self._coerced = self.add_counter(METRICS["toolproxy_coerced_calls_total"])
+        self._episodes = self.add_counter(METRICS["toolproxy_episodes_total"])
+        self._attempts = self.add_counter(METRICS["toolproxy_attempts_total"])
+        self._corrected = self.add_counter(METRICS["toolproxy_corrected_total"])
+        self._escalations = self.add_counter(METRICS["toolproxy_escalations_total"])
+        self._repeats = self.add_counter(METRICS["toolproxy_repeats_total"])
+        self._errors = self.add_counter(METRICS["toolproxy_errors_total"])
+        self._caps = self.add_counter(METRICS["toolproxy_caps_exceeded_total"])
+        self._containers = self.add_counter(METRICS["toolproxy_containers_total"])
+        self._corrections = self.add_counter(METRICS["toolproxy_corrections_total"])
+        self._questions = self.add_counter(METRICS["toolproxy_correction_questions_total"])
         self._asking = self._add_histogram("toolproxy_correction_seconds")
-        self._tokens = self._add_counter("toolproxy_correction_tokens_total")
-        self._budgets = self._add_counter("toolproxy_correction_budget_exhausted_total")
-        self._answers = self._add_counter("toolproxy_answers_total")
-        self._hooks = self._add_counter("toolproxy_hook_failures_total")
-        self.unguarded = self._add_counter("toolproxy_unguarded_schemas_total")
-        self._second_opinions = self._add_counter("toolproxy_second_opinions_total")
+        self._tokens = self.add_counter(METRICS["toolproxy_correction_tokens_total"])
+        self._budgets = self.add_counter(METRICS["toolproxy_correction_budget_exhausted_total"])
+        self._answers = self.add_counter(METRICS["toolproxy_answers_total"])
+        self._hooks = self.add_counter(METRICS["toolproxy_hook_failures_total"])
+        self.unguarded = self.add_counter(METRICS["toolproxy_unguarded_schemas_total"])
+        self._second_opinions = self.add_counter(METRICS["toolproxy_second_opinions_total"])
 
     def _make_wire(self) -> None:
-        self.sent = self._add_counter("toolproxy_upstream_requests_total")
-        self._faults = self._add_counter("toolproxy_upstream_errors_total")
-        self.resent = self._add_counter("toolproxy_upstream_resends_total")
-        self._denied = self._add_counter("toolproxy_upstream_resends_denied_total")
+        self.sent = self.add_counter(METRICS["toolproxy_upstream_requests_total"])
+        self._faults = self.add_counter(METRICS["toolproxy_upstream_errors_total"])
+        self.resent = self.add_counter(METRICS["toolproxy_upstream_resends_total"])
+        self._denied = self.add_counter(METRICS["toolproxy_upstream_resends_denied_total"])
         self._breakers = self._add_gauge("toolproxy_upstream_breaker_state")
-        self._breaker_changes = self._add_counter("toolproxy_upstream_breaker_changes_total")
+        self._breaker_changes = self.add_counter(METRICS["toolproxy_upstream_breaker_changes_total"])
         self._overhead = self._add_histogram("toolproxy_overhead_seconds")
         self._server = self._add_histogram("http_server_request_duration_seconds")
         self._client = self._add_histogram("http_client_request_duration_seconds")
@@ -202,20 +195,20 @@ class Metrics:
         self._state_up = self._add_gauge("toolproxy_state_backend_up", 1)
         self._lag = self._add_histogram("toolproxy_event_loop_lag_seconds")
         self._lag.begin()
-        self._spans = self._add_counter("toolproxy_spans_total")
-        self._dropped = self._add_counter("toolproxy_log_lines_dropped_total")
-        self.recorded = self._add_counter("toolproxy_recorded_total")
+        self._spans = self.add_counter(METRICS["toolproxy_spans_total"])
+        self._dropped = self.add_counter(METRICS["toolproxy_log_lines_dropped_total"])
         self._lines_dropped: Callable[[], Mapping[str, int]] = dict
         self._add_gauge("toolproxy_build_info").set(1, __version__)
         self._config = self._add_gauge("toolproxy_config_info")
         self._tools = self._add_gauge("toolproxy_tool_info")
-        self._reloads = self._add_counter("toolproxy_config_reloads_total")
+        self._reloads = self.add_counter(METRICS["toolproxy_config_reloads_total"])
         self._reloaded = self._add_gauge("toolproxy_config_last_reload_successful", 0)
         self._reloaded_at = self._add_gauge("toolproxy_config_last_reload_success_timestamp_seconds", 0)
         self._restart = self._add_gauge("toolproxy_config_restart_needed", 0)
 
-    def _add_counter(self, name: str) -> Counter:
-        self._shown.append(made := Counter(METRICS[name]))
+    def add_counter(self, row: MetricRow) -> Counter:
+        """Adds a metric."""
+        self._shown.append(made := Counter(row))
         return made
 
     def _add_histogram(self, name: str) -> Histogram:
@@ -332,7 +325,7 @@ class Metrics:
         self._server.observe(record.ended - record.started, (method, route, status, error))
 
     def _count_call(self, record: CallRecord, route: str, tool: str) -> None:
-        self._validations.series[route, tool, _find_validation_result(record), record.mode] += 1
+        self._validations.series[route, tool, find_validation_result(record), record.mode] += 1
         for violation in record.violations:
             if violation.severity is Severity.ERROR:
                 self._violations.series[route, tool, violation.code.name] += 1
@@ -340,6 +333,8 @@ class Metrics:
                 self._warnings.series[route, tool, violation.code.name, violation.severity.value] += 1
         for repair in record.repairs:
             self._repairs.series[route, tool, repair.rule] += 1
+        if record.repairs and any(repair.rule in COERCIONS for repair in record.repairs):
+            self._coerced.series[route, tool] += 1
         if record.attempt or record.repeated or record.escalated or record.corrected_after:
             self._count_attempts(record, route, tool)
         if record.code == CALL_CAP_EXCEEDED.name:
@@ -388,13 +383,3 @@ class Metrics:
         if record.resend_denied is not None:
             self._denied.series[upstream, record.resend_denied] += 1
         self._client.observe(record.upstream_seconds, (route, upstream, status, record.upstream_error))
-
-
-def _find_validation_result(record: CallRecord) -> str:
-    """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
-    outcome = "passed" if record.code == CALL_CAP_EXCEEDED.name else _VALIDATION.get(record.outcome, "skipped")
-    if record.would_refuse:
-        return "rejected"
-    if outcome == "passed" and record.repairs:
-        return "repaired"
-    return "skipped" if outcome == "passed" and not record.schema_id else outcome

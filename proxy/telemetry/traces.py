@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from proxy.core.contract.correction import AnswerFormat, Asked
-from proxy.core.rules.rules import RULES
+from proxy.core.rules.rules import COERCIONS
 from proxy.interfaces import CallRecord, Event, Trace
 from proxy.telemetry.logs import Fields, build_fields
 from proxy.telemetry.metric_table import METHODS
@@ -22,7 +22,6 @@ Value = str | int | float | bool | tuple[str, ...]
 
 # The event of GoMind's layer 2: values of the call were converted to another type.
 COERCED: Final = "type_coercion_applied"
-_COERCIONS: Final = frozenset(rule.name for rule in RULES.values() if rule.kind == "value")
 # Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
 _FAILED: Final = frozenset({"tool_error", "upstream_error"})
@@ -99,7 +98,7 @@ def _list_attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
 
 def _list_coercions(record: CallRecord, attributes: Mapping[str, Value]) -> Iterator[Event]:
     """GoMind's event for converted values, at the time of the decision."""
-    rules = [repair.rule for repair in record.repairs if repair.rule in _COERCIONS]
+    rules = [repair.rule for repair in record.repairs if repair.rule in COERCIONS]
     if rules:
         stages = record.stages
         at = record.started + sum(stages.get(stage, 0.0) for stage in ("read", "decode", "decide"))

@@ -1,10 +1,10 @@
 """Writes the log's lines without blocking the event loop.
 
 A write to a pipe that nobody reads, or to a disk that hangs, blocks its caller. So lines go into a bounded queue, and
-a thread writes the queue to the stream's file descriptor:
+a thread makes the lines of what is queued and writes them to the stream's file descriptor:
 
-    write(line)   in the caller: queues the line, or drops it where the queue is full
-    _run          in the thread: takes all queued lines, writes them, and reports how many were lost in between
+    write(entry, size)   in the caller: queues what a line is made of, or drops it where the queue is full
+    _run                 in the thread: renders all that is queued, writes it, and reports how many were lost in between
 
 Lost lines are counted by reason (DROP_REASONS). The queue is written PAUSE seconds after its first line, so that the
 lines of many calls go out in one write; a process that is killed loses the lines of that time.
@@ -16,8 +16,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TextIO
 
 QUEUE_FULL: Final = "queue_full"
 WRITE_FAILED: Final = "write_failed"
@@ -29,17 +29,19 @@ PAUSE: Final = 0.05
 # The capacity of a pipe on Linux: with a slow reader the queue empties piece by piece.
 _PIECE: Final = 64 * 1024
 
+# Makes the line of an entry, with its line break.
+Render = Callable[[Any], bytes]
 # Makes the line that reports how many lines were lost since the last such line, by reason.
 Notice = Callable[[Mapping[str, int]], bytes]
 
 
 class LineWriter(Protocol):
-    """Takes the lines of a log, each with its line break. No method raises, or blocks on the stream."""
+    """Takes what the lines of a log are made of. No method raises, or blocks on the stream."""
 
     dropped: Counter[str]
 
-    def write(self, line: bytes) -> None:
-        """Takes one line."""
+    def write(self, entry: object, size: int) -> None:
+        """Takes one entry, whose line has about `size` bytes."""
 
     def close(self, within: float) -> None:
         """Writes the queued lines and ends; gives up after `within` seconds."""
@@ -48,16 +50,17 @@ class LineWriter(Protocol):
 class StreamWriter:
     """Writes to a stream without a file descriptor, which is in memory and cannot block."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, render: Render) -> None:
         self.dropped: Counter[str] = Counter()
         self._stream = stream
+        self._render = render
 
-    def write(self, line: bytes) -> None:
+    def write(self, entry: object, size: int) -> None:  # noqa: ARG002 - nothing is queued
         """Writes at once."""
         try:
-            self._stream.write(line.decode())
+            self._stream.write(self._render(entry).decode())
             self._stream.flush()
-        except (OSError, ValueError):
+        except Exception:  # noqa: BLE001 - whatever a field's own text raises: no line may fail a call
             self.dropped[WRITE_FAILED] += 1
 
     def close(self, within: float) -> None:
@@ -67,14 +70,22 @@ class StreamWriter:
 class QueueWriter:
     """Writes to a duplicate of a file descriptor, from its own thread."""
 
-    def __init__(self, descriptor: int, notice: Notice, queue_bytes: int = QUEUE_BYTES, pause: float = PAUSE) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        render: Render,
+        notice: Notice,
+        queue_bytes: int = QUEUE_BYTES,
+        pause: float = PAUSE,
+    ) -> None:
         self.dropped: Counter[str] = Counter()
         self._descriptor = os.dup(descriptor)
+        self._render = render
         self._notice = notice
         self._room = self._size = queue_bytes
         self._pause = pause
         self._lock = threading.Lock()
-        self._lines: list[bytes] = []
+        self._queue: list[tuple[object, int]] = []
         self._awake = False
         self._work = threading.Event()
         self._closing = threading.Event()
@@ -84,14 +95,14 @@ class QueueWriter:
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    def write(self, line: bytes) -> None:
-        """Queues one line, or drops it where the queue is full."""
+    def write(self, entry: object, size: int) -> None:
+        """Queues one entry, or drops it where the queue is full."""
         with self._lock:
-            if self._room < len(line):
+            if self._room < size:
                 self.dropped[QUEUE_FULL] += 1
                 return
-            self._room -= len(line)
-            self._lines.append(line)
+            self._room -= size
+            self._queue.append((entry, size))
             if self._awake:
                 return
             self._awake = True
@@ -115,16 +126,35 @@ class QueueWriter:
 
     def _write_queue(self) -> None:
         with self._lock:
-            lines, self._lines = self._lines, []
+            queue, self._queue = self._queue, []
             self._awake = False
             self._work.clear()
-        for piece in _join_pieces(lines):
+        for piece, size in self._render_pieces(queue):
             left = self._send(piece)
             with self._lock:
-                self._room += len(piece)
+                self._room += size
                 if left:
                     self.dropped[WRITE_FAILED] += left.count(b"\n")
         self._report_losses()
+
+    def _render_pieces(self, queue: list[tuple[object, int]]) -> Iterator[tuple[bytes, int]]:
+        """Texts of about _PIECE bytes made of whole lines, and what their entries take in the queue."""
+        piece: list[bytes] = []
+        length = taken = 0
+        for entry, size in queue:
+            try:
+                line = self._render(entry)
+            except Exception:  # noqa: BLE001 - whatever a field's own text raises: other lines are written
+                line = b""
+                with self._lock:
+                    self.dropped[WRITE_FAILED] += 1
+            piece.append(line)
+            length, taken = length + len(line), taken + size
+            if length >= _PIECE:
+                yield b"".join(piece), taken
+                piece, length, taken = [], 0, 0
+        if piece:
+            yield b"".join(piece), taken
 
     def _report_losses(self) -> None:
         """Reports how many lines were lost, once the queue has room for more than a few."""
@@ -150,24 +180,10 @@ class QueueWriter:
         return left
 
 
-def _join_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins lines into texts of about _PIECE bytes."""
-    piece: list[bytes] = []
-    size = 0
-    for line in lines:
-        piece.append(line)
-        size += len(line)
-        if size >= _PIECE:
-            yield b"".join(piece)
-            piece, size = [], 0
-    if piece:
-        yield b"".join(piece)
-
-
-def open_writer(stream: TextIO, notice: Notice) -> LineWriter:
+def open_writer(stream: TextIO, render: Render, notice: Notice) -> LineWriter:
     """Makes the writer for a stream: with a queue where the stream has a file descriptor."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two
-        return StreamWriter(stream)
-    return QueueWriter(descriptor, notice)
+        return StreamWriter(stream, render)
+    return QueueWriter(descriptor, render, notice)

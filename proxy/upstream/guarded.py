@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Final
 
+from proxy.core.contract.policy import ToolServer
 from proxy.core.model.codes import CIRCUIT_OPEN, OVERLOADED, ErrorCode
 from proxy.core.model.values import CheckedCall, Executed, UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import Budget
@@ -26,7 +27,7 @@ from proxy.core.tool_errors.circuit_breaker import (
     has_failed,
     settle,
 )
-from proxy.interfaces import Upstream, UpstreamRequest
+from proxy.interfaces import JoinsServers, Upstream, UpstreamRequest
 from proxy.upstream.faults import EndingStream
 
 Answer = UpstreamReply | UpstreamFault
@@ -113,6 +114,10 @@ class UpstreamGuard:
     def breaker_state(self) -> int | None:
         """0 closed, 1 half-open, 2 open; None without a breaker."""
         return SHOWN_AS[type(self._breaker)] if self._policy.breaker is not None else None
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Implements `JoinsServers`: none where the upstream is a single server."""
+        return self._inner.list_servers() if isinstance(self._inner, JoinsServers) else ()
 
     @property
     def unguarded(self) -> Upstream:

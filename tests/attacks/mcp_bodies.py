@@ -15,8 +15,8 @@ from typing import Any, Final
 import jsonschema
 
 from tests.attacks import Found
-from tests.mcp.conversation import Talk, talk
-from tests.mcp.server import McpServer
+from tests.extensions.mcp.conversation import Talk, talk
+from tests.extensions.mcp.server import McpServer
 from tests.serving.wire import Seen, answer, exchange, post
 
 SCHEMA: Final = {

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.mcp.server import ADD, McpServer, call
+from tests.extensions.mcp.server import ADD, McpServer, call
 from tests.serving.process import Process, process
 from tests.serving.proxied import FREE
 from tests.serving.test_bounds import ATTACKS, DEAR, TOOLS

@@ -37,7 +37,6 @@ def test_each_script_names_every_verb(shell: str, capsys: pytest.CaptureFixture[
     ("words", "completed"),
     [
         (["che"], {"check"}),
-        (["import", "op"], {"openapi"}),
         (["serve", "--open"], {"--openapi"}),
         (["completion", ""], set(SHELLS)),
         (["check", "con"], {"config.yaml"}),

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import io
-import sys
 
 import pytest
 
-from proxy.cli import progress as bars
-from proxy.cli.import_ import show_operations
 from proxy.cli.progress import Progress, draw_bar
-from proxy.core.model.values import JsonValue
-from proxy.importing.openapi import Choice, harvest_operations
 
 
 class Terminal(io.StringIO):
@@ -37,14 +32,3 @@ def test_only_a_terminal_gets_a_bar_and_only_after_a_moment(stream: io.StringIO,
     progress.erase()
     assert drawn == ("2 lines" in stream.getvalue())
     assert drawn == stream.getvalue().endswith("\r\x1b[K")
-
-
-def test_an_import_shows_how_many_operations_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(bars, "_SHOWN_AFTER", 0.0)
-    paths: JsonValue = {f"/orders/{number}": {"get": {"responses": {}}} for number in range(4)}
-    with show_operations() as advance:
-        harvest_operations({"openapi": "3.1.0", "paths": paths}, "orders.json", Choice(upstream="http://x"), advance)
-    assert "\r[#######.......................]  25%  1 operations" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K")

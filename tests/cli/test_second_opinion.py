@@ -1,10 +1,8 @@
-"""`check --second-opinion` and `replay --second-opinion`: both judges, and the differences one by one."""
+"""`check --second-opinion`: both judges, and the differences one by one."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,19 +55,5 @@ def test_a_difference_is_one_of_verdicts_and_says_whose(monkeypatch: pytest.Monk
         assert None is opinions.find_difference(check, {"a": 3})
         monkeypatch.setattr(check, "accepts", lambda value: True)  # noqa: ARG005 - as if our own check were wrong
         found = opinions.find_difference(check, {"a": 4})
-    assert Opinion(SecondVerdict.INVALID, "jsonschema", "/properties/a/maximum") == found
-    assert "accepted here, refused by jsonschema at /properties/a/maximum" == describe_difference(found)
-
-
-def test_replay_judges_each_call_as_it_was_sent_and_sums_up(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    schema: dict[str, Any] = {"properties": {"lat": {"type": "number"}}}
-    sent = ['{"lat": 1.5}', '{"lat": "1.5"}', '{"lat": {}}', "{"]
-    path = tmp_path / "cases.jsonl"
-    path.write_text("".join(json.dumps({"id": text, "schema": schema, "sent": text}) + "\n" for text in sent))
-    assert 0 == main(["replay", "--second-opinion", str(path)])
-    told = capsysbinary.readouterr()
-    lines = [json.loads(line) for line in told.out.splitlines()]
-    assert (4, []) == (len(lines), [line for line in lines if "second_opinion" in line])
-    assert b"replay: the judges differ on 0 of the calls\n" in told.err
+    assert Opinion(SecondVerdict.INVALID, "fastjsonschema", "/properties/a/maximum") == found
+    assert "accepted here, refused by fastjsonschema at /properties/a/maximum" == describe_difference(found)

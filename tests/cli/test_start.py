@@ -16,13 +16,6 @@ upstreams: {tools: {url: 'http://127.0.0.1:9'}}
 tools: {add: {schema: {type: object, properties: {a: {type: number, minimum: 0}}, required: [a]}}}
 routes: [{path: /add, tool: add, upstream: tools}]
 """
-MCP: Final = """
-version: 1
-listen: 127.0.0.1:0
-admin: {listen: 127.0.0.1:0}
-upstreams: {tools: {url: 'http://127.0.0.1:9'}}
-routes: [{path: /mcp, protocol: mcp, upstream: tools}]
-"""
 # Each with what it takes or what asks for it.
 NOT_NEEDED: Final = {
     "difflib": "finds the word that was meant, where one is wrong",
@@ -35,14 +28,16 @@ NOT_NEEDED: Final = {
     "opentelemetry": "traces",
     "redis": "a shared store",
     "proxy.server.workers.supervisor": "several workers",
-    "proxy.server.mcp.exchange": "MCP routes",
+    "proxy.extensions.mcp": "MCP routes",
     "proxy.cli.import_": "another verb",
-    "proxy.core.guidance.export": "another verb",
-    "proxy.core.schema.openapi": "reads OpenAPI descriptions",
-    "proxy.correction": "asks a model",
+    "proxy.extensions.correction": "a config without its keys",
+    "proxy.extensions.console": "pages that nobody has asked for",
+    "proxy.extensions.guidance": "a config without its keys",
+    "proxy.extensions.kubernetes": "another verb",
+    "proxy.extensions.operations": "a config without its keys",
+    "proxy.extensions.recording": "a config without its keys",
     "proxy.hooks": "an operator's own code",
     "proxy.importing": "another verb",
-    "proxy.server.mcp.lists.learner": "MCP routes",
     "proxy.samples": "the demo",
     "proxy.state.fallback": "a shared store",
     "proxy.telemetry.otlp": "traces",
@@ -60,12 +55,11 @@ async def loaded_by(folder: Path, config: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip() for line in lines if line.startswith("import time:")}
 
 
+def list_not_needed(loaded: set[str]) -> set[str]:
+    return {known for known in NOT_NEEDED for name in loaded if name == known or name.startswith(f"{known}.")}
+
+
 async def test_a_plain_config_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, PLAIN)
     assert "proxy.server.lifecycle" in loaded
-    assert [] == sorted(loaded & NOT_NEEDED.keys())
-
-
-async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
-    loaded = await loaded_by(tmp_path, MCP)
-    assert {"proxy.server.mcp.exchange", "proxy.server.mcp.lists.learner"} == loaded & NOT_NEEDED.keys()
+    assert [] == sorted(list_not_needed(loaded))

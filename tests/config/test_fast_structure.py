@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 
 from proxy.config.files import fast_structure
-from proxy.config.files.structure import load_published_schema
+from proxy.config.files.published import load_published_schema
 from proxy.core.check.validation import compile_check
+from tests.config.test_load import list_cases
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = load_published_schema()
@@ -21,7 +22,7 @@ HEAD = {"version": 1, "upstreams": {"tools": {"url": "http://tools:80"}}}
 
 def mistaken() -> Iterator[Any]:
     """The configs of the collection of mistakes, as YAML reads them."""
-    for case in yaml.safe_load((ROOT / "tests/config/mistakes.yaml").read_text(encoding="utf-8")):
+    for case in list_cases():
         try:
             written = yaml.safe_load(case.get("whole") or case["below"])
         except yaml.YAMLError:

@@ -18,6 +18,7 @@ from proxy.config.model import Address, AdminConfig
 from proxy.core.json.jsontext import dumps, walk
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.formats import NONE
+from proxy.extensions import list_installed
 from proxy.routing import build_routes
 
 ROOT = Path(__file__).parents[2]
@@ -36,13 +37,22 @@ def loaded(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) 
     return load(tmp_path / "c.yaml", environ or {})
 
 
+def list_cases() -> list[Any]:
+    """The collection of mistakes: the main job's, and those of each extension. A case may need another extension."""
+    folder = Path(__file__).parent
+    files = [folder / "mistakes.yaml", *sorted((folder.parent / "extensions").glob("*/mistakes.yaml"))]
+    installed = {row.name for row in list_installed()}
+    cases = [case for path in files for case in read_yaml(path.read_bytes()).value]
+    return [case for case in cases if case.get("needs", "") in ("", *installed)]
+
+
 def mistakes(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, text, environ)
     return [str(mistake).removeprefix(f"{tmp_path}/") for mistake in caught.value.mistakes]
 
 
-CASES = read_yaml((Path(__file__).parent / "mistakes.yaml").read_bytes()).value
+CASES = list_cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.files.structure import load_published_schema
+from proxy.config.files.published import load_published_schema, write_published_schema
 from proxy.config.load import load
 from proxy.config.model import Config, UpstreamConfig, find_default
 from proxy.config.policies import read_policy
@@ -122,6 +122,7 @@ def test_the_schema_is_closed() -> None:
 
 def test_the_package_reads_the_published_file() -> None:
     assert SCHEMA == load_published_schema()
+    assert (ROOT / "schemas/config.schema.json").read_text() == write_published_schema(), "make docs"
 
 
 def test_levels_rules_and_backends_are_those_of_the_code() -> None:

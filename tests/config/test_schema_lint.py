@@ -10,7 +10,8 @@ import pytest
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.core.check.validation import compile_check
-from proxy.core.schema.lint import describe_grave, find_meant_keyword
+from proxy.core.rules.contradictions import describe_gaps
+from proxy.core.schema.lint import find_meant_keyword
 
 LAT = {"lat": {"type": "number"}}
 
@@ -47,6 +48,17 @@ def said(folder: Path, schema: object, **rest: object) -> list[str]:
         ("aditionalProperties", "additionalProperties"),
         ("any_of", "anyOf"),
         ("exclusive_minimum", "exclusiveMinimum"),
+        ("$properties", "properties"),
+        ("propert\u0456es", "properties"),
+        ("properties ", "properties"),
+        ("Not", "not"),
+        ("IF", "if"),
+        ("$refs", "$ref"),
+        ("$Ref", "$ref"),
+        ("x-hints", "x-hint"),
+        ("x-sensitiv", "x-sensitive"),
+        ("X-Sensitive", "x-sensitive"),
+        ("x_severity", "x-severity"),
     ],
 )
 def test_a_misspelt_keyword_is_known_for_what_it_means(written: str, meant: str | None) -> None:
@@ -55,7 +67,8 @@ def test_a_misspelt_keyword_is_known_for_what_it_means(written: str, meant: str 
 
 WORDS = """
 example note unit units cost count title Title readonly examples x-minimum minimum $ref ref id name label order group
-widget options allow when multiple container dtype size max min optional nullable xml deprecated
+widget options allow when multiple container dtype size max min optional nullable xml deprecated $def x-nullable x-order
+x-hint x-null x-ms-summary
 """
 
 
@@ -97,6 +110,23 @@ def test_a_keyword_of_another_draft_is_a_note(tmp_path: Path) -> None:
     ] == said(tmp_path, schema)
 
 
+def test_a_limit_beside_a_reference_that_its_draft_ignores_is_a_note(tmp_path: Path) -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "array",
+        "items": {"$ref": "#/definitions/name", "maxLength": 5, "description": "a name"},
+        "definitions": {"name": {"type": "string"}},
+    }
+    assert [
+        "tool 'x': `/items/maxLength`: draft 7 ignores 'maxLength' beside `$ref`  (put both under `allOf`)"
+    ] == said(tmp_path, schema)
+
+
+def test_what_a_reference_leads_to_is_no_unknown_keyword(tmp_path: Path) -> None:
+    schema = {"type": "object", "shared": {"type": "number"}, "properties": {"a": {"$ref": "#/shared"}}}
+    assert [] == said(tmp_path, schema)
+
+
 @pytest.mark.parametrize(("mode", "mistakes", "notes"), [("refuse", 2, 0), ("note", 0, 2), ("off", 0, 0)])
 def test_the_operator_decides_about_unknown_keywords(tmp_path: Path, mode: str, mistakes: int, notes: int) -> None:
     schema = {"type": "object", "properties": LAT, "requird": ["lat"], "ui": "map"}
@@ -107,6 +137,15 @@ def test_the_operator_decides_about_unknown_keywords(tmp_path: Path, mode: str, 
     )
 
 
+def test_a_config_made_of_somebody_elses_documents_notes_what_no_value_can_satisfy(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "enum": []}, "b": {"x-hint": 1}}}
+    assert (2, 0) == (len(said(tmp_path, schema)), len(said(tmp_path, {"type": "object", "properties": LAT})))
+    notes = said(tmp_path, schema, schemas={"unknown_keywords": "note"})
+    assert ["x-hint is not a text: 1", "no value can satisfy it"] == [
+        note.partition("`: ")[2].partition("  (")[0].partition(",")[0] for note in notes
+    ]
+
+
 # --- properties beside the keywords -----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("schema", "rightly"),
@@ -114,6 +153,11 @@ def test_the_operator_decides_about_unknown_keywords(tmp_path: Path, mode: str, 
         ({"lat": "number", "lon": "float"}, {"lat": {"type": "number"}, "lon": {"type": "number"}}),
         ({"type": "object", "lat": {"type": "number"}}, {"lat": {"type": "number"}}),
         ({"type": "object", "lat": "number"}, {"lat": {"type": "number"}}),
+        ({"a": {"enum": [1]}}, {"a": {"enum": [1]}}),
+        ({"a": {"type": ["number", "null"]}}, {"a": {"type": ["number", "null"]}}),
+        ({"a": {"properties": {"b": {}}}}, {"a": {"properties": {"b": {}}}}),
+        ({"a": {"minimum": 1, "description": "d"}}, {"a": {"minimum": 1, "description": "d"}}),
+        ({"lat": "Number", "x": "any"}, {"lat": {"type": "number"}, "x": {}}),
     ],
 )
 def test_properties_beside_the_keywords_are_a_mistake_that_shows_how_to_write_it(
@@ -123,6 +167,34 @@ def test_properties_beside_the_keywords_are_a_mistake_that_shows_how_to_write_it
     assert "stands where keywords stand, and guards nothing: a property belongs under `properties`" in line
     shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
     assert {"type": "object", "properties": rightly} == shown
+
+
+def test_what_is_advised_keeps_what_stands_beside_the_properties(tmp_path: Path) -> None:
+    for beside in ({"additionalProperties": False}, {"description": "d"}, {"anyOf": [{"required": ["lat"]}]}):
+        (line,) = said(tmp_path, {**LAT, **beside})
+        shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
+        assert {"type": "object", "properties": LAT, **beside} == shown
+        assert [] == said(tmp_path, shown)
+
+
+def test_a_sample_repeats_no_mistake_of_a_property(tmp_path: Path) -> None:
+    for inner in ({"zip": {"type": "string"}}, {"properties": {"zip": {"type": "string", "required": True}}}):
+        found = said(tmp_path, {"at": {"type": "object", **inner}})
+        assert any('(write {"type": "object", "properties": {"at": ...}})' in line for line in found)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": LAT, "ui": {"type": "slider"}},
+        {"type": "object", "ui": "map"},
+        {"type": "object", "display": {"format": "currency", "style": "wide"}},
+        {"type": "string", "unit": {"type": "string"}},
+        {"title": "string", "type": "object"},
+    ],
+)
+def test_annotations_are_not_taken_for_properties(tmp_path: Path, schema: dict[str, object]) -> None:
+    assert not [line for line in said(tmp_path, schema) if line[0].isdigit()]
 
 
 def test_what_is_advised_for_a_required_property_guards_it(tmp_path: Path) -> None:
@@ -162,6 +234,39 @@ def test_a_property_map_within_a_property_is_a_mistake_too(tmp_path: Path) -> No
             {"type": "object", "properties": LAT, "required": ["lon"], "additionalProperties": False},
             "no object can satisfy it, 'lon' is required and refused as well",
         ),
+        (
+            {"type": "object", "properties": LAT, "required": ["lon"], "unevaluatedProperties": False},
+            "no object can satisfy it, 'lon' is required and refused as well",
+        ),
+        (
+            {"type": "integer", "minimum": 1.2, "maximum": 1.8},
+            "no integer can satisfy it, `minimum: 1.2` and `maximum: 1.8` exclude each other",
+        ),
+        (
+            {"type": "number", "allOf": [{"minimum": 10}, {"maximum": 1}]},
+            "no number can satisfy it, `minimum: 10` and `maximum: 1` exclude each other",
+        ),
+        ({"allOf": [{"type": "string"}, {"type": "number"}]}, "no value can satisfy it, its types exclude each other"),
+        (
+            {"const": 5, "maximum": 1},
+            "no value can satisfy it, the keywords beside the listed values refuse each of them",
+        ),
+        (
+            {"enum": ["abc"], "maxLength": 1},
+            "no value can satisfy it, the keywords beside the listed values refuse each of them",
+        ),
+        (
+            {"type": "object", "required": ["b", "c"], "maxProperties": 1},
+            "no object can satisfy it, `maxProperties` is 1 and the number of required keys 2",
+        ),
+        (
+            {"type": "object", "properties": LAT, "minProperties": 2, "additionalProperties": False},
+            "no object can satisfy it, `minProperties` is 2 and the number of allowed keys 1",
+        ),
+        (
+            {"type": "array", "prefixItems": [{}], "items": False, "minItems": 2},
+            "no array can satisfy it, `minItems` is 2 and the number of allowed items 1",
+        ),
     ],
 )
 def test_what_no_value_can_satisfy_and_what_our_own_keywords_do_not_take_are_mistakes(
@@ -179,10 +284,18 @@ def test_what_no_value_can_satisfy_and_what_our_own_keywords_do_not_take_are_mis
         {"anyOf": [{"type": "array", "enum": ["a"]}, {"type": "string"}], "x-severity": {"anyOf": "info"}},
         {"required": ["zz"], "patternProperties": {"^z": {}}, "additionalProperties": False},
         {"not": {"required": ["a"], "properties": {"a": False}}},
+        {"properties": {"old": False, "older": {"not": {}}}},
+        {"type": "array", "minContains": 3, "maxContains": 1},
+        {"allOf": [{"type": "integer"}, {"type": "number", "minimum": 1}], "enum": [1]},
+        {"type": "integer", "minimum": 1.5, "maximum": 2},
+        {"enum": ["abc", "a"], "maxLength": 1},
+        {"$defs": {"never": {"allOf": [{"type": "string"}, {"type": "number"}]}}, "type": "string"},
+        {"$ref": "#/properties/b", "minimum": 1},
     ],
 )
 def test_what_some_value_can_satisfy_is_no_mistake(tmp_path: Path, part: dict[str, object]) -> None:
-    assert not [line for line in said(tmp_path, {"type": "object", "properties": {"a": part}}) if line[0].isdigit()]
+    schema = {"type": "object", "properties": {"a": part, "b": {"maximum": 5}}}
+    assert not [line for line in said(tmp_path, schema) if line[0].isdigit()]
 
 
 def test_a_required_name_without_a_property_and_a_schema_that_refuses_nothing_are_notes(tmp_path: Path) -> None:
@@ -190,9 +303,22 @@ def test_a_required_name_without_a_property_and_a_schema_that_refuses_nothing_ar
         "tool 'x': `/required`: 'lng' is required and not among `properties`: its value is not judged  "
         "(declare it, or take it out)"
     ] == said(tmp_path, {"type": "object", "properties": LAT, "required": ["lat", "lng"]})
-    assert ["tool 'x': the schema has no keyword that could refuse anything: every call passes"] == said(
-        tmp_path, {"description": "anything"}
-    )
+    for open_schema in ({"description": "anything"}, {}, True):
+        assert ["tool 'x': the schema has no keyword that could refuse anything: every call passes"] == said(
+            tmp_path, open_schema
+        )
+
+
+def test_a_required_name_without_a_property_is_a_note_where_further_keys_are_allowed_by_name(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": LAT, "required": ["lng"]}
+    notes = [len(said(tmp_path, {**schema, "additionalProperties": rest})) for rest in (True, {"type": "string"})]
+    assert [1, 0] == notes
+
+
+@pytest.mark.parametrize("schema", [False, {"not": {}}, {"allOf": [False]}])
+def test_a_schema_that_refuses_every_call_is_a_mistake(tmp_path: Path, schema: object) -> None:
+    (line,) = said(tmp_path, schema)
+    assert line.endswith(": no value can satisfy it: every call is refused  (say what a call may hold)")
 
 
 def test_limits_that_no_body_can_reach_are_a_note(tmp_path: Path) -> None:
@@ -203,7 +329,10 @@ def test_limits_that_no_body_can_reach_are_a_note(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("path", "meant"), [("/users/:id", "{id}"), ("/tools/*", "{rest...}")])
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("/users/:id", "{id}"), ("/tools/*", "{rest...}"), ("/f/*path", "{path...}"), ("/users/<int:id>", "{id}")],
+)
 def test_a_path_that_is_spelt_as_other_routers_spell_templates_is_a_note(tmp_path: Path, path: str, meant: str) -> None:
     (tmp_path / "c.yaml").write_text(
         f"version: 1\nroutes: [{{path: '{path}', upstream: none, tool: x, schema: {{type: object}}}}]"
@@ -257,6 +386,9 @@ def test_a_misspelt_keyword_within_an_entry_is_told_at_its_line(tmp_path: Path) 
         ({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": True}}, "/inputSchema"),
         ({"type": "function", "name": "t", "parameters": {}, "strict": True}, "/parameters"),
         ({"type": "function", "function": {"name": "t", "parameters": {}}}, "/function/parameters"),
+        ({"function": {"name": "t", "parameters": {}}}, "/function/parameters"),
+        ({"name": "t", "parametersJsonSchema": {}, "version": "1"}, "/parametersJsonSchema"),
+        ({"toolSpec": {"name": "t", "inputSchema": {"json": {}}}}, "/toolSpec/inputSchema/json"),
     ],
 )
 def test_a_tools_definition_is_read_as_the_schema_in_it(
@@ -272,6 +404,33 @@ def test_a_tools_definition_is_read_as_the_schema_in_it(
     assert [True, False] == [schema.check.accepts(value) for value in ({"lat": 1}, {"lat": "x"})]
 
 
+def test_a_definition_without_a_name_is_read_too(tmp_path: Path) -> None:
+    assert ["tool 'x': a tool's definition read as the schema under `/parameters`"] == said(
+        tmp_path, {"parameters": {"type": "object", "properties": LAT}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("listed", "place"),
+    [([{"name": "t", "inputSchema": {}}], "/0"), ({"tools": [{"name": "t", "input_schema": {}}]}, "/tools/0")],
+)
+def test_a_list_of_tools_is_a_mistake_and_following_the_advice_takes_one(
+    tmp_path: Path, listed: object, place: str
+) -> None:
+    text = json.dumps(listed).replace("{}", json.dumps({"type": "object", "properties": LAT}))
+    (tmp_path / "t.json").write_text(text)
+    (line,) = said(tmp_path, "t.json")
+    assert line == (
+        f"1: this is a list of tools, and one tool takes one schema  (name one of them: the file and `#{place}`, or "
+        f"write what stands at {place} in its place)"
+    )
+    (note,) = said(tmp_path, f"t.json#{place}")
+    assert note.startswith("tool 'x': the definition of tool 't' read as the schema under ")
+
+
+# --- other places where schemas are written ---------------------------------------------------------------------------
+
+
 def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"name": "t",\n "parameters": {"type": "object",\n "requird": ["lat"]}}')
     config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": "t.json"}]}
@@ -282,19 +441,12 @@ def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: P
 
 
 # --- schemas of somebody else -----------------------------------------------------------------------------------------
-def test_an_imported_operation_is_served_and_told_of(tmp_path: Path) -> None:
-    body = {"content": {"application/json": {"schema": {"type": "object", "properties": LAT, "requird": ["lat"]}}}}
-    document = {
-        "openapi": "3.1.0",
-        "info": {"title": "t", "version": "1"},
-        "paths": {"/p": {"post": {"operationId": "p", "requestBody": {**body, "required": True}, "responses": {}}}},
-    }
-    (tmp_path / "o.json").write_text(json.dumps(document))
-    (line,) = said(tmp_path, {"openapi": "o.json", "operation": "p"})
-    assert line.endswith("unknown keyword 'requird', which JSON Schema ignores  (did you mean 'required'?)")
 
 
 def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:
     schema = {"type": "object", "properties": {f"p{number}": {"minumum": 1} for number in range(5)}}
-    assert describe_grave(compile_check(schema).schemas).endswith("; and 2 more")
-    assert "" == describe_grave(compile_check({"type": "object", "ui": 1}).schemas)
+    assert describe_gaps(compile_check(schema)).endswith("; and 2 more")
+    assert "" == describe_gaps(compile_check({"type": "object", "ui": 1}))
+    assert "/properties/a: no number can satisfy it, `minimum: 2` and `maximum: 1` exclude each other" == describe_gaps(
+        compile_check({"properties": {"a": {"minimum": 2, "maximum": 1}}})
+    ).removesuffix(" (change one of the two)")

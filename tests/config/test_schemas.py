@@ -202,45 +202,6 @@ def test_formats_can_be_switched_off(tmp_path: Path) -> None:
     assert [True] == accepts(tool(tmp_path, schema, route={"formats": "off"}), {"d": "tomorrow"})
 
 
-API = {
-    "openapi": "3.0.3",
-    "paths": {
-        "/pets/{id}": {
-            "parameters": [{"in": "path", "name": "id", "required": True}],
-            "post": {
-                "operationId": "addPet",
-                "summary": "Adds a pet.",
-                "requestBody": {"content": {"application/json": {"schema": OBJECT}}},
-            },
-        }
-    },
-}
-
-
-def test_a_schema_comes_out_of_an_openapi_operation(tmp_path: Path) -> None:
-    write(tmp_path, {"api.json": API})
-    schema = {"openapi": "api.json", "operation": "addPet"}
-    made = tool(tmp_path, schema, route={"path": "/x/{id}"})
-    values = ({"id": "7", "n": 1}, {"id": "7", "n": "x"}, {"n": 1})
-    assert ([True, False, False], "Adds a pet.") == (accepts(made, *values), made.description)
-
-
-def test_an_openapi_operation_that_needs_more_than_the_route_gives_is_a_mistake(tmp_path: Path) -> None:
-    route = {"path": "/x", "upstream": "u", "tool": "x", "schema": {"openapi": "api.json", "operation": "addPet"}}
-    config = {"version": 1, "upstreams": {"u": {"url": "http://127.0.0.1:9"}}, "routes": [route]}
-    write(tmp_path, {"api.json": API, "config.yaml": config})
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path / "config.yaml", {})
-    (found,) = map(str, caught.value.mistakes)
-    assert "route '/x'  the operation needs the path parameter 'id'  (put it into the route's path" in found
-
-
-def test_an_unknown_openapi_operation_is_a_mistake(tmp_path: Path) -> None:
-    write(tmp_path, {"api.json": API})
-    (found,) = mistakes(tmp_path, {"openapi": "api.json", "operation": "addPets"})
-    assert found.endswith("tool 'x'  api.json: no operation 'addPets' in the description  (did you mean 'addPet'?)")
-
-
 def test_a_default_that_its_own_type_refuses_is_told_of_with_the_remedy(tmp_path: Path) -> None:
     made = tool(
         tmp_path,

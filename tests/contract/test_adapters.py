@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from proxy.adapters import ADAPTERS
+from proxy.adapters import ADAPTERS as OWN_ADAPTERS
+from proxy.adapters import find_adapter
 from proxy.adapters.base import Adapter, CallShape, ConversationSource
 from proxy.adapters.ladder import find_call_id, trace_id
-from proxy.core.contract.http_operation import HttpOperation
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.codes import BAD_REQUEST, INVALID_ARGUMENTS
 from proxy.core.model.values import (
@@ -30,7 +30,14 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.core.schema.http.operations import RequestTemplate
+from proxy.extensions import list_installed
+from proxy.extensions.operations.adapters.bound_operation import BoundOperation
+from proxy.extensions.operations.core.http.operations import RequestTemplate
+
+ADAPTERS = {
+    **OWN_ADAPTERS,
+    **{name: find_adapter(name) for row in list_installed() for name in (*row.route_kinds, *row.adapters)},
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ SAMPLES = {
     "http": Sample(
         CallShape(
             tool="weather",
-            operation=HttpOperation(RequestTemplate("POST", "/call", body="application/json", body_required=True)),
+            operation=BoundOperation(RequestTemplate("POST", "/call", body="application/json", body_required=True)),
         ),
         lambda arguments: arguments,
         {},
@@ -358,7 +365,9 @@ def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:
         ((), b'{"id": "b-1"}', "b-1"),
         ((), b'{"id": 7}', "7"),
         ((), b"{}", "fresh-1"),
-        ((("x-tool-call-id", "no spaces"),), b"{}", "fresh-1"),
+        ((("x-tool-call-id", "with spaces"),), b"{}", "with spaces"),
+        ((), '{"id": "Aufruf für 東京 1"}'.encode(), "Aufruf für 東京 1"),
+        ((), b'{"id": "\\u202eabc"}', "fresh-1"),
         ((("x-tool-call-id", "x" * 1025),), b"{}", "sha256-" + hashlib.sha256(b"x" * 1025).hexdigest()),
         ((), b'{"id": "a\\r\\nb"}', "fresh-1"),
         ((), b'{"id": true}', "fresh-1"),

@@ -20,17 +20,17 @@ from proxy.call.jobs import (
     write_failing_job,
 )
 from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
-from proxy.core.contract.http_operation import Channels
 from proxy.core.contract.policy import ListedSchema, Mode, ToolPolicy, UnknownKeys
 from proxy.core.decide import complete_decision, decide
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.explain import find_failing_places, list_failed
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps
 from proxy.core.json.strictreader import KnownText, UnreadDocument
 from proxy.core.json.textrepair import read_document
 from proxy.core.model import codes
 from proxy.core.model.values import Decision, Document, Failure, Forward, Reject, Repair, ToolCall, ToolResult
 from proxy.core.schema.formats import STRICT
+from proxy.extensions.operations.core.channels import JudgedChannels
 from proxy.offload.pool import GaveUp, Limit, OffloadPool
 from tests.core.repairing import call, policy
 
@@ -169,7 +169,7 @@ def test_a_large_valid_call_whose_schema_is_dear_is_judged_elsewhere(keyword: di
 
 @pytest.mark.parametrize("code", [codes.CONTAINER_INVOCATION, codes.INTERNAL_ERROR], ids=lambda code: code.name)
 def test_what_is_wrong_around_the_arguments_is_added_to_invalid_arguments_alone(code: codes.ErrorCode) -> None:
-    limit = replace(policy(ROWS), channels=Channels(strict=True))
+    limit = replace(policy(ROWS), channels=JudgedChannels(strict=True))
     sent = replace(call("{}"), query="limit=x")
     wrong = complete_decision(sent, limit, Reject(Failure(codes.INVALID_ARGUMENTS, "as it was")))
     assert isinstance(wrong, Reject)

@@ -16,8 +16,8 @@ from proxy.core.decide import decide
 from proxy.core.envelope import FORMATS, render_failure
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import FailureView
-from proxy.core.guidance.advice import add_advice
-from proxy.core.json.jsontext import dumps
+from proxy.core.explain.advice import add_advice
+from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import (
     Conversation,
@@ -31,8 +31,8 @@ from proxy.core.model.values import (
     ToolResult,
 )
 from proxy.core.rules.rules import select_rules
+from tests.collected_schemas import DATA
 from tests.corpora.calls import check_of, rows
-from tests.guidance.schemas import DATA
 
 ONE_ERROR = 700
 ESCALATION = 4096
@@ -135,7 +135,11 @@ def test_the_text_has_at_most_600_characters_in_the_median() -> None:
 def test_every_text_says_where_what_was_expected_what_was_sent_and_what_to_do(refused: Refused) -> None:
     lines = write_feedback(answer(refused)).split("\n")
     assert lines[0].startswith(f"Validation failed for tool '{refused.call.tool}' (attempt 1/3):")
-    assert lines[-1] == "Please correct these errors and call the tool again."
+    violations = answer(refused).failure.violations
+    one = len(violations) == 1 and violations[0].path != ()
+    verb = "add" if violations[0].code is REQUIRED_MISSING else "correct"
+    which = f"{verb} {format_pointer(violations[0].path)}" if one else "correct these errors"
+    assert lines[-1] == f"Please {which} and call the tool again."
     told = FailureView(answer(refused)).shown
     assert told
     for shown in told:

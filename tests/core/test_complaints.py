@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.explain.expectation import write_signature
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
+from proxy.core.explain.places import find_value
+from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -174,11 +175,11 @@ def test_a_business_rule_of_the_seed_is_a_validation_error() -> None:
                 ("amount",),
                 "The tool refuses this value",
                 "number",
-                "The tool says: /amount must be greater than 0",
+                "The tool says: Amount must be greater than 0",
                 value=-5,
             ),
         ),
-        "must be greater than 0",
+        "Amount must be greater than 0",
         False,
     )
 
@@ -449,9 +450,13 @@ def test_no_example_is_the_call_that_the_tool_refused_and_what_it_misses_is_in_i
     assert example != row["sent"]
     for violation in failure.violations:
         name = str(violation.path[-1]) if violation.path else ""
+        holder = find_value(value(example), violation.path[:-1]) if violation.path else ABSENT
+        if violation.code is codes.REQUIRED_MISSING and isinstance(holder, dict):  # at any depth, declared or not
+            assert name in holder
+            assert any(f"{name}: " in size for size in result.accepts)
         if violation.code is codes.REQUIRED_MISSING and len(violation.path) == 1 and name in check.root.properties:
             assert name in (example or {})
             optional = f"{name}?: "
-            assert result.accepts.count(optional) == write_signature(check.root).count(optional) - (
+            assert result.accepts[0].count(optional) == write_signature(check.root).count(optional) - (
                 name not in list_required([check.root])
             )

@@ -179,6 +179,11 @@ def test_dispatch_never_guesses(body: bytes) -> None:
     assert instead(body, replace(MATH, auto_expand="dispatch")) is None
 
 
+def test_a_function_that_is_not_served_is_asked_for_in_two_calls() -> None:
+    body = b'{"function":"Add","arguments":{"a":5,"b":10}}'
+    assert refused(body, MATH) == container.ask_for_two_calls(refused(body, replace(MATH, auto_expand="dispatch")))
+
+
 def test_only_a_misused_container_is_dispatched() -> None:
     of = replace(MATH, auto_expand="dispatch")
     dotted = container.explain_dotted_name("Math.Add", {"Math": of})

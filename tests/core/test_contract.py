@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
 
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import history as words
+from proxy.core.contract import refusals
 from proxy.core.contract.policy import AttemptsPolicy, Block, ByAddress, ToolErrors, ToolPolicy, UnknownTool
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
@@ -138,6 +140,7 @@ def test_only_what_the_model_can_mend_raises_the_attempt() -> None:
         "CONTAINER_NOT_EXPANDED",
         "UNKNOWN_TOOL",
         "UPSTREAM_REJECTED_ARGUMENTS",
+        "BODY_TOO_LARGE",
     } == {name for name, code in ERROR_CODES.items() if contract.raises_attempt(Failure(code, ""))}
 
 
@@ -368,38 +371,87 @@ def refused(status: int, **details: str) -> Failure:
 
 @pytest.mark.parametrize("status", [400, 422])
 def test_what_the_tool_refuses_it_would_refuse_again(status: int) -> None:
-    assert contract.is_refusal(refused(status))
-    assert not contract.is_refusal(refused(status, retry_after="1"))
+    assert refusals.is_refusal(refused(status))
+    assert not refusals.is_refusal(refused(status, retry_after="1"))
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 409, 425, 429, 500, 503, None])
 def test_other_errors_of_a_tool_may_be_gone_when_it_is_called_again(status: int | None) -> None:
-    assert not contract.is_refusal(refused(status) if status else Failure(codes.INVALID_REQUEST, "no"))
+    assert not refusals.is_refusal(refused(status) if status else Failure(codes.INVALID_REQUEST, "no"))
 
 
 def test_the_third_identical_call_is_answered_for_the_tool() -> None:
-    one, two = (after(*["a"] * times).episode for times in (1, 2))
-    assert contract.refuse_repeated_call(call(), None, POLICY) is None
-    assert contract.refuse_repeated_call(call(), one, POLICY) is None
-    result = contract.refuse_repeated_call(call(), two, POLICY)
+    error = FailedAttempt("a", words.write_tool_error(refused(400, original_error="city code must have 3 letters")))
+    one = contract.add(None, error).episode
+    two = contract.add(one, error).episode
+    assert refusals.refuse_repeated_call(call(), None, POLICY) is None
+    assert refusals.refuse_repeated_call(call(), one, POLICY) is None
+    result = refusals.refuse_repeated_call(call(), two, POLICY)
     assert result is not None
-    assert (codes.ATTEMPTS_EXHAUSTED, True, "2/2") == (result.failure.code, result.escalated, str(result.attempt))
+    assert (codes.ATTEMPTS_EXHAUSTED, True, "3/3") == (result.failure.code, result.escalated, str(result.attempt))
     assert "refused exactly these arguments 2 times" in result.failure.message
+    assert "city code must have 3 letters" == result.failure.details["original_error"]
+    assert (
+        "Attempt 1: INVALID_REQUEST: The tool refused the request",
+        "Attempt 2: INVALID_REQUEST: The tool refused the request",
+        "Attempt 3: The same call again, which was not sent",
+    ) == result.history
 
 
 def test_a_budget_of_tool_errors_says_what_they_were() -> None:
     policy = replace(POLICY, attempts=AttemptsPolicy(tool_errors=ToolErrors(2)))
-    line = contract.write_tool_error(Failure(codes.RESOURCE_NOT_FOUND, "no", status=404))
-    episode = contract.add(contract.add(None, FailedAttempt("a", (line,))).episode, FailedAttempt("b", (line,))).episode
-    assert contract.refuse_over_budget(call(), episode, POLICY) is None
-    result = contract.refuse_over_budget(call(), episode, policy)
+    details = {"original_error": "no town; api_key=sk-proj-1234567890abcdefghij"}
+    lines = words.write_tool_error(Failure(codes.RESOURCE_NOT_FOUND, "no", status=404, details=details))
+    episode = contract.add(contract.add(None, FailedAttempt("a", lines)).episode, FailedAttempt("b", lines)).episode
+    assert refusals.refuse_over_budget(call(), episode, POLICY) is None
+    result = refusals.refuse_over_budget(call(), episode, policy)
     assert result is not None
     assert (
         codes.TOOL_ERROR_BUDGET,
         {
             "used": "2",
             "limit": "2",
-            "errors": "Error 1: RESOURCE_NOT_FOUND: The tool did not find what was asked for | "
-            "Error 2: RESOURCE_NOT_FOUND: The tool did not find what was asked for",
+            "errors": " | ".join(
+                f"Error {number}: RESOURCE_NOT_FOUND: The tool did not find what was asked for; no town; api_key=***"
+                for number in (1, 2)
+            ),
         },
-    ) == (result.failure.code, result.failure.details)
+        "2/2",
+    ) == (result.failure.code, result.failure.details, str(result.attempt))
+
+
+@pytest.mark.parametrize("said", ["x" * 5000, "ü" * 5000, "漢" * 5000, "😀" * 5000, ""])
+def test_the_history_of_a_tools_errors_stays_under_its_bound_whatever_the_tool_says(said: str) -> None:
+    lines = words.write_tool_error(refused(422, original_error=said))
+    episode = after(*"abcdefghijkl").episode
+    for digest in "abcdefghijkl":
+        episode = contract.add(episode, FailedAttempt(digest, lines)).episode
+    assert 10 * 1024 > sum(sys.getsizeof(line) - sys.getsizeof("") for one in episode.attempts for line in one.lines)
+    assert not any("x" * 9 in line for line in words.write_history(episode))
+
+
+def test_an_escalation_is_the_first_failure_that_uses_the_attempts_up() -> None:
+    def used(*failed: tuple[str, int | None, str]) -> list[bool]:
+        episode, found = None, []
+        for digest, seen, call_id in failed:
+            recorded = contract.add(episode, FailedAttempt(digest, ("line",), call_id, seen))
+            episode = recorded.episode
+            found.append(contract.uses_up_attempts(recorded, POLICY))
+        return found
+
+    one_after_another = [(digest, None, "") for digest in "abcd"]
+    assert [False, False, True, False] == used(*one_after_another)
+    assert [False] * 2 + [True] + [False] * 2 == used(*[("a", None, "")] * 5)
+    of_one_turn = [("a", None, ""), ("b", None, ""), *[(digest, 2, "") for digest in "cdc"]]
+    assert [False, False, True, False, False] == used(*of_one_turn)
+    resent = [("a", None, "1"), ("b", None, "2"), ("c", None, "3"), ("c", 2, "3")]
+    assert [False, False, True, False] == used(*resent)
+
+
+def test_the_same_arguments_escalate_once_though_good_calls_came_in_between() -> None:
+    episode, found = None, []
+    for _ in range(4):
+        recorded = contract.add(episode, FailedAttempt("a", ("line",)))
+        found.append(contract.uses_up_attempts(recorded, POLICY))
+        episode = contract.clear_episode(recorded.episode)
+    assert [False, False, True, False] == found

@@ -141,7 +141,7 @@ def test_tool_result_carries_all_four_systems_at_once() -> None:
         "content": (
             "Validation failed for tool 'get_weather' (attempt 1/3):\n\nErrors:\n"
             "• /lat (VAL-002): Type mismatch: expected number, got string. Send a number without quotes.\n"
-            '  Expected: number\n  Actual: "abc"\n\nPlease correct these errors and call the tool again.'
+            '  Expected: number\n  Actual: "abc"\n\nPlease correct /lat and call the tool again.'
         ),
         "success": False,
         "error": {
@@ -211,7 +211,7 @@ def test_beyond_the_limit_the_details_count_what_is_left_out() -> None:
     assert (10, "2") == (len(error["errors"]), error["details"]["more_errors"])
 
 
-def test_by_default_the_part_for_machines_repeats_no_word_of_the_feedback() -> None:
+def test_by_default_the_part_for_machines_holds_each_error_in_short() -> None:
     content = checked(refused(LATITUDE), "tool_result")["content"]
     error = {
         "error_type": "validation_error",
@@ -219,7 +219,16 @@ def test_by_default_the_part_for_machines_repeats_no_word_of_the_feedback() -> N
         "message": "The arguments break the tool's schema.",
         "category": "INPUT_ERROR",
         "retryable": True,
-        "errors": [{"code": "VAL-002", "path": "/lat", "severity": "error"}],
+        "errors": [
+            {
+                "code": "VAL-002",
+                "path": "/lat",
+                "severity": "error",
+                "message": "Type mismatch: expected number, got string",
+                "expected": "number",
+                "actual": '"abc"',
+            }
+        ],
         "attempt": 1,
         "max_attempts": 3,
         "status": "retry",

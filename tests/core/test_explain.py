@@ -8,9 +8,8 @@ import pytest
 
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import RepairPolicy
-from proxy.core.explain.expectation import list_notices
 from proxy.core.explain.explain import MAX_VIOLATIONS, explain_invalid_json, list_violations
-from proxy.core.explain.misplaced import find_unknown_fields
+from proxy.core.explain.undeclared import find_unknown_fields, list_notices
 from proxy.core.json.jsontext import parse
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
@@ -27,6 +26,11 @@ ENCODING: Final[JsonValue] = {"enum": ["utf-8", "ascii", "utf-16"]}
 
 def needs(**properties: JsonValue) -> JsonValue:
     return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def shut(**properties: JsonValue) -> JsonValue:
+    """An object that takes these properties and no others, none of them required."""
+    return {**obj(**properties), "additionalProperties": False}
 
 
 def closed(**properties: JsonValue) -> JsonValue:
@@ -76,7 +80,10 @@ def one(
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected integer, got string", "integer",
              "Send a whole number without quotes or units.", "ten"), needs(a=INT), '{"a":"ten"}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected string, got null", "string",
-             "null is not allowed here: send a value, or leave an optional field out.", None),
+             "null is not allowed here: send a value, or leave it out.", None),
+         obj(a=STR), '{"a":null}'),
+        (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected string, got null", "string",
+             "null is not allowed here: send a value.", None),
          needs(a=STR), '{"a":null}'),
         (one(codes.TYPE_MISMATCH, ("a",), "Type mismatch: expected array of integer, got string", "array of integer",
              "Send a JSON array, not text.", "x"), needs(a={"type": "array", "items": INT}), '{"a":"x"}'),
@@ -90,13 +97,36 @@ def one(
         (one(codes.CONSTRAINT, (), "Number of fields 1 is below minimum 2", "object (at least 2 fields)",
              "Send more fields.", {"a": 1}),
          {"type": "object", "minProperties": 2}, '{"a":1}'),
-        (one(codes.CONSTRAINT, ("a",), "Value is one of those that are not allowed", "", "", 1),
+        (one(codes.CONSTRAINT, ("a",), "Value is one of those that are not allowed", "anything but 1", "", 1),
          needs(a={"not": {"const": 1}}), '{"a":1}'),
         (one(codes.UNKNOWN_FIELD, ("alpah",), "Unknown field 'alpah'", "one of the fields 'alpha'",
-         "Did you mean 'alpha'?", 2),
+         "There is no such field: leave it out.", 2),
          closed(alpha=INT), '{"alpha":1,"alpah":2}'),
-        (one(codes.UNKNOWN_FIELD, ("x",), "Unknown field 'x'", "one of the fields 'alpha'", "Leave it out.", 2),
-         closed(alpha=INT), '{"alpha":1,"x":2}'),
+        (one(codes.UNKNOWN_FIELD, ("alpah",), "Unknown field 'alpah'", "one of the fields 'alpha'",
+         "Did you mean 'alpha' (integer)?", 2),
+         shut(alpha=INT), '{"alpah":2}'),
+        (one(codes.UNKNOWN_FIELD, ("x",), "Unknown field 'x'", "one of the fields 'beta', 'alpha'",
+         "There is no such field: if you did not mean 'beta', leave it out.", 2),
+         shut(alpha=INT, beta=STR), '{"alpha":1,"x":2}'),
+        (one(codes.UNKNOWN_FIELD, ("minPrice",), "Unknown field 'minPrice'",
+         "one of the fields 'price_min', 'budget', 'alpha', 'city', 'days', 'ends'",
+         "Did you mean 'price_min' (integer)?", 2),
+         shut(alpha=INT, price_min=INT, city=STR, days=INT, ends=STR,
+                budget={**INT, "description": "Lowest price in EUR"}), '{"minPrice":2}'),
+        (one(codes.UNKNOWN_FIELD, ("cost",), "Unknown field 'cost'",
+         "one of the fields 'budget', 'alpha', 'city', 'days', 'ends'",
+         "There is no such field: if you did not mean 'budget', leave it out.", 2),
+         shut(alpha=INT, city=STR, days=INT, ends=STR,
+                budget={**INT, "description": "Highest cost in EUR"}), '{"cost":2}'),
+        (one(codes.UNKNOWN_FIELD, ("cost",), "Unknown field 'cost'", "field names that match ^[A-Z]+$",
+         "Name it so, or leave it out.", 2),
+         {"type": "object", "patternProperties": {"^[A-Z]+$": {}}, "additionalProperties": False}, '{"cost":2}'),
+        (one(codes.UNKNOWN_FIELD, ("zip",), "Unknown field 'zip'", "one of the fields 'home'",
+         "It belongs to '/home/zip': move it there.", "8000"),
+         shut(home=shut(zip=STR)), '{"zip":"8000"}'),
+        (one(codes.UNKNOWN_FIELD, ("zip",), "Unknown field 'zip'", "one of the fields 'home', 'work'",
+         "It may belong to '/home/zip' or '/work/zip': move it there.", "8000"),
+         shut(home=shut(zip=STR), work=shut(zip=STR)), '{"zip":"8000"}'),
         (one(codes.UNKNOWN_FIELD, ("b",), "Field name 'b' is not allowed", "field names: (pattern ^a)"),
          {"propertyNames": {"pattern": "^a"}}, '{"b":1}'),
         (one(codes.ARRAY_LENGTH, ("a",), "Array length 1 is below minimum 2", "array (exactly 2 items)",
@@ -215,6 +245,26 @@ def test_one_call_for_each_is_advised_where_a_call_can_hold_one() -> None:
     )
 
 
+def test_a_list_of_what_is_not_expected_is_not_advised_to_be_sent_item_by_item() -> None:
+    for sent in ('{"a":["x"]}', '{"a":[null]}', '{"a":["1","2"]}', '{"a":[[1]]}'):
+        assert ["Send one of what is expected, not a list."] == [found.hint for found in said(needs(a=INT), sent)]
+    listed = needs(a={"enum": ["mW", "kW"]})
+    assert ["Send one of what is expected, not a list."] == [found.hint for found in said(listed, '{"a":["MW"]}')]
+    assert ["Send one value, not a list."] == [found.hint for found in said(listed, '{"a":["kW"]}')]
+
+
+def test_a_wrapper_that_holds_more_than_the_arguments_is_not_advised_to_be_taken_off() -> None:
+    found = said(closed(a=INT), '{"options":{"a":1,"dryRun":true}}')
+    assert not any("wraps" in violation.hint for violation in found)
+
+
+@pytest.mark.parametrize("key", ["exclude_tags", "dry_run", "action", "notBefore", "old_name"])
+def test_a_key_without_which_the_call_may_mean_something_else_is_not_simply_left_out(key: str) -> None:
+    (found,) = said({**closed(a=INT), "required": []}, f'{{"{key}":"x"}}')
+    leave = "leave it out only if the call means the same without it."
+    assert f"There is no such field: if you did not mean 'a', {leave}" == found.hint
+
+
 def test_everything_wrong_is_said_at_once() -> None:
     found = said(closed(a=INT, b=STR, c=ENCODING), '{"a":"x","c":"utf8","d":1}')
     assert {("VAL-002", ("a",)), ("VAL-001", ("b",)), ("VAL-008", ("c",)), ("VAL-005", ("d",))} == {
@@ -259,9 +309,9 @@ def test_unknown_keys_are_found_where_the_schema_would_let_them_pass() -> None:
     value = {"a": {"b": 1, "c": 2}, "free": {"x": 1}, "map": {"y": 1}, "A": 1}
     assert [
         Violation(codes.UNKNOWN_FIELD, ("A",), "Unknown field 'A'", "one of the fields 'a', 'free', 'map'",
-                  "Did you mean 'a'?", Severity.WARNING, 1),
+                  "You sent 'a' as well: send that alone.", Severity.WARNING, 1),
         Violation(codes.UNKNOWN_FIELD, ("a", "c"), "Unknown field 'c'", "one of the fields 'b'",
-                  "Leave it out.", Severity.WARNING, 2),
+                  "There is no such field: leave it out.", Severity.WARNING, 2),
     ] == list(find_unknown_fields(check, value, Severity.WARNING))  # fmt: skip
 
 
@@ -286,7 +336,7 @@ def test_only_a_default_and_examples_that_the_property_takes_are_named_and_once(
         (only,) = said(needs(a=part), '{"a":"x"}')
         assert hint == only.hint
     (only,) = said(needs(a={**STR, "description": "The name", "default": "x"}), "{}")
-    assert "The name. Its default is 'x'." == only.hint
+    assert "`a`: The name. Its default is 'x'." == only.hint
 
 
 def test_no_other_quantity_is_suggested() -> None:

@@ -71,7 +71,7 @@ def violation(path: Pointer, code: str = "VAL-002", severity: Severity = Severit
 def test_a_refusal_says_everything_a_model_needs_in_the_agreed_layout() -> None:
     result = replace(
         refused(BAD_ENUM, MISSING),
-        accepts="{path: string (required), content: string (required, max 1048576), encoding?: 'utf-8' | 'ascii'}",
+        accepts=("{path: string (required), content: string (required, max 1048576), encoding?: 'utf-8' | 'ascii'}",),
         example='{"path": "notes.txt", "content": "..."}',
     )
     assert write_feedback(result) == (
@@ -133,7 +133,7 @@ def test_the_escalation_has_the_seeds_lines_and_still_lists_its_own_errors() -> 
         "  Expected: max length 4096\n"
         f'  Actual: "{"x" * 95}..."\n'
         "\n"
-        "Do not call 'read_file' with guessed arguments again: tell the user what is missing and ask for it."
+        "Do not call 'read_file' with guessed arguments again: tell the user what is refused, and ask what to send."
     )
 
 
@@ -152,7 +152,7 @@ def test_an_answer_without_work_says_that_it_was_one() -> None:
         "Tool 'write_file' validation failed after 3 attempts.\n\nAttempt 1: Invalid JSON\n\n"
         "The model was unable to provide valid arguments. Please intervene or provide guidance.\nStatus: Blocked.\n\n"
         "Every further call of this tool is refused in this conversation.\n\n"
-        "Do not call 'write_file' with guessed arguments again: tell the user what is missing and ask for it."
+        "Do not call 'write_file' like this again: tell the user why it was refused, and ask how to go on."
     )
 
 
@@ -174,8 +174,12 @@ def test_a_misused_container_is_told_the_two_calls_and_the_one_it_meant() -> Non
     [
         ("Did you mean 'get_weather'? Call it by exactly this name.", ["get_weather", "read_file"]),
         ("Known tools: 'read_file', 'send_mail'.", ["send_mail", "read_file"]),
-        ("Known tools: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7' (+12 more).",
-         sorted((f"t{n}" for n in range(20)), key=lambda name: int(name[1:]))[:8] + [f"zz{n}" for n in range(12)]),
+        (f"Known tools: {', '.join(repr(f't{n:02}') for n in range(50))}.", [f"t{n:02}" for n in range(50)]),
+        # More than fifty: those that share a word come first, and others fill the list up to twenty.
+        (f"Known tools: 'get_my_day', {', '.join(repr(f't{n:02}') for n in range(19))} (+41 more).",
+         [*(f"t{n:02}" for n in range(60)), "get_my_day"]),
+        (f"Known tools: {', '.join(repr(f'get_x{n}') for n in range(6))} (+60 more).",
+         [*(f"t{n:02}" for n in range(60)), *(f"get_x{n}" for n in range(6))]),
     ],
 )  # fmt: skip
 def test_an_unknown_tool_is_told_the_nearest_or_the_known_names(hint: str, known: list[str]) -> None:
@@ -217,7 +221,7 @@ def test_an_upstream_failure_says_whether_the_tool_ran_and_when_to_come_back() -
         "Tool 'write_file' failed (UPSTREAM_TIMEOUT): No answer within 30 seconds.\n"
         "\n"
         "It is not known whether the tool ran: make sure before you repeat what must not happen twice.\n"
-        "The tool's own words: boom\\n at …/x/y.py\n"
+        "The tool's own words:\n- boom\n- at …/x/y.py\n"
         "Wait 60 seconds before the next call.\n"
         "\n"
         "Try again later."
@@ -237,7 +241,7 @@ def test_a_call_whose_tool_could_not_be_read_is_told_without_a_name() -> None:
     escalated = write_feedback(replace(broken, escalated=True, attempt=Attempt(3, 3)))
     assert escalated.startswith("The validation of the call failed after 3 attempts.\n")
     assert escalated.endswith(
-        "Do not call a tool with guessed arguments again: tell the user what is missing and ask for it."
+        "Do not call a tool with guessed arguments again: tell the user what is refused, and ask what to send."
     )
 
 
@@ -248,7 +252,7 @@ def test_a_failure_that_the_upstream_calls_final_is_not_said_to_be_mendable() ->
 
 def test_lines_of_a_tools_own_formatter_stand_before_the_last_line() -> None:
     assert write_feedback(replace(refused(MISSING), extra=("Paths are relative to the project.",))).endswith(
-        "\n\nPaths are relative to the project.\n\nPlease correct these errors and call the tool again."
+        "\n\nPaths are relative to the project.\n\nPlease add /path and call the tool again."
     )
 
 
@@ -334,7 +338,7 @@ def test_ten_long_errors_still_leave_room_for_signature_and_last_line() -> None:
         for number in range(10)
     ]
     accepts = "{" + "a: string, " * 100 + "}"
-    text = write_feedback(replace(refused(*broken), accepts=accepts, example='{"a": "b"}'))
+    text = write_feedback(replace(refused(*broken), accepts=(accepts,), example='{"a": "b"}'))
     assert len(text) <= 2000
     assert text.count("•") == 10
     assert "Accepts: {a: string, a: string" in text

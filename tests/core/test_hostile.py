@@ -14,8 +14,8 @@ import pytest
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import UnknownKeys
 from proxy.core.decide import decide
+from proxy.core.explain.advice import add_advice
 from proxy.core.explain.explain import MAX_VIOLATIONS
-from proxy.core.guidance.advice import add_advice
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Forward, JsonValue, Reject, ToolResult
 from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work

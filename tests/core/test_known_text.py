@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.adapters.mcpmessage import guess_message
 from proxy.call.jobs import read_known_text, read_text, write_text_job
 from proxy.core.json import fast_json
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.json.strictreader import KnownText, PlainReader, outline
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Document, JsonProblem, RawRequest
+from proxy.extensions.mcp.adapters.mcpmessage import guess_message
 
 LIMITS = TextLimits(depth=8, nodes=50)
 REPAIRS = frozenset({"code_fence", "trailing_comma", "trailing_text", "python_literals"})

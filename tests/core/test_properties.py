@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy, UnknownKeys
 from proxy.core.decide import decide
-from proxy.core.explain.expectation import describe_expectation, list_notices, write_signature
+from proxy.core.explain.examples import make_minimal_example
+from proxy.core.explain.expectation import describe_expectation
 from proxy.core.explain.explain import list_violations
-from proxy.core.explain.misplaced import find_unknown_fields
-from proxy.core.guidance.examples import make_example, make_minimal_example
+from proxy.core.explain.signature import write_signature
+from proxy.core.explain.sketch import make_example
+from proxy.core.explain.undeclared import find_unknown_fields, list_notices
 from proxy.core.json.jsontext import TextLimits, are_equal, dumps, parse
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.codes import Severity

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.config.load import load
 from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import LosslessFloat, parse
 from proxy.core.schema.drafts import Draft
@@ -26,14 +28,15 @@ from proxy.core.second_judge.judge import (
 from proxy.core.second_judge.reference import CannotTellError, make_exact
 from tests.core.test_suite import DIALECTS, MISSED, cases
 
+EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 D7 = {"$schema": DIALECTS["draft7"]}
 # draft -> judged by fastjsonschema, by jsonschema, and cases of which nothing can be told.
 TOLD = {
     "draft4": (670, 267, 0),
-    "draft6": (886, 384, 0),
-    "draft7": (1296, 419, 2),
-    "draft2019-09": (0, 2091, 83),
-    "draft2020-12": (0, 2150, 73),
+    "draft6": (904, 366, 0),
+    "draft7": (1314, 401, 2),
+    "draft2019-09": (1358, 733, 83),
+    "draft2020-12": (1387, 763, 73),
 }
 
 
@@ -83,7 +86,7 @@ def test_numbers_patterns_and_formats_are_ours(schema: Any, keywords: Any, value
 
 def test_a_place_is_that_of_the_keyword_and_holds_no_value() -> None:
     found = opinion({"properties": {"a": {"items": {"maximum": 3}}}}, {"a": [1, 4711]})
-    assert Opinion(SecondVerdict.INVALID, "jsonschema", "/properties/a/items/maximum") == found
+    assert Opinion(SecondVerdict.INVALID, "fastjsonschema", "/properties/a/items/maximum") == found
 
 
 @pytest.mark.parametrize(
@@ -102,6 +105,48 @@ def test_a_place_is_that_of_the_keyword_and_holds_no_value() -> None:
 def test_fastjsonschema_gets_no_schema_that_it_reads_otherwise(keywords: Any) -> None:
     with pytest.raises(CannotTellError):
         CompiledJudge(keywords, Draft.D7, formats=STRICT)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"prefixItems": [{}]},
+        {"items": [{}]},
+        {"dependencies": {"a": ["b"]}},
+        {"dependentRequired": {"a": ["b"]}},
+        {"unevaluatedProperties": False},
+        {"minContains": 2, "contains": {}},
+        {"additionalItems": False},
+        {"$defs": {"a": {}}, "definitions": {"b": {}}},
+        {"$anchor": "a"},
+        {"$dynamicRef": "#a"},
+    ],
+)
+@pytest.mark.parametrize("draft", [Draft.D2019, Draft.D2020])
+def test_fastjsonschema_gets_no_newer_schema_with_a_keyword_of_another_meaning(keywords: Any, draft: Draft) -> None:
+    with pytest.raises(CannotTellError):
+        CompiledJudge({"properties": {"a": keywords}}, draft, formats=STRICT)
+
+
+@pytest.mark.parametrize(("value", "valid"), [({"a": "x"}, True), ({"a": "xyz"}, False), ({"a": 1}, False)])
+def test_what_stands_beside_a_reference_counts_since_2019(value: Any, valid: bool) -> None:
+    schema = {"properties": {"a": {"$ref": "#/$defs/text", "maxLength": 2}}, "$defs": {"text": {"type": "string"}}}
+    assert (SecondVerdict.VALID if valid else SecondVerdict.INVALID, "fastjsonschema") == (
+        opinion(schema, value).verdict, opinion(schema, value).judge,
+    )  # fmt: skip
+
+
+def test_the_bundled_schemas_are_judged_by_fastjsonschema_and_those_of_several_documents_by_jsonschema() -> None:
+    judged: dict[str, str] = {}
+    for route in load(EXAMPLE, {}).config.routes:
+        for name, tool in route.tools.items():
+            if tool.schema is not None:
+                check = tool.schema.check
+                judged[name] = judge_value(make_question(check.schemas, formats=check.formats), {}).judge
+    assert {"fastjsonschema": {"weather", "currency", "read_file", "convert"},
+            "jsonschema": {"Add", "Subtract", "Multiply", "Divide"}} == {
+        judge: {name for name, by in judged.items() if by == judge} for judge in set(judged.values())
+    }  # fmt: skip
 
 
 def test_a_number_keeps_its_digits() -> None:
@@ -138,7 +183,7 @@ def test_a_job_is_bytes_and_so_is_its_answer() -> None:
     question = make_question(compile_check({"type": "integer"}).schemas, formats=STRICT)
     answers = [unpack_opinion(run_job(pack_job(question, value))) for value in (b"1", b'"x"', b"{")]
     assert [
-        Opinion(SecondVerdict.VALID, "jsonschema"),
-        Opinion(SecondVerdict.INVALID, "jsonschema", "/type"),
+        Opinion(SecondVerdict.VALID, "fastjsonschema"),
+        Opinion(SecondVerdict.INVALID, "fastjsonschema", "/type"),
         Opinion(SecondVerdict.CANNOT_TELL, reason="the value is not JSON text"),
     ] == answers

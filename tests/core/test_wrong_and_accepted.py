@@ -12,7 +12,7 @@ import pytest
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Forward, JsonValue, Reject, ToolResult
 from proxy.core.rules.rules import select_rules

@@ -94,7 +94,7 @@ results = st.builds(
     escalated=st.booleans(),
     repeated=st.booleans(),
     history=st.lists(texts, max_size=30).map(tuple),
-    accepts=texts,
+    accepts=st.lists(texts, max_size=3).map(tuple),
     example=texts,
     example_complete=st.booleans(),
     extra=st.lists(texts, max_size=5).map(tuple),

@@ -19,7 +19,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.envelope.feedback import write_feedback
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Conversation, Decision, JsonValue, Reject, Rung, ToolCall
@@ -28,6 +28,7 @@ from tests.corpora.calls import check_of, rows
 
 DATA: Final = Path(__file__).parent.parent / "data"
 ANSWERS: Final = DATA / "blind-trial" / "answers.json"
+HARD: Final = DATA / "blind-trial" / "hard.json"
 TRIAL: Final = 60
 # Calls of the two lists of reported failures come first, collected calls fill the rest. Of one tool and one kind of
 # mistake there is one.
@@ -65,6 +66,16 @@ def trial_calls() -> list[TrialCall]:
         if len(found) == TRIAL:
             break
     return list(found.values())
+
+
+def hard_calls() -> list[tuple[TrialCall, JsonValue]]:
+    """Harder calls, each with what is to be sent next: deep and large schemas, unions, five languages."""
+    held = json.loads(HARD.read_text(encoding="utf-8"))
+    return [
+        (call, row["answer"])
+        for row in held["calls"]
+        for call in _told(row["id"], row["tool"], held["schemas"][row["schema"]], row["sent"])
+    ]
 
 
 def _refused() -> Iterator[TrialCall]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
@@ -17,6 +17,20 @@ from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import Conversation, Decision, Document, Forward, JsonValue, Rung, ToolCall
 from proxy.core.rules.rules import PLUMBING_KEYS, TEXT_RULES, select_rules
 from proxy.core.schema.dialects import normalise, rewrite_numeric_bounds
+
+# The sets of calls whose right arguments are known. Those of other kinds (`further`) stand in tests/data alone.
+KNOWN_SETS: Final = (
+    "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "two-meanings/cases.jsonl",
+    "two-meanings/further.jsonl", "one-meaning/cases.jsonl", "one-meaning/further.jsonl",
+    "model_calls/invalid_calls.jsonl.gz",
+)  # fmt: skip
+
+
+def known_calls(data: Path) -> Iterator[dict[str, Any]]:
+    """The calls of all sets that are there."""
+    for name in KNOWN_SETS:
+        if (data / name).exists():
+            yield from rows(data / name)
 
 
 def check_of(schema: JsonValue) -> Check:

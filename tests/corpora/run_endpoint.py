@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.check.validation import SchemaError
-from proxy.core.guidance.examples import make_minimal_example
+from proxy.core.explain.examples import make_minimal_example
 from proxy.core.model.values import ABSENT
 from tests.corpora.calls import check_of, rows
-from tests.mcp.server import as_json, call, http, result
+from tests.extensions.mcp.server import as_json, call, http, result
 from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, exchange, post, tool
 

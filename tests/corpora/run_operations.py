@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.adapters.http_request import write_request
 from proxy.core.check.validation import SchemaError
-from proxy.core.contract.http_operation import HttpOperation
-from proxy.core.explain.channels import find_unwritable
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import ABSENT, JsonValue
-from proxy.core.schema.openapi import list_operations
-from proxy.core.schema.openapi_schema import OpenApiError
+from proxy.extensions.operations.adapters.bound_operation import BoundOperation
+from proxy.extensions.operations.adapters.http_request import write_request
+from proxy.extensions.operations.core.channels import find_unwritable
+from proxy.extensions.operations.core.openapi import list_operations
+from proxy.extensions.operations.core.openapi_schema import OpenApiError
 from tests.corpora.run_schemas import Found
-from tests.operations.test_round_trip import bound, came_back
+from tests.extensions.operations.test_round_trip import bound, came_back
 
 
 def operations(data: Path) -> Iterator[tuple[str, Found]]:
@@ -43,7 +43,7 @@ def operations(data: Path) -> Iterator[tuple[str, Found]]:
         yield f"operations {path.name.removesuffix('.json.gz')}", found
 
 
-def _went(operation: HttpOperation, accepted: bool | None, value: JsonValue, name: str) -> str:
+def _went(operation: BoundOperation, accepted: bool | None, value: JsonValue, name: str) -> str:
     if not accepted:
         return "no example"
     if any(each.name in value for each in operation.in_place("file")):

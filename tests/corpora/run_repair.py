@@ -11,13 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from proxy.core.check.validation import compile_check
 from proxy.core.model.values import Forward, JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.rules.rules import LEVELS, RULES
-from tests.corpora.calls import check_of, exact, judged, outcome, rows
+from tests.corpora.calls import check_of, exact, judged, known_calls, outcome, rows
 
 Found = Counter[str]
 
@@ -47,33 +47,25 @@ def one_meaning(data: Path) -> Iterator[tuple[str, Found]]:
     yield from _failures("one-meaning", data / "one-meaning/cases.jsonl")
 
 
-# The sets whose right arguments are known.
-_KNOWN: Final = (
-    "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "two-meanings/cases.jsonl",
-    "one-meaning/cases.jsonl", "model_calls/invalid_calls.jsonl.gz",
-)  # fmt: skip
-
-
 def count_rules(data: Path) -> dict[str, Found]:
     """For every rule its uses at level `lenient` over all sets: in calls that came out right, wrong, or as another call
     than the one that was asked for (`other`: the model meant another value)."""
     counted = {rule: Counter({"right": 0, "wrong": 0, "other": 0}) for rule in RULES}
-    for name in _KNOWN:
-        for row in rows(data / name):
-            if str(row.get("kind", "")).startswith("tool_name"):
-                continue
-            raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
-            text = raw if isinstance(raw, str) else json.dumps(raw)
-            schema = row["json_schema"] if "json_schema" in row else row["schema"]
-            expected = row["expected_arguments"] if "expected_arguments" in row else row["expected"]
-            decision = judged(schema, text, "lenient", tool=row["tool"])
-            if not isinstance(decision, Forward):
-                continue
-            made = outcome(decision, text, expected)
-            if made == "wrong" and row.get("expected_note", "same up to types") != "same up to types":
-                made = "other"
-            for repair in decision.checked.repairs:
-                counted[repair.rule][made] += 1
+    for row in known_calls(data):
+        if str(row.get("kind", "")).startswith("tool_name"):
+            continue
+        raw = row["raw_arguments"] if "raw_arguments" in row else row["sent"]
+        text = raw if isinstance(raw, str) else json.dumps(raw)
+        schema = row["json_schema"] if "json_schema" in row else row["schema"]
+        expected = row["expected_arguments"] if "expected_arguments" in row else row["expected"]
+        decision = judged(schema, text, "lenient", tool=row["tool"])
+        if not isinstance(decision, Forward):
+            continue
+        made = outcome(decision, text, expected)
+        if made == "wrong" and row.get("expected_note", "same up to types") != "same up to types":
+            made = "other"
+        for repair in decision.checked.repairs:
+            counted[repair.rule][made] += 1
     return counted
 
 

@@ -16,13 +16,13 @@ from random import Random
 from typing import Final
 
 from proxy.core.check.validation import Check, SchemaError
-from proxy.core.guidance.examples import make_minimal_example
+from proxy.core.explain.examples import make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps, parse
 from proxy.core.model.codes import DEPRECATED_FIELD
 from proxy.core.model.values import ABSENT, Forward, JsonValue
 from proxy.core.rules.rules import LEVELS
-from proxy.core.schema.openapi import import_operation
-from proxy.core.schema.openapi_schema import OpenApiError
+from proxy.extensions.operations.core.openapi import import_operation
+from proxy.extensions.operations.core.openapi_schema import OpenApiError
 from tests.corpora.calls import check_of, judged, rows
 from tests.corpora.generate import as_text, damaged, random_value
 

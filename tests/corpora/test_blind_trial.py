@@ -18,9 +18,10 @@ import pytest
 from aiohttp import ClientSession
 
 from proxy.config.load import load
-from proxy.core.model.values import Forward
+from proxy.core.model.values import ABSENT, Forward, Reject
 from proxy.server import start_serving
-from tests.corpora.blind_trial import ANSWERS, TRIAL, TrialCall, judge, trial_calls
+from tests.corpora.blind_trial import ANSWERS, TRIAL, TrialCall, hard_calls, judge, trial_calls
+from tests.corpora.run_advice import find_untrue, follow
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
 CALLS = trial_calls()
@@ -51,6 +52,33 @@ def test_the_answer_is_accepted_as_it_is_and_its_names_stand_in_the_call_or_the_
     assert isinstance(decision, Forward)
     assert text.encode() == decision.checked.arguments
     assert [] == [name for name in names(GIVEN[call.id]) if name not in call.text and name not in call.sent]
+
+
+HARD = hard_calls()
+
+
+def test_each_hard_call_is_refused() -> None:
+    assert 59 == len(HARD)
+
+
+@pytest.mark.parametrize(("call", "given"), HARD, ids=[call.id for call, _ in HARD])
+def test_the_names_of_the_call_that_a_hard_one_needs_next_stand_in_its_text(call: TrialCall, given: Any) -> None:
+    text = json.dumps(given, ensure_ascii=False)
+    decision, _, policy = judge(call.tool, call.schema, text)
+
+    assert isinstance(decision, Forward)
+    assert text.encode() == decision.checked.arguments
+    # A name may also be one that was sent, in the form that the text asks for (`^[A-Z_]+$`).
+    said = call.text + call.sent + call.sent.upper()
+    assert [] == [name for name in names(given) if name not in said]
+    assert len(call.text) <= 3000
+    assert policy.check is not None
+    refused, _, _ = judge(call.tool, call.schema, call.sent)
+    assert isinstance(refused, Reject)
+    assert [] == list(find_untrue(policy.check, call.tool, refused.failure))
+    sent = refused.failure.sent if refused.failure.mended is ABSENT else refused.failure.mended
+    followed = refused.failure.violations if sent is not ABSENT else ()
+    assert all(holds for violation in followed for holds in follow(policy.check, sent, violation))
 
 
 def test_the_texts_have_at_most_600_characters_in_the_median() -> None:

@@ -9,10 +9,15 @@ from typing import Final
 
 import pytest
 
+from proxy.core.explain.explain import list_violations
+from proxy.core.model import codes
+from proxy.core.model.values import Failure
 from proxy.core.rules.rules import LEVELS
-from tests.corpora.run_advice import advice, advice_on_generated
+from tests.corpora.calls import check_of
+from tests.corpora.run_advice import advice, advice_on_generated, find_untrue
 from tests.corpora.run_all import RUNS, reported
 from tests.corpora.run_engine import engine
+from tests.corpora.run_lint import lint_of_operations, lint_of_schemas
 from tests.corpora.run_repair import (
     bfcl,
     count_rules,
@@ -106,7 +111,7 @@ def test_calls_that_models_really_made_are_sent_right_or_not_at_all() -> None:
     runs = {name: dict(found) for name, found in model_calls(DATA)}
     other = "repaired; the model meant another value"
     for level, (right, refused, meant) in {
-        "off": (0, 180, 0), "basic": (0, 178, 2), "standard": (13, 146, 21), "lenient": (13, 146, 21),
+        "off": (0, 180, 0), "basic": (0, 178, 2), "standard": (14, 145, 21), "lenient": (14, 145, 21),
     }.items():  # fmt: skip
         valid = {"untouched": 53, "refused, as the schema does": 1, "wrong": 0}
         assert valid == runs[f"model_calls, valid, at {level}"]
@@ -124,10 +129,17 @@ def test_generated_calls_of_real_tools_are_left_alone_and_recovered() -> None:
     assert {"refused", "repaired", "valid"} == runs["mcp-tools, with mistakes"].keys()
 
 
+def test_no_collected_schema_that_is_right_has_a_mistake() -> None:
+    runs = {name.partition(",")[0]: dict(found) for name, found in lint_of_schemas(DATA)}
+    assert dict.fromkeys(runs, 0) == {name: found["wrong"] for name, found in runs.items()}
+    assert {"right": 116, "wrong": 0} == runs["mcp-tools"]
+    assert {"cannot be satisfied": 9, "right": 105, "wrong": 0} == runs["model_calls"]
+
+
 def test_the_table_of_rules_counts_every_use_and_no_rule_was_ever_wrong() -> None:
     counted = count_rules(DATA)
     assert dict.fromkeys(counted, 0) == {rule: uses["wrong"] for rule, uses in counted.items()}
-    assert {"right": 19, "wrong": 0, "other": 0} == counted["parse_json_string"]
+    assert {"right": 31, "wrong": 0, "other": 0} == counted["parse_json_string"]
 
 
 def test_the_engine_judges_and_reports_collected_calls_as_its_peers_do() -> None:
@@ -139,6 +151,28 @@ def test_each_piece_of_advice_that_is_followed_mends_its_place() -> None:
     runs = {**dict(advice(DATA)), **dict(advice_on_generated(DATA))}
     assert [0, 0] == [found["wrong"] for found in runs.values()]
     assert all(found["held"] > 40 for found in runs.values())
+
+
+@pytest.mark.parametrize(
+    ("accepts", "example", "complete", "untrue"),
+    [
+        (("{a: integer (required), b?: string}",), '{"a": 1}', True, []),
+        (("{a: integer (required), b: string}",), '{"a": 1}', True, ["Accepts requires b"]),
+        (("{a: integer (required)}",), '{"a": "x"}', True, ["the example is what was sent", "the example is not"]),
+        (("{a: integer (required)}",), '{"b": "x"}', False, ["the shape lacks {'a'}"]),
+    ],
+)
+def test_what_is_not_so_in_a_text_is_found(
+    accepts: tuple[str, ...], example: str, complete: bool, untrue: list[str]
+) -> None:
+    check = check_of(
+        {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+    )
+    told = (accepts, example, complete)
+    failure = Failure(codes.INVALID_ARGUMENTS, "", list_violations(check, {"a": "x"}, ()), sent={"a": "x"}, advice=told)
+    found = list(find_untrue(check, "tool", failure))
+    assert len(untrue) == len(found)
+    assert all(lack.startswith(start) for lack, start in zip(found, untrue, strict=True))
 
 
 def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +194,8 @@ def test_a_wrong_case_fails_the_runs(capsys: pytest.CaptureFixture[str]) -> None
         engine,
         advice,
         advice_on_generated,
+        lint_of_schemas,
+        lint_of_operations,
     } <= set(RUNS)
 
 

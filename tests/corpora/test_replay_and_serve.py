@@ -1,4 +1,5 @@
-"""`replay` and a serving proxy are one code path: the same decision and the same arguments for every collected call."""
+"""`replay`, `validate`, `diff` and a serving proxy are one code path: the same decision and the same arguments for
+every collected call."""
 
 from __future__ import annotations
 
@@ -12,10 +13,13 @@ from typing import Any, Final
 import pytest
 from aiohttp import ClientSession
 
-from proxy.cli.dryrun import DryRun
-from proxy.cli.replay import Replayer, read_case
+from proxy.cli.dryrun import DryRun, ForwardedCall
+from proxy.cli.validate import find_checking_target
 from proxy.config.load import load
 from proxy.config.model import RepairSettings
+from proxy.extensions.recording.cli.replay import Replayer, read_case
+from proxy.extensions.recording.line import judge_sent
+from proxy.routing import build_routes
 from proxy.server import start_serving
 from tests.corpora.calls import rows
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
@@ -27,7 +31,9 @@ SETS: Final = (
     "real-failures/cases.jsonl",
     "real-failures-2026/failures.jsonl",
     "two-meanings/cases.jsonl",
+    "two-meanings/further.jsonl",
     "one-meaning/cases.jsonl",
+    "one-meaning/further.jsonl",
 )
 
 # A line of `replay` has no config, so formats mean what the drafts say.
@@ -48,23 +54,50 @@ def replay(level: str) -> list[dict[str, Any]]:
         return [replayer.judge(case) for case in cases if not isinstance(case, str)]
 
 
-@pytest.mark.parametrize("level", ["standard", "lenient"])
-async def test_replay_says_forwarded_exactly_where_the_server_forwards(tmp_path: Path, level: str) -> None:
-    calls, replayed = collected(), await asyncio.to_thread(replay, level)
+def write_config(folder: Path, calls: list[dict[str, Any]], level: str, url: str) -> Path:
+    """A config with a route of its own for each call: `/0`, `/1` ..."""
     routes = [
         {"path": f"/{number}", "upstream": "tools", "tool": call["tool"], "schema": call["schema"]}
         for number, call in enumerate(calls)
     ]
+    config = {
+        "version": 1,
+        "listen": "127.0.0.1:0",
+        "admin": False,
+        "defaults": {"repair": level, "formats": FORMATS},
+        "upstreams": {"tools": {"url": url}},
+        "routes": routes,
+    }
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(config))  # JSON is YAML
+    return path
+
+
+@pytest.mark.parametrize("level", ["standard", "lenient"])
+def test_validate_and_diff_judge_as_replay_does(tmp_path: Path, level: str) -> None:
+    calls = collected()
+    table = build_routes(load(write_config(tmp_path, calls, level, "http://127.0.0.1:9"), {}).config)
+    validated, compared = [], []
+    with DryRun() as dry:
+        for number, call in enumerate(calls):
+            found = find_checking_target(table, f"/{number}", "POST")
+            assert not isinstance(found, str)
+            route, sent = found.route, call["sent"].encode()
+            verdict = dry.judge(found.request(sent, {}, ()), route.adapter, route.shape, route.tools)
+            validated.append(verdict.arguments if isinstance(verdict, ForwardedCall) else None)
+            fate = judge_sent(sent, route.shape, route.tools[call["tool"]])
+            compared.append(fate.arguments if fate.forwarded else None)
+
+    replayed = [_plain(row["arguments"]) if row["decision"] == "forward" else None for row in replay(level)]
+    assert replayed == [None if text is None else json.loads(text) for text in validated]
+    assert validated == compared
+
+
+@pytest.mark.parametrize("level", ["standard", "lenient"])
+async def test_replay_says_forwarded_exactly_where_the_server_forwards(tmp_path: Path, level: str) -> None:
+    calls, replayed = collected(), await asyncio.to_thread(replay, level)
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
-        config: dict[str, Any] = {
-            "version": 1,
-            "listen": "127.0.0.1:0",
-            "admin": False,
-            "defaults": {"repair": level, "formats": FORMATS},
-        }
-        config |= {"upstreams": {"tools": {"url": server.url}}, "routes": routes}
-        path = tmp_path / "config.yaml"
-        path.write_text(json.dumps(config))  # JSON is YAML
+        path = write_config(tmp_path, calls, level, server.url)
         serving = await start_serving(load(path, {}), log_to=io.StringIO())
         try:
             async with ClientSession() as client:

@@ -14,7 +14,7 @@ from proxy.config.files import source, yaml12
 from proxy.core.model.values import JsonValue
 from proxy.server import lifecycle as serving
 from proxy.server import reload
-from proxy.server.admin import event_stream
+from proxy.server.admin import page as operator_page
 from proxy.server.admin import port as admin
 from proxy.server.workers import supervisor as worker_pool
 from proxy.telemetry.recent import mistake_counts, ring
@@ -39,7 +39,7 @@ def fixed() -> Iterator[tuple[str, JsonValue]]:
     yield "Kinds of mistakes counted apart, then `_other`", mistake_counts.MOST_MISTAKES
     yield "Invented keys remembered of a tool", mistake_counts.MOST_INVENTED
     yield "Reloads, changes of breakers, and faults of an upstream kept", "50, 200, 50"
-    yield "Readers of `/-/calls` as a stream", event_stream.READERS
+    yield "Readers of `/-/calls` as a stream", operator_page.READERS
     yield "Largest body of a question on the operator's port", f"{admin.MAX_BODY >> 20} MiB"
     yield "Largest file of a config", f"{source.MAX_FILE_BYTES >> 20} MiB"
     yield "Deepest nesting of a config's file", yaml12.MAX_DEPTH

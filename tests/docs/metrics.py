@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.telemetry.metric_table import LABELS, METRICS, OF_THE_PROCESS, Label, MetricRow
+from proxy.telemetry.metric_table import LABELS, OF_THE_PROCESS, Label, MetricRow, list_metrics
 from proxy.telemetry.watches import EVERY
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -38,21 +38,27 @@ these names alone, which a test checks as well.
 
 # GoMind's metrics ("Observability", "Metrics for Layer 3"), and what tells the same here.
 GOMIND: Final = {
-    "type_coercion.applied": 'toolproxy_validations_total{outcome="repaired"}',
+    "type_coercion.applied": "toolproxy_coerced_calls_total",
     "validation_feedback.attempts": 'toolproxy_corrections_total{event="validation_feedback_started"}',
     "validation_feedback.success": 'toolproxy_corrections_total{event="validation_feedback_success"}',
     "validation_feedback.failed": 'toolproxy_corrections_total{event="validation_feedback_failed"}',
+    "validation_feedback.failed by (reason)": (
+        "sum by (outcome) (toolproxy_correction_questions_total"
+        '{layer="validation_feedback", outcome!~"delivered|busy|budget"})'
+    ),
     "semantic_retry.attempts": 'toolproxy_correction_seconds_count{layer="semantic_retry"}',
     "semantic_retry.success": 'toolproxy_correction_questions_total{layer="semantic_retry", outcome="delivered"}',
-    "semantic_retry.independent_step": 'toolproxy_correction_questions_total{independent="true"}',
+    "semantic_retry.independent_step": (
+        'toolproxy_correction_questions_total{layer="semantic_retry", independent="true"}'
+    ),
     "semantic_retry.llm_latency_ms": 'toolproxy_correction_seconds_bucket{layer="semantic_retry"}',
 }
 
 _GOMIND: Final = """
 ## GoMind's names
 
-Each counts what it counts there: calls that were converted (`toolproxy_repairs_total{rule=~"string_to_.*"}` counts the
-values), and questions that were asked.
+Each counts what it counts there: calls with a value that was converted (`toolproxy_repairs_total` counts the values, by
+rule), and questions that were asked, whose reason to fail is their `outcome`.
 
 | `orchestration.` | here |
 |---|---|
@@ -75,7 +81,7 @@ def page() -> str:
     """The whole page."""
     process = _PROCESS.format(", ".join(f"`{name}`" for name in OF_THE_PROCESS))
     gomind = [f"| `{name}` | `{ours}` |" for name, ours in GOMIND.items()]
-    parts = (_HEAD, *map(row, METRICS.values())), (process, *labels()), (_GOMIND, *gomind)
+    parts = (_HEAD, *map(row, list_metrics().values())), (process, *labels()), (_GOMIND, *gomind)
     return "\n".join("".join(line.strip("\n") + "\n" for line in part) for part in parts)
 
 
@@ -89,7 +95,7 @@ def labels() -> Iterator[str]:
     """A row for each label, and for each that tells something else of one metric."""
     for name, label in LABELS.items():
         yield _label(name, "all", label)
-    for metric in METRICS.values():
+    for metric in list_metrics().values():
         for name, label in metric.own.items():
             yield _label(name, f"`{metric.name}`", label)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.model.work import REPAIRING
-from proxy.core.rules.rules import RULES, Rule
+from proxy.core.rules.rules import LEVEL_MEANINGS, RULES, Rule
 from tests.core.test_never import REFUSED, UNTOUCHED
 from tests.core.test_rules import APPLIES, LEAVES
 from tests.corpora.run_repair import count_rules
@@ -45,10 +45,12 @@ Numbers with an exponent stay as they came.
 
 ## Levels and switches
 
-`repair: standard` in `defaults`, a tool or a route sets the level: `off`, `basic`, `standard` or `lenient`. At
-`standard` nothing that was sent is lost; at `lenient` the schema leaves one meaning as well, and the spelling is
-worse. A rule is on from the level in its row on; `repair: {{level: standard, rules: {{yes_no: true}}}}` switches
-single rules.
+`repair: standard` in `defaults`, a tool or a route sets the level:
+
+{levels}
+
+At `standard` nothing that was sent is lost. A rule is on from the level in its row on; `repair: {{level: standard,
+rules: {{yes_no: true}}}}` switches single rules.
 {listed} is on from `standard` on for tools that an MCP server lists, because some servers require keys that have a
 default; elsewhere only by name.
 
@@ -65,7 +67,8 @@ that a tool does:
   scrape and their kin) or the last one is search or lookup, and no word of it does more (`find_and_delete`,
   `get_or_create`); or its route takes GET alone; or its server says `readOnlyHint` and is trusted
   (`trust_annotations`);
-- never for a call with an argument that names another action (`{{"action": "update"}}` where the schema lists it), and
+- never for a call with an argument that names another action (`{{"action": "update"}}`; also operation, op, command,
+  verb, and a method such as POST), at any depth, and
   never for texts (`""`, `"None"`) at a filter: where, filter, condition, criteria, predicate, selector, query.
 
 On a tool that creates (create, add, insert, new, make, generate, plan, draft ...) null and its words may go at an
@@ -232,10 +235,14 @@ def _shown(sent: str) -> str:
     return sent.strip().replace("\n", "\\n").replace("`", "'")
 
 
+def _levels() -> str:
+    return "\n".join(f"- `{level}`: {meaning}" for level, meaning in LEVEL_MEANINGS.items())
+
+
 def page() -> str:
     """The whole page."""
     parts = [
-        _HEAD.format(listed=", ".join(_only_listed())) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
+        _HEAD.format(listed=", ".join(_only_listed()), levels=_levels()) + _UNKNOWN.format(leaks=_LEAKS).rstrip("\n"),
         *_rules(),
         _USES.rstrip("\n"),
         *_uses(),

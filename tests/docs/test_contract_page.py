@@ -64,8 +64,9 @@ REFUSED = ToolResult(
     call("write_file"),
     FAILURE,
     Attempt(2, 3),
-    accepts="{path: string, content?: string, encoding?: 'utf-8' | 'ascii' | 'utf-16'}",
-    example='{"path": "<string>", "encoding": "utf-8"}',
+    accepts=("{path: string, content?: string, encoding?: 'utf-8' | 'ascii' | 'utf-16'}",),
+    example='{"path":"<string>","encoding":"<one of utf-8, ascii, utf-16>"}',
+    example_complete=False,
 )
 
 
@@ -90,7 +91,7 @@ TIMEOUT = Failure(
 )
 SENTENCES = {
     "refused": REFUSED,
-    "sent again": replace(REFUSED, repeated=True, accepts="", example=""),
+    "sent again": replace(REFUSED, repeated=True, accepts=(), example=""),
     "escalation": escalation(),
     "unknown tool": ToolResult(
         call("get_wether"), names.make_unknown_tool_failure("get_wether", ["get_weather"]), Attempt(1, 3)
@@ -106,7 +107,7 @@ SENTENCES = {
 COLUMNS = 120
 MACHINES = "toolcall-proxy/feedback"
 DETAILS: tuple[Detail, Detail] = ("compact", "full")
-SHORT = replace(REFUSED, accepts="", example="")
+SHORT = replace(REFUSED, accepts=(), example="")
 
 # What an answer repeats of the one before it is left out on the page: each key is a text of SENTENCES, each value the
 # line from which on `…` stands in its place.

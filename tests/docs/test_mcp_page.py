@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from proxy.adapters.base import MCP_LADDER
-from proxy.adapters.mcplist import MAX_LIST, MAX_PAGES
 from proxy.config.load import load
 from proxy.core.contract.listed_schema import MAX_NODES
 from proxy.core.contract.listed_tools import LearnPolicy
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.envelope.formats import MCP_FEEDBACK
-from proxy.server.mcp.lists.asking import CREDENTIALS
-from proxy.server.mcp.lists.learner import NEW
-from proxy.telemetry.metric_table import METRICS
+from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES
+from proxy.extensions.mcp.server.lists.asking import CREDENTIALS
+from proxy.extensions.mcp.server.lists.learner import NEW
+from proxy.telemetry.metric_table import list_metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -63,4 +63,4 @@ def test_the_answer_on_the_page_is_one() -> None:
 
 
 def test_metrics_on_the_page_are_there() -> None:
-    assert set(re.findall(r"`(toolproxy_\w+)`", PAGE)) <= set(METRICS)
+    assert set(re.findall(r"`(toolproxy_\w+)`", PAGE)) <= set(list_metrics())

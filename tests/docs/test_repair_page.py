@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.contract.toolname import trim, unfold
-from proxy.core.rules.rules import LEVELS, RULES
+from proxy.core.rules.rules import LEVEL_MEANINGS, LEVELS, RULES
 from tests.core.test_never import REFUSED, UNTOUCHED
 from tests.core.test_rules import APPLIES, LEAVES
 from tests.docs.repair import NAMES, PAGE, page
@@ -18,6 +18,16 @@ def test_the_page_names_every_rule_level_and_reason() -> None:
     assert [] == [name for name in (*RULES, *LEVELS) if f"`{name}`" not in text]
     assert [] == [reason for reason in (*REFUSED, *UNTOUCHED) if f"- {reason}: " not in text]
     assert [] == [rule.name for rule in RULES.values() if rule.condition.replace("|", "\\|") not in text]
+
+
+def test_every_text_says_what_a_level_means_in_the_same_words() -> None:
+    root = PAGE.parent.parent
+    published = (root / "schemas/config.schema.json").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    for level, meaning in LEVEL_MEANINGS.items():
+        assert f"`{level}`: {meaning}" in published
+        assert f"- `{level}`: {meaning}" in page
+    assert f"#   lenient   {LEVEL_MEANINGS['lenient']}: " in (root / "config.example.yaml").read_text(encoding="utf-8")
 
 
 def test_the_names_of_tools_on_the_page_stand_for_what_it_says() -> None:

@@ -22,6 +22,7 @@ class Receiver:
         self.slept: list[float] = []
         self.told: list[tuple[str, int]] = []
         self.keys = 0
+        self.hold: asyncio.Event | None = None  # pauses last until it is set
         self.delivery = Delivery(
             self.post, "s3cret", self, self, lambda _id, what, status: self.told.append((what, status))
         )
@@ -39,6 +40,8 @@ class Receiver:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        if self.hold is not None:
+            await self.hold.wait()
 
     def chance(self) -> float:
         return 0.5
@@ -102,6 +105,32 @@ async def test_a_notice_that_comes_later_is_posted_too() -> None:
     receiver.delivery.put({})
     await receiver.delivery.wait_settled(5)
     assert 2 == len(receiver.got)
+
+
+async def test_what_was_not_taken_at_the_end_is_said_to_be_lost() -> None:
+    receiver = Receiver(*[503] * 9)
+    receiver.hold = asyncio.Event()
+    for _ in range(3):
+        receiver.delivery.put({})
+    await receiver.delivery.wait_settled(0.01)
+    assert [("lost", 503), ("lost", 0), ("lost", 0)] == receiver.told
+    assert {task for task in asyncio.all_tasks() if "_work" in repr(task)} == set()
+
+
+async def test_what_waits_goes_to_another_receiver_under_the_same_id() -> None:
+    old, new = Receiver(503), Receiver()
+    old.hold = asyncio.Event()
+    old.delivery.put({"n": 1})
+    old.delivery.put({"n": 2})
+    await until(lambda: old.slept)
+    old.delivery.aim(new.post, "other")
+    old.hold.set()
+    await old.delivery.wait_settled(5)
+    assert [{"n": 1}] == [notice for notice, _ in old.got]
+    assert [({"n": 1}, "msg_1"), ({"n": 2}, "msg_2")] == [(notice, head["webhook-id"]) for notice, head in new.got]
+    signed = b64encode(hmac.digest(b"other", b'msg_2.1800000000.{"n":2}', "sha256")).decode()
+    assert f"v1,{signed}" == new.got[1][1]["webhook-signature"]
+    assert [("delivered", 204)] * 2 == old.told
 
 
 def test_a_secret_of_standard_webhooks_is_base64_behind_its_prefix() -> None:

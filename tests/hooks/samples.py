@@ -28,10 +28,10 @@ class Witness(Hook):
         TOLD.append((self.name, "after_decision", verdict))
 
     async def before_forward(self, call: Call, request: Outgoing) -> None:
-        TOLD.append((self.name, "before_forward", (call.text, request.target)))
+        TOLD.append((self.name, "before_forward", (call.body, request.target)))
 
     async def after_answer(self, call: Call, result: Result) -> None:
-        TOLD.append((self.name, "after_answer", (call.text, result.status, result.value, result.whole)))
+        TOLD.append((self.name, "after_answer", (call.body, result.status, result.value, result.whole)))
 
     async def after_outcome(self, call: Call, ending: Ending) -> None:  # noqa: ARG002 - the signature of the point
         TOLD.append((self.name, "after_outcome", ending))
@@ -68,12 +68,24 @@ class Cache(Hook):
         self._kept: dict[tuple[str, bytes], Any] = {}
 
     async def before_decision(self, call: Call) -> Answer | None:
-        kept = self._kept.get((call.tool, call.text))
+        kept = self._kept.get((call.tool, call.body))
         return None if kept is None else Answer(kept)
 
     async def after_answer(self, call: Call, result: Result) -> None:
         if result.whole and result.status == 200:
-            self._kept[call.tool, call.text] = result.value
+            self._kept[call.tool, call.body] = result.value
+
+
+class Filter(Hook):
+    """Refuses what speaks of a secret, as the page shows it, and notes the types of the texts."""
+
+    async def before_decision(self, call: Call) -> Refuse | None:
+        TOLD.append(("filter", "before_decision", (type(call.text), type(call.body))))
+        return Refuse("Not with a secret.") if "secret" in call.text else None
+
+    async def after_answer(self, call: Call, result: Result) -> Answer | None:  # noqa: ARG002 - the signature of the point
+        TOLD.append(("filter", "after_answer", result.text))
+        return Answer("filtered") if "secret" in result.text else None
 
 
 class Headers(Hook):

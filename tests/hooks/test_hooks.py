@@ -69,6 +69,23 @@ async def test_a_hook_is_told_at_every_point_what_has_come_about() -> None:
     assert all(0 < ending.seconds < 10 for ending in endings)
 
 
+async def test_a_filter_reads_texts_and_bytes_that_are_not_utf_8_do_not_harm_it() -> None:
+    odd = answer("200 OK", b"caf\xe9", "Content-Type: text/plain")
+    async with (
+        tool(replies(odd, answer("200 OK", b'{"a": "secret"}', JSON_TYPE))) as server,
+        proxied(WEATHER, server.url, hooks=f"[{hook('Filter')}]") as proxy,
+    ):
+        seen = [await proxy.post("/weather", body) for body in (GOOD, GOOD, b'{"lat": 1, "note": "secret"}')]
+
+    assert [(200, b"caf\xe9"), (200, b'"filtered"')] == [(one.status, one.body) for one in seen[:2]]
+    assert (403, "CALL_NOT_ALLOWED") == code(seen[2])
+    assert [
+        ("before_decision", (str, bytes)), ("after_answer", "caf\ufffd"),
+        ("before_decision", (str, bytes)), ("after_answer", '{"a": "secret"}'),
+        ("before_decision", (str, bytes)),
+    ] == [row[1:] for row in TOLD]  # fmt: skip
+
+
 async def test_hooks_are_asked_in_the_order_of_the_config_and_the_first_word_ends_the_asking() -> None:
     told_by = [hook("Witness", {"name": name}) for name in ("a", "b")]
     async with hooked(told_by[0], hook("Says", {"refuse": "No."}), told_by[1]) as (proxy, seen):

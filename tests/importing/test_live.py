@@ -77,6 +77,22 @@ def test_an_edit_of_ones_own_is_no_drift(tmp_path: Path, config: str, capsys: py
         assert 0 == main(["check", config, "--live", "-q"])
 
 
+def test_a_schema_that_guards_less_than_it_says_now_is_told(
+    tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with shop() as running:
+        imported(tmp_path, running, capsys)
+        now = copy.deepcopy(BOOKSHOP)
+        body = now["paths"]["/book"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        body["requird"] = ["title"]
+        running.described = json.dumps(now).encode()
+        assert 1 == main(["check", config, "--live", "-q"])
+    assert (
+        "  POST /book: its schema guards less than it says: /requird: unknown keyword 'requird', which JSON Schema "
+        "ignores (did you mean 'required'?)"
+    ) in capsys.readouterr().out
+
+
 def test_a_tool_that_can_no_longer_be_judged_says_why(
     tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

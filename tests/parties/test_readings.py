@@ -1,21 +1,23 @@
 """What reaches aiohttp, FastAPI, Flask, Go's net/http and express through the proxy is read by all of them as it was
-judged: every spelling of a cookie, a query, a form and a multipart body that somebody once read in two ways, and 600
-that are made of the same pieces."""
+judged, and so it is by services that fold names as PHP, Spring and CGI do: every spelling of a cookie, a header, a
+query, a form and a multipart body that somebody once read in two ways, and 700 that are made of the same pieces."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 import pytest
 
-from tests.operations.served import ask, served
-from tests.operations.test_one_reading import SERVICE
+from tests.extensions.operations.served import ask, served
+from tests.extensions.operations.test_one_reading import SERVICE
 from tests.parties.environment import needs, servers
+from tests.serving.wire import Seen, answer, replies, tool
 
 pytestmark = pytest.mark.large
 
@@ -40,6 +42,9 @@ def make_cookies(chance: random.Random) -> Iterator[Sent]:
         "x y",
         "%73id",
         "n ",
+        "'sid'",
+        "_sid",
+        "sid.",
     ]
     values = [
         "a",
@@ -86,6 +91,14 @@ def make_queries(chance: random.Random) -> Iterator[Sent]:
         "q",
         "labels",
         "l.imit",
+        "!limit",
+        "_limit",
+        "limit%00x",
+        "%0Alimit",
+        "limit%09",
+        "%22limit%22",
+        "limit[",
+        "tenant.x",
     ]
     values = ["5", "999", "mine", "other", "5;limit=999", "5&amp;limit=999", "%35", "5%26limit=999", "+5", "5.0", "0x5"]
     for _ in range(200):
@@ -98,11 +111,19 @@ def make_queries(chance: random.Random) -> Iterator[Sent]:
 
 
 def make_forms(chance: random.Random) -> Iterator[Sent]:
-    names = ["limit", "limit", "name", "Limit", "limit[]", "doc", "admin", "name[a]", "limit."]
+    names = ["limit", "limit", "name", "Limit", "limit[]", "doc", "admin", "name[a]", "limit.", "!limit", "_name",
+             "%00", "limit%00", "+limit"]  # fmt: skip
     values = ["5", "999", "a/b", "A", "5;limit=999", "a%00", "a+b", "%E4", "a\t"]
     for _ in range(75):
         target = chance.choice(["/form", "/form", "/form?limit=9", "/form?x=1"])
         yield "POST", target, make_pairs(chance, names, values, ["&", "&", ";"]).encode(), (FORM,)
+
+
+def make_headers(chance: random.Random) -> Iterator[Sent]:
+    names = ["X-Lim", "X-Lim", "x-lim", "X_Lim", "X.Lim", "X^Lim", "X--Lim", "X-Lim-", "XLim", "X-Limit"]
+    for _ in range(60):
+        lines = (f"{chance.choice(names)}: {chance.choice(['5', '999', ' 5', '5, 999', '+5'])}" for _ in range(2))
+        yield "GET", "/h", b"", tuple(lines)[: chance.randint(1, 2)]
 
 
 def make_parts(chance: random.Random) -> Iterator[Sent]:
@@ -127,7 +148,7 @@ def make_parts(chance: random.Random) -> Iterator[Sent]:
 
 def is_right(name: str, text: str) -> bool:
     """Whether a value may reach a service under a declared name."""
-    if name in ("limit", "n"):
+    if name in ("limit", "n", "x_lim"):
         return text.lstrip("-").isdigit() and int(text) <= 10
     return {"sid": "/" not in text, "tenant": text == "mine", "name": text.replace("/", "a").isalpha() or text == ""}[
         name
@@ -136,6 +157,7 @@ def is_right(name: str, text: str) -> bool:
 
 DECLARED: Final = {
     "/c": {"cookies": {"sid", "n"}},
+    "/h": {"headers": {"x_lim"}},
     "/s": {"query": {"limit", "tenant"}},
     "/form": {"form": {"limit", "name"}},
     "/parts": {"form": {"limit", "name"}},
@@ -147,17 +169,106 @@ def find_wrong(sent: Sent, read: dict[str, Any], services: dict[str, dict[str, A
     path = sent[1].partition("?")[0]
     for place, names in DECLARED[path].items():
         for name in names:
-            texts = {service: [v for n, v in seen[place] if n.lower() == name] for service, seen in services.items()}
-            mine = [v for n, v in read[place] if n.lower() == name]
+            texts = {
+                service: [v for n, v in seen[place] if n.lower() == name]
+                for service, seen in services.items()
+                if place in seen
+            }
+            mine = [v for n, v in read.get(place, ()) if n.lower() == name]
             if len(mine) > 1 or not all(is_right(name, text) for text in mine):
                 yield f"{name} is {mine}"
-            if len({tuple(map(unquote, each)) for each in texts.values()}) > 1:
+            if len({tuple(unquote(text).strip('"') for text in each) for each in texts.values()}) > 1:
                 yield f"{name} differs: {texts}"
-    if path in ("/form", "/parts"):
-        if undeclared := [n for n, _ in read["form"] if n not in ("limit", "name")]:
+    if path in ("/form", "/parts") and "files" in read:
+        declared = ("limit", "name") if path == "/parts" else ("limit", "name", "doc")
+        # Browsers send an empty `doc` where no file was chosen.
+        if undeclared := [n for n, v in read["form"] if n not in declared and (n, v) != ("doc", "")]:
             yield f"undeclared {undeclared}"
         if unknown := [n for n in read["files"] if n != "doc"]:
             yield f"unknown files {unknown}"
+
+
+# --- services that are played by rule ---------------------------------------------------------------------------------
+Pairs = list[tuple[str, str]]
+
+
+def register_as_php(pairs: Iterator[tuple[str, str]], *, first: bool = False) -> Pairs:
+    """PHP's `php_register_variable_ex` (main/php_variables.c): leading blanks go, a NUL ends the name, `[` begins an
+    index, `.` and a blank become `_`, and the last value counts (the first of a cookie)."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        plain = name.lstrip(" ").partition("\0")[0]
+        outer, bracket, inner = plain.partition("[")
+        folded = outer.replace(".", "_").replace(" ", "_")
+        if bracket and "]" not in inner:
+            folded += "_" + inner
+        if folded and not (first and folded in found):
+            found[folded] = f"[{value}]" if bracket and "]" in inner else value
+    return list(found.items())
+
+
+def split_pairs(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split("&"):
+        if part:
+            name, _, value = part.partition("=")
+            yield unquote_plus(name), unquote_plus(value)
+
+
+def split_fields(body: str, media_type: str) -> Iterator[tuple[str, str]]:
+    """The fields of a form, a multipart one as loosely as PHP and old servlet containers read it."""
+    if "boundary=" not in media_type:
+        yield from split_pairs(body)
+        return
+    boundary = re.split(r"[;,\s]", media_type.partition("boundary=")[2].strip('"'))[0].strip('"')
+    for part in re.split(rf"(?:^|\r?\n)--{re.escape(boundary)}(?:--)?\r?\n?", body):
+        head, _, content = part.partition("\r\n\r\n")
+        named = re.search(r'[; ]name="?([^";\r\n]*)"?', head)
+        if named is not None and "filename" not in head:
+            yield named[1], content
+
+
+def read_as_php(seen: Seen) -> dict[str, Pairs]:
+    cookies = (part.partition("=")[::2] for part in (seen.header("cookie") or "").split(";"))
+    body = seen.body.decode("utf-8", "replace")
+    return {
+        "cookies": register_as_php(((name.lstrip(), unquote(value)) for name, value in cookies), first=True),
+        "query": register_as_php(split_pairs(seen.start.split()[1].partition("?")[2])),
+        "form": register_as_php(split_fields(body, seen.header("content-type") or "")),
+        "headers": read_as_cgi(seen),
+    }
+
+
+def read_as_cgi(seen: Seen) -> Pairs:
+    """RFC 3875 section 4.1.18, as Apache's mod_cgi follows it; several lines are joined."""
+    found: dict[str, list[str]] = {}
+    for name, value in seen.headers:
+        found.setdefault(re.sub(r"[^0-9A-Za-z]", "_", name), []).append(value)
+    return [(name, ", ".join(values)) for name, values in found.items()]
+
+
+def read_as_spring(seen: Seen) -> dict[str, Pairs]:
+    """Servlets merge query and form; Spring's `WebDataBinder` takes `!name` for a default and `_name` for an unticked
+    one, where the name itself is absent."""
+    target, body = seen.start.split()[1], seen.body.decode("utf-8", "replace")
+    pairs = [*split_pairs(target.partition("?")[2]), *split_fields(body, seen.header("content-type") or "")]
+    names = {name for name, _ in pairs}
+    pairs += [(name[1:], value) for name, value in pairs if name[:1] == "!" and name[1:] not in names]
+    pairs += [(name[1:], "") for name, _ in pairs if name[:1] == "_" and name[1:] not in names]
+    return {"query": pairs, "form": pairs}
+
+
+RULES: Final[dict[str, Callable[[Seen], dict[str, Pairs]]]] = {"php": read_as_php, "spring": read_as_spring}
+
+
+async def read_by_rule(requests: list[Sent], found: list[dict[str, tuple[int, bytes]]]) -> None:
+    """Adds what services read that are played by rule."""
+    async with tool(replies(answer("200 OK", b"{}"))) as server, served(SERVICE, server.url) as proxy:
+        for index, (method, target, body, headers) in enumerate(requests):
+            before = len(server.seen)
+            status = (await ask(proxy, method, target, body, f"X-Conversation-Id: {index}", *headers)).status
+            for name, read in RULES.items():
+                seen = read(server.seen[-1]) if len(server.seen) > before else {}
+                found[index][name] = status, json.dumps(seen).encode()
 
 
 async def read_by_all(requests: list[Sent], ports: dict[str, int]) -> list[dict[str, tuple[int, bytes]]]:
@@ -170,14 +281,14 @@ async def read_by_all(requests: list[Sent], ports: dict[str, int]) -> list[dict[
                 seen = await ask(proxy, method, target, body, f"X-Conversation-Id: {index}", *headers)
                 found[index][service] = seen.status, seen.body
 
-    await asyncio.gather(*(read_by(service, port) for service, port in ports.items()))
+    await asyncio.gather(*(read_by(service, port) for service, port in ports.items()), read_by_rule(requests, found))
     return found
 
 
 async def test_what_is_forwarded_is_read_by_every_service_as_it_was_judged() -> None:
     needs("web", "webnode", "readings")
     chance = random.Random(20261124)
-    makers = (make_cookies, make_queries, make_forms, make_parts)
+    makers = (make_cookies, make_headers, make_queries, make_forms, make_parts)
     requests = list(dict.fromkeys(sent for make in makers for sent in make(chance)))
     with servers("web", "webnode", "readings") as ports:
         answers = await read_by_all(requests, ports)

@@ -21,21 +21,24 @@ from typing import Any, Final
 
 import pytest
 
-from proxy.adapters.http_request import WrittenRequest, fill_path, write_request
 from proxy.cli.import_ import describe_harvest
 from proxy.config.load import load
 from proxy.core.check.validation import Check, compile_check
-from proxy.core.contract.http_operation import HttpOperation, bind_operation
-from proxy.core.guidance.examples import make_full_example, make_minimal_example
+from proxy.core.contract.request_rules import WrittenRequest
+from proxy.core.explain.examples import make_full_example, make_minimal_example
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.values import JsonValue
 from proxy.core.schema.dialects import normalise
-from proxy.core.schema.openapi import list_operations
+from proxy.extensions.operations.adapters.bound_operation import bind_operation
+from proxy.extensions.operations.adapters.http_request import write_request
+from proxy.extensions.operations.core.http.operations import RequestTemplate
+from proxy.extensions.operations.core.http_operation import HttpOperation
+from proxy.extensions.operations.core.openapi import list_operations
+from proxy.extensions.operations.importing.openapi import Choice, harvest_operations
 from proxy.importing.files import CONFIG, make_files, write_files
 from proxy.importing.harvest import FoundTool, Harvest
-from proxy.importing.openapi import Choice, harvest_operations
 from proxy.server import Serving, start_serving
-from tests.operations.served import ask
+from tests.extensions.operations.served import ask
 from tests.parties.environment import CLIENTS, PARTIES, asked, needs, servers
 from tests.parties.tap import Said, taps
 from tests.ports import hold_port
@@ -144,6 +147,7 @@ def bound(tool: FoundTool) -> tuple[HttpOperation, Check]:
     """An operation as its route has it."""
     assert tool.request is not None
     check = compile_check(normalise(tool.schema)[0])
+    assert isinstance(tool.request, RequestTemplate)
     return bind_operation(tool.request, check, by_name=True), check
 
 
@@ -231,7 +235,7 @@ def _request(operation: HttpOperation, value: Any, meant: Any = None) -> tuple[A
     """The service's own request, and the headers that belong to it. Only the body of a damaged one is damaged."""
     written = write_request(operation, value)
     outside = write_request(operation, meant) if meant is not None else written
-    path = fill_path(operation.template.path, outside.segments)
+    path = outside.fill_path(operation.template.path)
     target = f"{path}?{outside.query}" if outside.query else path
     headers = [f"{name}: {text}" for name, text in outside.headers]
     media = [f"Content-Type: {written.media_type}"] if written.media_type else []

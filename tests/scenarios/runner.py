@@ -5,7 +5,7 @@ A scenario file holds `name`, `config` (the text of a config; http://upstream.te
 headers, body} and states what to `expect` of the answer (the keys of `matching.differences`), and in `upstream` which
 requests reach the tool. A step that does not say so expects none: a refused call never reaches a tool. A step may send
 several requests at once (`together`), with one expectation each. With the key `mcp` it runs over MCP as well
-(`over_mcp.py`).
+(`tests/extensions/mcp/over_mcp.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every scenario file is a test, over plain HTTP and, where it has the key `mcp`, over MCP."""
+"""Every scenario file is a test over plain HTTP. Those with the key `mcp` run over MCP too, in tests/extensions/mcp."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.matching import Answer, differences
-from tests.scenarios.over_mcp import run_over_mcp
 from tests.scenarios.runner import hits, read_scenario, run_scenario
 from tests.scenarios.upstream import Hit
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.yaml"))
-OVER_MCP = [path for path in SCENARIOS if "mcp" in read_scenario(path)]
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 async def test_the_scenario_goes_as_written(path: Path, tmp_path: Path) -> None:
     found = await run_scenario(read_scenario(path), tmp_path / "config.yaml")
-    assert not found, "\n".join(["", *found])
-
-
-@pytest.mark.large
-@pytest.mark.parametrize("era", ["old", "new"])
-@pytest.mark.parametrize("path", OVER_MCP, ids=lambda path: path.stem)
-async def test_the_scenario_goes_as_written_over_mcp(path: Path, era: str, tmp_path: Path) -> None:
-    found = await run_over_mcp(read_scenario(path), tmp_path / "config.yaml", new=era == "new")
     assert not found, "\n".join(["", *found])
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.conversation import feedback, talk
-from tests.mcp.server import ADD, McpServer, call
+from tests.extensions.mcp.conversation import feedback, talk
+from tests.extensions.mcp.server import ADD, McpServer, call
 from tests.serving.process import process
 from tests.serving.proxied import FREE, Proxied, code, proxied
 from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
@@ -231,7 +231,7 @@ async def test_a_list_that_every_credential_gets_is_read_once() -> None:
     async with talk(McpServer(tools)) as client:
         for number in range(30):
             await client.ask(call("tool_1", {"a": 1, "b": 2}), f"Authorization: Bearer {number}")
-        learner = client.proxy.serving._mcp._exchange._learner  # type: ignore[union-attr]
+        learner = client.proxy.serving._listed.of("mcp")._learner  # type: ignore[attr-defined]
         pages = len(learner._reader._known)
 
     assert (30, 30, 1) == (len(client.server.listed), len(client.server.calls), pages)

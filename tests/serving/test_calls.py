@@ -313,16 +313,18 @@ async def test_a_dispatch_route_to_one_path_per_tool_sends_the_arguments_alone()
     assert ("POST /run/weather HTTP/1.1", b'{ "lat" : 1.0 }') == (server.seen[0].start, server.seen[0].body)
 
 
-async def test_an_unknown_tool_is_suggested_its_nearest_name_and_counts_as_one_attempt_key() -> None:
+async def test_an_unknown_tool_is_suggested_its_nearest_name_and_all_unknown_names_escalate_together() -> None:
     async with tool(replies(OK)) as server, proxied(DISPATCH, server.url, tools=TOOLS) as proxy:
         said = "X-Conversation-Id: c"
         first = await proxy.post("/tools/wether", b"{}", said)
         second = await proxy.post("/tools/whether", b"{}", said)
+        third = await proxy.post("/tools/forecast", b"{}", said)
 
     assert [] == server.seen
     assert (404, "UNKNOWN_TOOL") == code(first)
     assert "weather" in told(first)["content"]
-    assert ["1/3", "2/3"] == [first.header("tool-attempt"), second.header("tool-attempt")]
+    assert ["1/3", "1/3", "3/3"] == [answered.header("tool-attempt") for answered in (first, second, third)]
+    assert (400, "ATTEMPTS_EXHAUSTED") == code(third)
 
 
 async def test_unknown_names_have_the_attempts_of_their_route() -> None:

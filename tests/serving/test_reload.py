@@ -152,6 +152,31 @@ async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_li
     assert (400, 200) == mended
 
 
+async def test_a_schema_that_guards_nothing_any_more_is_not_taken_over_and_what_is_strange_in_one_is_told(
+    tmp_path: Path,
+) -> None:
+    strange = json.dumps({**json.loads(wants("integer")), "ui": "map"})
+    mounted = Mounted(tmp_path, {"config.yaml": config(), "schemas/a.json": wants("string")})
+    async with served(tmp_path / "config.yaml") as proxy:
+        good = await digest(proxy)
+        mounted.update({"config.yaml": config(), "schemas/a.json": '{"x": {"type": "string", "required": true}}'})
+        await until(lambda: events(proxy, "config not taken over"))
+        assert good == await digest(proxy)
+        mounted.update({"config.yaml": config(), "schemas/a.json": strange})
+        await until_changed(proxy, good)
+        await until(lambda: events(proxy, "config note"))
+
+    (mistake,) = [event["mistake"] for event in events(proxy, "config not taken over")]
+    assert "schemas/a.json:1:2" in mistake
+    assert mistake.endswith(
+        "guards nothing: a property belongs under `properties`  "
+        '(write {"type":"object","properties":{"x":{"type":"string"}},"required":["x"]})'
+    )
+    assert [
+        "tool 'a': `/ui`: unknown keyword 'ui', which JSON Schema ignores  (call it `x-...` if it is a remark of yours)"
+    ] == [event["note"] for event in events(proxy, "config note")]
+
+
 async def test_a_removed_schema_is_a_mistake_until_it_is_back(tmp_path: Path) -> None:
     files = {"config.yaml": config(), "schemas/a.json": wants("string")}
     mounted = Mounted(tmp_path, files)

@@ -141,6 +141,56 @@ async def test_a_refusal_is_logged_with_the_keys_that_acode_prescribes() -> None
     }.items() <= line.items()
 
 
+LIMITED = """
+- path: /capped
+  upstream: tools
+  tool: capped
+  caps: {default: 1}
+  schema: {type: object, properties: {a: {type: number}}}
+- path: /budgeted
+  upstream: tools
+  tool: budgeted
+  attempts: {tool_errors: {max: 1}}
+  schema: {type: object, properties: {a: {type: number}}}
+- path: /refusing
+  upstream: tools
+  tool: refusing
+  schema: {type: object, properties: {a: {type: number}}}
+"""
+NO = answer("400 Bad Request", b'{"error": "no"}', JSON_TYPE)
+
+
+async def test_a_call_that_broke_no_rule_is_not_logged_or_counted_as_one_that_did() -> None:
+    async with tool(replies(OK, NO, NO, NO)) as server, proxied(LIMITED, server.url) as proxy:
+        for path in ("/capped", "/capped", "/budgeted", "/budgeted", *["/refusing"] * 3):
+            await proxy.post(path, b'{"a": 1}', "X-Conversation-Id: c")
+        text = (await proxy.ask_admin("/metrics")).body.decode()
+
+    told = [(line["message"], line.get("error_count")) for line in proxy.lines() if line["outcome"] == "refused"]
+    assert [
+        ("Tool call beyond its cap refused", None),
+        ("Tool call refused after too many errors of the tool", 0),
+        ("Tool call refused that the tool has refused before", 0),
+    ] == told
+    counted = [line for line in text.splitlines() if line.startswith("toolproxy_validations_total")]
+    assert not any('outcome="rejected"' in line for line in counted)
+
+
+async def test_calls_are_counted_by_whether_a_value_got_another_type() -> None:
+    routes = """
+- path: /typed
+  upstream: tools
+  tool: typed
+  schema: {type: object, properties: {lat: {type: number}, lon: {type: number}, unit: {enum: [celsius, kelvin]}}}
+"""
+    bodies = (b'{"lat": "1", "lon": "2"}', b'{"unit": "Celsius"}', b'{"lat": "3", "unit": "Kelvin"}')
+    async with tool(replies(OK)) as server:
+        samples = await scraped(routes, server.url, *[("/typed", body) for body in bodies])
+
+    assert {'route="/typed",tool="typed"': 2.0} == of(samples, "toolproxy_coerced_calls_total")
+    assert 5.0 == sum(of(samples, "toolproxy_repairs_total").values())
+
+
 WARNED = """
 - path: /warned
   upstream: tools

@@ -6,7 +6,6 @@ import asyncio
 import io
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from proxy.config.load import load
 from proxy.config.model import Address
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import JsonValue
-from proxy.core.schema.nodes import Node
 from proxy.routing import RouteTable, build_routes
 from proxy.server import start_serving
 from proxy.server.warmup import Warming
@@ -119,12 +116,9 @@ class _Noting:
         self._engine = check._engine
         self.threads: set[threading.Thread] = set()
 
-    def entry(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
+    def __getattr__(self, name: str) -> Any:
         self.threads.add(threading.current_thread())
-        return self._engine.entry(kind, node)
-
-    def source(self) -> str:
-        return self._engine.source()
+        return getattr(self._engine, name)
 
 
 async def test_the_first_call_of_a_tool_has_its_code_written_in_a_thread(tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ import re
 import signal
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from proxy.server.workers.pages import merge_answers
+from proxy.server.workers.pages import merge_attempts
 from proxy.telemetry.merged import merge_pages
 from tests.serving.process import Process, process
 from tests.serving.proxied import WEATHER, told
@@ -178,25 +177,4 @@ def test_an_episode_of_several_workers_is_shown_as_the_one_that_saw_it_last_know
             {"key": "a", "waiting": False, **new},
             {"key": "c", "waiting": False},
         ]
-    } == merge_answers([{"attempts": each} for each in rows])
-
-
-def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_of_a_breaker_are_shown() -> None:
-    def calls(run: str, *times: str) -> dict[str, Any]:
-        changes = [{"event": "reload", "at": at} for at in times]
-        return {"calls": [], "kept": 0, "bound": 10, "missed": 0, "cursor": f"{run}.0", "changes_cursor": f"{run}.2",
-                "changes": changes}  # fmt: skip
-
-    def upstream(hour: int) -> dict[str, Any]:
-        changes = [{"timestamp": f"2026-11-23T{hour:02}:00:{second:02}Z", "state": "open"} for second in range(20)]
-        row = {"upstream": "tools", "breaker": "open", "requests": {}, "faults": {}, "resent": 0, "changes": changes}
-        return {"upstreams": [row | {"p50_ms": None, "p95_ms": None}]}
-
-    joined = merge_answers([calls("a", "2026-11-23T01", "2026-11-23T03"), calls("b", "2026-11-23T02")])
-    assert isinstance(joined, dict)
-    assert [f"2026-11-23T0{hour}" for hour in (1, 2, 3)] == [change["at"] for change in joined["changes"]]
-    whole = merge_answers([upstream(1), upstream(2)])
-    assert isinstance(whole, dict)
-    assert [f"2026-11-23T02:00:{second:02}Z" for second in reversed(range(20))] == [
-        change["timestamp"] for change in whole["upstreams"][0]["changes"]
-    ]
+    } == merge_attempts([{"attempts": each} for each in rows])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from proxy.telemetry.metric_table import METRICS, OF_THE_PROCESS, MetricRow
+from proxy.telemetry.metric_table import OF_THE_PROCESS, MetricRow, list_metrics
 from tests.telemetry.promql import OF_A_BUCKET, OF_THE_SCRAPE, Named, Query, named
 
 ROOT: Final = Path(__file__).parents[2]
@@ -18,6 +18,7 @@ DASHBOARD: Final = ROOT / "helm" / "dashboards" / "toolcall-proxy.json"
 ALERTS: Final = ROOT / "helm" / "alerts" / "toolcall-proxy.yaml"
 RUNBOOK: Final = ROOT / "docs" / "runbook.md"
 
+_METRICS: Final = list_metrics()
 _SERIES: Final = re.compile(r"_(bucket|count|sum)$")
 
 
@@ -66,7 +67,7 @@ def metrics_in(query: Query) -> set[str]:
 
 
 def _described(series: str) -> MetricRow | None:
-    return METRICS.get(series) or METRICS.get(_SERIES.sub("", series))
+    return _METRICS.get(series) or _METRICS.get(_SERIES.sub("", series))
 
 
 def _labels(metric: Named) -> set[str]:

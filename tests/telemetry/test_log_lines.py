@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,65 @@ def test_a_log_that_cannot_be_written_fails_no_call() -> None:
     log.event("draining")
 
     assert {"queue_full": 0, "write_failed": 2} == log.dropped
+
+
+class Odd:
+    """A value that notes where its text is made, or has none."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.threads: list[str] = []
+        self._broken = broken
+
+    def __str__(self) -> str:
+        self.threads.append(threading.current_thread().name)
+        if self._broken:
+            raise ValueError("no text")
+        return "odd"
+
+
+def test_lines_are_made_in_the_writers_thread(tmp_path: Path) -> None:
+    value = Odd()
+    with (tmp_path / "log").open("w") as file:
+        log = make_log(file, "json", "info", lambda: WALL)
+        log.event("draining", seen=value)
+        log.close(within=10)
+
+    assert ["log"] == value.threads
+    assert "odd" == json.loads((tmp_path / "log").read_text())["seen"]
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_line_that_cannot_be_made_is_counted_and_the_next_one_is_written(in_memory: bool, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("w") as file:
+        stream = io.StringIO() if in_memory else file
+        log = make_log(stream, "json", "info", lambda: WALL)
+        log.event("first", seen=Odd(broken=True))
+        log.event("second")
+        log.close(within=10)
+    text = stream.getvalue() if isinstance(stream, io.StringIO) else path.read_text()
+
+    assert {"queue_full": 0, "write_failed": 1} == log.dropped
+    assert "second" in [json.loads(line)["message"] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_every_line_passes_through_structlog(style: str) -> None:
+    stream = io.StringIO()
+    log = make_log(stream, style, "info", lambda: WALL)
+    seen: list[str] = []
+
+    def note(_logger: object, _level: str, event: Any) -> Any:
+        seen.append(event["event"])
+        return event
+
+    log._logger._processors.insert(0, note)
+    log.finished(record())
+    log.finished(record(outcome="repaired"))
+    log.event("draining")
+
+    assert ["Tool call delivered", "Tool call repaired and delivered", "draining"] == seen
+    assert 3 == len(stream.getvalue().splitlines())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here: it is Linux' disk without room")

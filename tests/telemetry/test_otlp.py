@@ -14,9 +14,9 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
-from tests.correction.model import rig, says
-from tests.mcp.conversation import talk
-from tests.mcp.server import call
+from tests.extensions.correction.model import rig, says
+from tests.extensions.mcp.conversation import talk
+from tests.extensions.mcp.server import call
 from tests.serving.process import process
 from tests.serving.proxied import RELAY, WEATHER, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, replies, tool

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.correction.model import completion
-from tests.mcp.server import McpServer, call
+from tests.extensions.correction.model import completion
+from tests.extensions.mcp.server import McpServer, call
 from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
 from tests.steady import until

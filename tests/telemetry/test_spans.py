@@ -69,9 +69,9 @@ def test_changes_of_type_are_gominds_event_and_others_are_not() -> None:
     (event,) = whole(repairs=repairs).events
 
     assert "type_coercion_applied" == event.name
-    assert {"coercions_count": 2, "capability": "weather", "step_id": "c7"} == event.attributes
+    assert {"coercions_count": 1, "capability": "weather", "step_id": "c7"} == event.attributes
     assert pytest.approx(10.15) == event.at
-    assert () == whole(repairs=repairs[2:]).events
+    assert () == whole(repairs=repairs[1:]).events
 
 
 def test_the_events_of_the_correction_layers_are_told_as_they_are() -> None:

@@ -19,7 +19,7 @@ ENABLED = True
 
 def accepts(schema: JsonValue, value: JsonValue) -> bool:
     """Whether the published schema accepts a config. No property of a config is called `properties`."""
-    return compile_check(select_used(schema, frozenset(_list_keys(value)))).accepts(value)
+    return compile_check(select_used(schema, frozenset(list_keys(value)))).accepts(value)
 
 
 def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
@@ -36,7 +36,7 @@ def select_used(schema: JsonValue, used: frozenset[str]) -> JsonValue:
     }
 
 
-def _list_keys(value: JsonValue) -> set[str]:
+def list_keys(value: JsonValue) -> set[str]:
     """Every key of every object inside a value."""
     found: set[str] = set()
     values = [value]

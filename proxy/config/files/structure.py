@@ -1,8 +1,7 @@
 """Compares the config with its published schema, and words the mistakes.
 
-Editors complete from `schemas/config.schema.json`, and the same file is enforced here, so that the two cannot differ.
-It is compiled like the tools' schemas. The wording comes from the schema too: `x-expects` says which values a place
-accepts.
+Editors complete from `schemas/config.schema.json`, and the same schema is enforced here (`published.py`). It is
+compiled like the tools' schemas. The wording comes from the schema too: `x-expects` says which values a place accepts.
 
 Invalid parts are left out of the value that goes on (`Structure.entry`), so that the rest of the file is still checked
 and all mistakes are found at once.
@@ -11,42 +10,27 @@ and all mistakes are found at once.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from proxy.config.files import fast_structure
+from proxy.config.files.other_names import find_other_name
+from proxy.config.files.published import load_published_schema
 from proxy.config.files.secrets import Secret, restore_written, reveal_all
 from proxy.config.files.source import ConfigSource
 from proxy.config.files.yaml12 import read_scalar
 from proxy.config.mistakes import Mistake, join_words, suggest_word
 from proxy.core.check.validation import BrokenKeyword, Check, compile_check
 from proxy.core.display.secrets import is_secret_name
-from proxy.core.json.jsontext import dumps, name_json_type, parse
-from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.nodes import Node
-
-SCHEMA_FILE: Final = "config.schema.json"
+from proxy.extensions import find_key
 
 _SHOWN: Final = 60  # characters of a value that a message shows
-
-
-def load_published_schema() -> JsonValue:
-    """The published JSON Schema of the config file. It lies in this package in a wheel, and under `schemas/` in the
-    repository. It is read again each time, so that a serving process does not keep its 700 KB."""
-    value = parse(read_published_schema().encode())
-    if isinstance(value, JsonProblem):
-        raise TypeError(f"{SCHEMA_FILE}: {value.reason}")
-    return value
-
-
-def read_published_schema() -> str:
-    """The text of the published schema."""
-    packaged = Path(__file__).with_name(SCHEMA_FILE)
-    found = packaged if packaged.is_file() else Path(__file__).parents[3] / "schemas" / SCHEMA_FILE
-    return found.read_text(encoding="utf-8")
 
 
 @cache
@@ -185,7 +169,10 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue
-            hint = suggest_word(name, known) or f"known here: {', '.join(known)}"
+            if (row := find_key(name)) is not None and not row.is_installed:
+                yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
+                continue
+            hint = find_other_name(name) or suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)
@@ -200,16 +187,17 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
 
 
 # Keys whose values may be secrets, besides those that are named as secrets are.
+_IN_URLS: Final = re.compile(r"@|\?.*=")  # user info, and the query of a URL
 _MAY_HIDE: Final = frozenset({"readers", "bearer", "env", "settings", "webhook", "command", "set"})
 
 
 def _describe_written(value: JsonValue, path: Pointer) -> str:
-    """What was written at a place; of a text that may be a secret only its length."""
+    """What was written at a place; of a text or a number that may be a secret only its kind and length."""
     found = _find_value(value, path)
-    named = [step for step in path if isinstance(step, str)]
-    if isinstance(found, str) and ("@" in found or any(step in _MAY_HIDE or is_secret_name(step) for step in named)):
+    hides = any(step in _MAY_HIDE or is_secret_name(step) for step in path if isinstance(step, str))
+    if isinstance(found, str) and (hides or _IN_URLS.search(found) is not None):
         return f"a text of {len(found)} characters"
-    return _shorten(found)
+    return "a number" if hides and name_json_type(found) in ("number", "integer") else _shorten(found)
 
 
 def _describe_expected(entry: BrokenKeyword) -> str:

@@ -1,5 +1,4 @@
-"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, recording, reload, guidance, hooks,
-workers."""
+"""Reads the smaller sections: operator's port, upstreams, documents, telemetry, reload, hooks, workers."""
 
 from __future__ import annotations
 
@@ -13,16 +12,14 @@ from urllib.parse import urlsplit
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import ConfigSource, Files
-from proxy.config.mistakes import ConfigError, join_words, suggest_word
+from proxy.config.mistakes import ConfigError
 from proxy.config.model import (
     Address,
     AdminConfig,
     Command,
-    Guidance,
     HeaderChanges,
     HookEntry,
     OnEscalation,
-    RecordConfig,
     Reload,
     SecondJudging,
     Telemetry,
@@ -31,12 +28,9 @@ from proxy.config.model import (
     find_default,
 )
 from proxy.config.policies import read_header_changes
-from proxy.config.sections.correction_section import read_prompt_file
 from proxy.config.sections.network import check_address, read_upstream_tls, split_unix
 from proxy.config.sections.resilience import read_guard
 from proxy.config.sections.units import read_address, read_seconds, read_size, read_switch
-from proxy.core.contract.correction import find_placeholders
-from proxy.core.guidance.prompt import NEEDED, PLACEHOLDERS
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
 
@@ -50,9 +44,6 @@ _OF_PROCESSES: Final = frozenset({"env", "pass_env", "cwd", "max_children", "idl
 _SHORTEST_LOOK: Final = 0.05
 # RFC 9110 section 5.5: field values contain no line breaks and no NUL.
 _BAD_HEADER_VALUE: Final = re.compile(r"[\r\n\0]")
-_TEMPLATE: Final = ("guidance", "template")
-_SIZES: Final = ("longest", "max_size")
-_OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
 
 
 def read_admin(context: Context) -> AdminConfig | None:
@@ -304,36 +295,6 @@ def read_unknown_keywords(context: Context) -> UnknownKeywords:
     return written or "misspelt"
 
 
-def read_guidance(context: Context, files: Files) -> Guidance:
-    """Reads the settings of the text that agents read before they call; reports a template that cannot be read or
-    filled in."""
-    written = context.mapping("guidance")
-    made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
-    if "dynamic_state" in written:
-        made["dynamic_state"] = read_switch(written["dynamic_state"])
-    if "serve" in written:
-        made["serve"] = reveal(written["serve"])
-    if "mcp" in written:
-        made["mcp"] = "off" if written["mcp"] is False else reveal(written["mcp"])
-    if "template" in written:
-        text = read_prompt_file(context, files, _TEMPLATE, written["template"])
-        if text is not None and _is_usable_template(context, text):
-            made["template"] = text
-    return Guidance(**made)
-
-
-def _is_usable_template(context: Context, text: str) -> bool:
-    """Whether a template can be filled in; reports each reason why not."""
-    held, known = find_placeholders(text), tuple(PLACEHOLDERS)
-    unknown, missing = sorted(held - PLACEHOLDERS.keys()), sorted(NEEDED - held)
-    for name in unknown:
-        hint = suggest_word(name, known) or f"known: {join_words(known)}"
-        context.mistake(_TEMPLATE, f"the template holds {{{{{name[:60]}}}}}, which nothing fills in", hint)
-    for name in missing:
-        context.mistake(_TEMPLATE, f"the template has no {{{{{name}}}}}", f"add it: {PLACEHOLDERS[name]}")
-    return not unknown and not missing
-
-
 def read_on_escalation(context: Context) -> OnEscalation | None:
     """Reads the webhook for escalations; None where there is none."""
     written = context.mapping("on_escalation")
@@ -381,15 +342,3 @@ def read_memory(context: Context) -> int | None:
 
 def _reveal_texts(values: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {key: reveal(value) if isinstance(value, str) else value for key, value in values.items()}
-
-
-def read_record(context: Context) -> RecordConfig | None:
-    """Reads which calls are recorded; None where none are."""
-    written = context.structure.entry("record")
-    if not isinstance(written, dict) or not isinstance(written.get("file"), str):
-        return None
-    found: dict[str, Any] = {name: written[name] for name in ("file", "values", "keep") if name in written}
-    found |= {name: read_size(written[name]) for name in _SIZES if name in written}
-    sample = written.get("sample", {})
-    found |= {name: float(sample[name]) for name in _OUTCOMES if name in sample}
-    return RecordConfig(**found)

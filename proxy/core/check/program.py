@@ -27,14 +27,20 @@ from proxy.core.check.numbers import (
     is_spelled_as_integer,
     make_equality_key,
 )
+from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import REPORTING_BRANCHES
+from proxy.core.schema.drafts import LISTS, MAPS, REFERENCES, SINGLE
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import SearchGivenUp, make_matcher, match_any, search_for_report
 from proxy.core.schema.nodes import Node
 
 # Writes one function: (program, kind, node) -> its source. The caller provides it, so the linker knows no keyword.
 FunctionWriter = Callable[["Program", str, Node], str]
+
+# Keywords that lead to other nodes, and those that judge nothing.
+_HOLDING: Final = frozenset((*SINGLE, *LISTS, *MAPS, *REFERENCES))
+_SAYING: Final = frozenset(["title", "description", "default", "examples", "example", "deprecated", "$comment", "$id"])
 
 # From this number of patterns on, one search for all of them comes first, because most keys match none.
 _SEVERAL: Final = 3
@@ -55,6 +61,17 @@ class Program:
         self._tables: list[tuple[str, str]] = []
         self._sources: dict[tuple[str, Hashable], str] = {}
         self._space: dict[str, Any] = dict(SPACE)
+        self._alike: dict[bytes, Callable[[JsonValue], Any]] = {}
+
+    def judge(self, node: Node) -> Callable[[JsonValue], Any]:
+        """The function `A` of a node. Nodes without parts that say the same share one: large schemas repeat
+        `{type: integer}` thousands of times, and each function costs as much to write as a hundred verdicts."""
+        if not node.keywords.keys().isdisjoint(_HOLDING):
+            return self.entry("A", node)
+        said = {keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING}
+        key = dumps([node.draft.value, node.raw if isinstance(node.raw, bool) else said])
+        known = self._alike.get(key)
+        return known if known is not None else self._alike.setdefault(key, self.entry("A", node))
 
     def entry(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
         """The function `A` or `R` of a node, linked with all it calls."""

@@ -42,9 +42,8 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
-from proxy.core.contract.history import LONGEST_LINE, write_history, write_history_lines
+from proxy.core.contract.history import write_history, write_history_lines, write_unknown_line
 from proxy.core.contract.policy import Block, ByAddress, ToolPolicy, UnknownTool
-from proxy.core.display.graphemes import cut
 from proxy.core.model import codes
 from proxy.core.model.values import (
     Attempt,
@@ -68,18 +67,13 @@ RAISES_ATTEMPT: Final = frozenset(
         codes.CONTAINER_NOT_EXPANDED.name,
         codes.UNKNOWN_TOOL.name,
         codes.UPSTREAM_REJECTED_ARGUMENTS.name,
+        codes.BODY_TOO_LARGE.name,
     }
 )
 
 # Bounds of one history, so that it stays under 10 KB whatever is sent (Acode NFR-004; tests/contract measures it).
 KEPT_ATTEMPTS: Final = 10
 KEPT_DIGESTS: Final = 16
-# The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
-SAME_CALL: Final = 3
-SAME_CALL_TTL: Final = 60.0
-# Errors are counted without a bound of their own.
-MOST_ERRORS: Final = 2**31 - 1
-
 _NOTHING: Final = Episode(0, (), ())
 # CPython 3.11 takes longer to look up a member of an enum than to call a function.
 _HARD: Final = Block.HARD
@@ -99,7 +93,8 @@ def hash_conversation(conversation: Conversation) -> str:
 def make_attempt_key(conversation: Conversation, tool: str, policy: ToolPolicy | UnknownTool, digest: str = "") -> str:
     """The store's key of an episode: `<conversation hash>/<tool>`, by address followed by the arguments' digest.
 
-    All unknown names of a conversation share one key, else a model could invent names without end.
+    All unknown names of a conversation share one key, else a model could invent names without end; the answer counts
+    each name by itself until they escalate together.
     """
     key = f"{hash_conversation(conversation)}/{tool if isinstance(policy, ToolPolicy) else ''}"
     if conversation.rung is _ADDRESS and policy.attempts.address is _DIGEST:
@@ -147,7 +142,8 @@ def may_be_parallel(conversation: Conversation, policy: ToolPolicy | UnknownTool
     return conversation.rung is not _ADDRESS or policy.attempts.address is ByAddress.COUNT
 
 
-def _finalising(policy: ToolPolicy | UnknownTool) -> bool:
+def is_finalising(policy: ToolPolicy | UnknownTool) -> bool:
+    """Whether calls of a policy are final outputs, and call no tool."""
     return isinstance(policy, ToolPolicy) and policy.finalising
 
 
@@ -188,7 +184,7 @@ def look_up_attempt(
         repeated=times > 0,
         history=write_history(episode),
         limits=policy.feedback,
-        finalising=_finalising(policy),
+        finalising=is_finalising(policy),
     )
 
 
@@ -225,7 +221,7 @@ def add(episode: Episode | None, attempt: FailedAttempt) -> FailureRecorded:
     known = [kept for kept in before.attempts if kept.digest == attempt.digest]
     for kept in known:
         if attempt.call and kept.call == attempt.call:  # a client's resend
-            return FailureRecorded(before, times > 1, max(kept.number, times))
+            return FailureRecorded(before, times > 1, max(kept.number, times), resent=True)
     # The same arguments twice in one turn: the model has not read yet that they are wrong.
     twin = joins and any(kept.number == before.count for kept in known)
     count, now = before.count + (not joins), max(1, times + (not twin))
@@ -253,89 +249,45 @@ def grant_attempt(
     """
     limits = policy.feedback
     if recorded is None:
-        return ToolResult(call, failure, limits=limits, finalising=_finalising(policy))
+        return ToolResult(call, failure, limits=limits, finalising=is_finalising(policy))
     attempts = policy.attempts
     escalated = recorded.number >= attempts.max_attempts
+    number = recorded.number if escalated else _count_own(failure, recorded)
     return ToolResult(
         call,
         _exhausted_failure(failure) if escalated else failure,
-        attempt=Attempt(recorded.number, attempts.max_attempts),
+        attempt=Attempt(number, attempts.max_attempts),
         escalated=escalated,
         repeated=recorded.repeated,
         history=write_history(recorded.episode) if escalated else (),
         limits=limits,
-        finalising=_finalising(policy),
+        finalising=is_finalising(policy),
     )
+
+
+def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool) -> bool:
+    """Whether a failure is the escalation of its conversation, and not another one of the same turn, its resend, or one
+    that came after it."""
+    episode, limit = recorded.episode, policy.attempts.max_attempts
+    if recorded.resent:
+        return False
+    if episode.count >= limit:
+        return episode.count == limit and sum(kept.number == limit for kept in episode.attempts) == 1
+    return recorded.repeated and recorded.number == limit  # the same arguments, whatever good calls came in between
+
+
+def _count_own(failure: Failure, recorded: FailureRecorded) -> int:
+    """Which attempt a failure is: of an unknown tool, how often this name was called, because all unknown names of a
+    conversation are counted together."""
+    if failure.code is not codes.UNKNOWN_TOOL:
+        return recorded.number
+    line = write_unknown_line(failure)
+    return max(1, len({kept.number for kept in recorded.episode.attempts if line in kept.lines}))
 
 
 def _exhausted_failure(failure: Failure) -> Failure:
     details = {**failure.details, "failed_with": failure.code.name}
     return replace(failure, code=codes.ATTEMPTS_EXHAUSTED, status=None, retryable=None, details=details)
-
-
-# --- what the tool itself refuses -----------------------------------------------------------------------------------
-def make_same_call_key(key: str, digest: str) -> str:
-    """The store's key of the tool's refusals of one and the same call, from the key of its attempts."""
-    return f"{key}\nsame\n{digest}"
-
-
-def make_tool_errors_key(key: str) -> str:
-    """The store's key of a tool's errors in one conversation, and of how many there were."""
-    return f"{key}\nerrors"
-
-
-def is_refusal(failure: Failure) -> bool:
-    """Whether the tool refused what it was sent, so that the same again would be refused again: 400 and 422 alone, and
-    not where it says when to come back."""
-    return failure.status in (400, 422) and "retry_after" not in failure.details
-
-
-def write_tool_error(failure: Failure) -> str:
-    """What one error of the tool was, for the history of a budget: its code, and what it says of each argument."""
-    said = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
-    return cut(f"{failure.code.name}: {said}", LONGEST_LINE)
-
-
-def refuse_repeated_call(
-    call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool
-) -> ToolResult | None:
-    """The answer in place of a call that the tool has refused twice within a minute, byte for byte; None: send it."""
-    if episode is None or episode.failed < SAME_CALL - 1:
-        return None
-    failure = Failure(
-        codes.ATTEMPTS_EXHAUSTED,
-        f"Tool '{call.tool}' refused exactly these arguments {episode.failed} times within the last minute.",
-        details={"blocked": "refused by the tool"},
-        sent=call.arguments.value if isinstance(call.arguments, Document) else None,
-    )
-    return ToolResult(
-        call,
-        failure,
-        attempt=Attempt(episode.failed, episode.failed),
-        escalated=True,
-        repeated=True,
-        history=write_history(episode),
-        limits=policy.feedback,
-        finalising=_finalising(policy),
-    )
-
-
-def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool) -> ToolResult | None:
-    """The answer where the conversation has had as many errors of this tool as it may have; None: go on."""
-    budget = policy.attempts.tool_errors
-    if episode is None or budget.limit is None or episode.failed < budget.limit:
-        return None
-    failure = Failure(
-        codes.TOOL_ERROR_BUDGET,
-        f"Tool '{call.tool}' answered {episode.failed} calls of this conversation with an error, and no more than "
-        f"{budget.limit} are allowed within {budget.window:g} seconds of one another.",
-        details={
-            "used": str(episode.failed),
-            "limit": str(budget.limit),
-            "errors": " | ".join(write_history(episode, "Error")),
-        },
-    )
-    return ToolResult(call, failure, limits=policy.feedback, finalising=_finalising(policy))
 
 
 # --- call caps --------------------------------------------------------------------------------------------------------

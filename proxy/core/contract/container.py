@@ -105,8 +105,17 @@ def make_misuse_failure(container: Container, sent: JsonValue) -> Failure:
         "It cannot be called with parameters."
     )
     if container.auto_expand == "dispatch":
-        message = f"'{container.name}' groups functions, and this call names none of them."
+        message = f"'{container.name}' groups functions, and `function` has to name exactly one of them."
     return Failure(codes.CONTAINER_INVOCATION, message, hint=_hint(found), sent=sent, container=found)
+
+
+def ask_for_two_calls(failure: Failure) -> Failure:
+    """A misuse in HPD's words, whatever the container does in place of a refusal: for a function that the route itself
+    does not serve."""
+    found = failure.container
+    if found is None:
+        return failure
+    return make_misuse_failure(replace(found.container, auto_expand="off"), found.attempted)
 
 
 def write_guidance(container: Container) -> str:
@@ -193,6 +202,14 @@ def expand_or_dispatch(call: ToolCall, failure: Failure, seen_before: bool) -> E
             if not _named_exactly(found):
                 return None
             return Dispatch(_with(call, found.function, found.arguments), _below(found))
+
+
+def find_dispatched(call: ToolCall, container: Container) -> str:
+    """The function to which a call of a container would be dispatched; '' for none."""
+    if container.auto_expand != "dispatch" or not isinstance(call.arguments, Document):
+        return ""
+    found = expand_or_dispatch(call, make_misuse_failure(container, call.arguments.value), seen_before=False)
+    return found.call.tool if isinstance(found, Dispatch) else ""
 
 
 def make_inner_failure(failure: Failure, dispatch: Dispatch, sent: JsonValue) -> Failure:

@@ -1,5 +1,5 @@
 """What is remembered of failed calls, in words: one bounded line for each error, made of codes, paths, expectations and
-JSON types, never of a value (Acode FR-037, FR-042)."""
+JSON types, never of a value (Acode FR-037, FR-042). Of an error of the tool itself also the tool's own words."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ from proxy.core.model.values import Absent, Episode, Failure, Violation
 LONGEST_HISTORY: Final = 480
 LONGEST_LINE: Final = 110
 _LINES_OF_ONE: Final = 10
+# Marks, among the lines of a tool's error, the tool's own words. They may quote what was sent, so only the answer to
+# the same conversation shows them.
+_WORDS: Final = "words: "
 _LONGEST_NAME: Final = 48
 
 
-def write_history(episode: Episode, what: str = "Attempt") -> tuple[str, ...]:
+def write_history(episode: Episode, what: str = "Attempt", *, words: bool = False) -> tuple[str, ...]:
     """One line for each attempt still remembered, such as "Attempt 2: Type mismatch on 'path' (got: integer)".
 
-    The calls of one attempt share its line. Calls that are no longer kept are counted.
+    The calls of one attempt share its line. Calls that are no longer kept are counted. `words`: with what the tool
+    itself said, which may quote a value.
     """
     lines: dict[int, dict[str, None]] = {}
     for kept in episode.attempts:
-        lines.setdefault(kept.number, {}).update(dict.fromkeys(kept.lines))
+        said = (line.removeprefix(_WORDS) for line in kept.lines if words or not line.startswith(_WORDS))
+        lines.setdefault(kept.number, {}).update(dict.fromkeys(said))
     written = [f"{what} {number}: {'; '.join(said)}" for number, said in lines.items()]
     dropped = episode.failed - len(episode.attempts)
     if dropped > 0:
@@ -36,6 +41,8 @@ def write_history(episode: Episode, what: str = "Attempt") -> tuple[str, ...]:
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
     """What one failed call got wrong, error by error, in at most `LONGEST_HISTORY` bytes of memory; never a value.
     Errors that do not fit are counted."""
+    if failure.code is codes.UNKNOWN_TOOL:
+        return (write_unknown_line(failure),)
     if not failure.violations:
         return (_CALL_LINES.get(failure.code.name, failure.code.meaning.rstrip(".")),)
     lines: list[str] = []
@@ -50,6 +57,28 @@ def write_history_lines(failure: Failure) -> tuple[str, ...]:
     return (*lines, f"(+{left} more)") if left else tuple(lines)
 
 
+def write_tool_error(failure: Failure) -> tuple[str, ...]:
+    """What one error of the tool was: its code with what it says of each argument, and the tool's own words as far as
+    there is room."""
+    said = "; ".join(write_history_lines(failure)) if failure.violations else failure.code.meaning.rstrip(".")
+    line = cut(f"{failure.code.name}: {said}", LONGEST_LINE)
+    words = mask_credentials(failure.details.get("original_error", ""), LONGEST_HISTORY)
+    room = LONGEST_HISTORY - _bytes(line) - len(_WORDS)
+    words = cut(words, max(0, room * len(words) // (_bytes(words) or 1)))
+    return (line, _WORDS + words) if words else (line,)
+
+
+def read_words(episode: Episode) -> str:
+    """What the tool itself said to the last call of an episode of its errors; '' where it said nothing."""
+    lines = episode.attempts[-1].lines if episode.attempts else ()
+    return next((line.removeprefix(_WORDS) for line in lines if line.startswith(_WORDS)), "")
+
+
+def write_unknown_line(failure: Failure) -> str:
+    """The line of a call of an unknown tool, which names it: "Unknown tool 'get_wether'"."""
+    return cut(failure.message.rstrip("."), LONGEST_LINE) or "Unknown tool"
+
+
 def _bytes(text: str) -> int:
     widest = ord(max(text, default=" "))
     return len(text) * (1 if widest < 256 else 2 if widest < 65536 else 4)
@@ -59,8 +88,8 @@ def _bytes(text: str) -> int:
 _CALL_LINES: Final = {
     codes.CONTAINER_INVOCATION.name: "Container called with parameters",
     codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",
-    codes.UNKNOWN_TOOL.name: "Unknown tool",
     codes.UPSTREAM_REJECTED_ARGUMENTS.name: "The tool refused the arguments",
+    codes.BODY_TOO_LARGE.name: "Body too large",
 }
 
 # The seed's wording of one history line (Acode, "Escalation Message"), by violation code.

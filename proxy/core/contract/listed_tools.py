@@ -11,7 +11,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from proxy.core.check.validation import Check
@@ -24,6 +23,7 @@ from proxy.core.contract.listed_schema import (
     parse_schema,
 )
 from proxy.core.contract.policy import CallCap, ListedSchema, ToolPolicy
+from proxy.core.contract.served_tools import ServedTools, ShownNames
 from proxy.core.contract.tool_search import list_own_tools, make_own_policy
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.jsontext import JSON_TYPES, dumps
@@ -72,32 +72,15 @@ class Overlay:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedTools:
-    """Which of the listed tools are served, by patterns of names (`fnmatch`, in exact case)."""
-
-    allow: tuple[str, ...] = ("*",)
-    deny: tuple[str, ...] = ()
-
-    @property
-    def is_all(self) -> bool:
-        """Whether every tool is served."""
-        return self.allow == ("*",) and not self.deny
-
-    def has(self, name: str) -> bool:
-        """Whether a tool of this name is served."""
-        return any(fnmatchcase(name, one) for one in self.allow) and not any(
-            fnmatchcase(name, one) for one in self.deny
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class LearnPolicy:
     """How a route treats the tools it learns of. `template` is the policy of a tool without an overlay.
 
     `unknown_schema`: what becomes of calls while nothing is known of the tools, `on_bad_schema`: of calls of a tool
     whose schema cannot be used. `trust_annotations`: the server's word that a tool is idempotent counts. `collapse`: a
     container that stands for all tools in the list that clients get; its functions are filled in. Times in seconds:
-    a list is asked for anew after `ttl`, and waited for at most `wait`. `allow` and `deny` are patterns of names.
+    a list is asked for anew after `ttl`, and waited for at most `wait`. `allow` and `deny` are patterns of the listed
+    names. `names`: what clients call the tools; `overlays`, `caps` and `descriptions` (shown in place of the listed
+    ones) are by that name.
     `by_token`: what holds for clients with one of these tokens; there `scope` is the token's name, and `client` says
     which of the route's tools such clients are served.
     """
@@ -117,18 +100,38 @@ class LearnPolicy:
     wait: float = 5.0
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
+    names: ShownNames = field(default_factory=ShownNames)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
     client: ServedTools | None = None
     by_token: Mapping[str, LearnPolicy] = field(default_factory=dict)
 
     @property
-    def serves_all(self) -> bool:
-        """Whether every listed tool is served."""
-        return self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
+    def shows_all(self) -> bool:
+        """Whether clients see every listed tool as its server lists it."""
+        is_all = self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
+        return is_all and not self.names.renamed and not self.descriptions
 
-    def serves(self, name: str) -> bool:
-        """Whether a tool of this name is listed and may be called: by the route, and by the client that asks."""
-        return ServedTools(self.allow, self.deny).has(name) and (self.client is None or self.client.has(name))
+    def serves(self, shown: str) -> bool:
+        """Whether a client sees a tool of this name and may call it: by the route, and by the client that asks."""
+        listed = self.names.find(shown)
+        return listed is not None and self._may(listed)
+
+    def show_name(self, listed: str) -> str | None:
+        """The name under which clients see a listed tool; None where they do not see it."""
+        return self.names.show(listed) if self._may(listed) else None
+
+    def show(self, listing: Listing) -> Listing:
+        """A list as clients see it."""
+        tools: dict[str, ListedTool] = {}
+        for listed, tool in listing.tools.items():
+            if (name := self.show_name(listed)) is not None:
+                described = self.descriptions.get(name, tool.description)
+                tools[name] = replace(tool, name=name, description=described)
+        return replace(listing, tools=tools, digest=f"{listing.digest}/{self.scope}")
+
+    def _may(self, listed: str) -> bool:
+        return ServedTools(self.allow, self.deny).has(listed) and (self.client is None or self.client.has(listed))
 
     def with_tokens(self, tokens: Mapping[str, ServedTools]) -> LearnPolicy:
         """The same, with what the clients with each token are served."""

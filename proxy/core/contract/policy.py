@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.correction import CorrectionPolicy
-from proxy.core.contract.http_operation import Channels, HttpOperation
+from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
@@ -59,13 +59,15 @@ class Block(StrEnum):
 class RepairPolicy:
     """Which repair rules (by name) may be used, and the keys that `drop_unknown` may remove. `by_hand` are the rules
     that the operator switched on by name, whatever the tool's name suggests. `guards_null`: nothing is read as null at
-    a key that may be left out; `keeps_defaults`: no value is left out where a default would take its place."""
+    a key that may be left out; `keeps_defaults`: no value is left out where a default would take its place. `level` is
+    the level that the config names, for texts."""
 
     rules: frozenset[str] = frozenset()
     drop_keys: frozenset[str] = frozenset()
     by_hand: frozenset[str] = frozenset()
     guards_null: bool = False
     keeps_defaults: bool = False
+    level: str = ""
 
     def for_changes(self) -> RepairPolicy:
         """The policy of a call that changes or removes something: null and nothing are not taken as not sent, and what
@@ -123,11 +125,23 @@ class AttemptsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolServer:
+    """One of several servers whose tools are listed together: their names begin with `prefix`. `down` is why it is out
+    of reach, '' where it is not."""
+
+    name: str
+    prefix: str
+    down: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownTool:
-    """What holds for calls of tools that a route does not know, in the place of a tool's policy."""
+    """What holds for calls of tools that a route does not know, in the place of a tool's policy. `servers`: those that
+    may have the tool, where a prefix tells them apart."""
 
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
+    servers: tuple[ToolServer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +244,8 @@ class ToolPolicy:
     correction: CorrectionPolicy = field(default_factory=CorrectionPolicy)
     answer: AnswerPolicy | None = None
     finalising: bool = False
-    channels: Channels | None = None
-    operation: HttpOperation | None = field(default=None, repr=False)
+    channels: ChannelJudge | None = None
+    operation: OperationRule | None = field(default=None, repr=False)
     listed: ListedSchema | None = field(default=None, repr=False)
     changes: bool = False
     reads: bool = False

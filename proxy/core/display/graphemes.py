@@ -40,6 +40,17 @@ def cut(text: str, limit: int, mark: str = ELLIPSIS) -> str:
     return text[: find_boundary(text, limit - len(mark))] + mark
 
 
+def cut_sentences(text: str, limit: int) -> str:
+    """At most `limit` code points of a text, ending behind a sentence or else behind a word."""
+    if len(text) <= limit:
+        return text
+    shown = text[: limit - 4]
+    end = max(shown.rfind(mark) for mark in (". ", "! ", "? ", "; ")) + 1
+    if end <= limit // 2:
+        end = shown.rfind(" ")
+    return f"{text[:end].rstrip()} ..." if end > limit // 2 else cut(text, limit)
+
+
 def find_boundary(text: str, index: int) -> int:
     """The greatest place at or before `index` where `text` may be cut."""
     while 0 < index < len(text) and _is_joined(text, index):

@@ -17,6 +17,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
+from proxy.core.model.values import JsonValue
 from proxy.core.schema.nodes import Node, Schemas
 
 MASK: Final = "***"
@@ -229,3 +230,35 @@ def _steps(path: str) -> list[str]:
         elif step not in ("", "."):
             steps.append(step)
     return steps
+
+
+# --- a name that may be a value ---------------------------------------------------------------------------------------
+# The most values that are compared, and the fewest letters and digits that say anything.
+_MOST_LEAVES: Final = 256
+_FEWEST: Final = 3
+
+
+def repeats_value(name: str, value: JsonValue) -> bool:
+    """Whether a name repeats a text or a number inside a value, or a part of one: whatever the case and the separators.
+
+    A tool may call a field or an error after what it was sent.
+    """
+    folded = _fold_letters(name)
+    stack, looked_at = [value], 0
+    while stack and looked_at < _MOST_LEAVES and len(folded) >= _FEWEST:
+        item = stack.pop()
+        looked_at += 1
+        if isinstance(item, dict | list):
+            stack += item.values() if isinstance(item, dict) else item[:_MOST_LEAVES]
+        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+            leaf = _fold_letters(str(item))
+            if folded in leaf or (len(leaf) > _FEWEST and leaf in folded):
+                return True
+    return False
+
+
+def _fold_letters(text: str) -> str:
+    return "".join(letter for letter in text[:_LONGEST_LEAF].casefold() if letter.isalnum())
+
+
+_LONGEST_LEAF: Final = 20_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from proxy.core.display.preview import clean_text, write_preview
@@ -20,10 +21,15 @@ from proxy.core.model.work import afford_work
 _NEAR: Final = 0.7
 # Names compared and names listed: an answer has to stay small and quick with ten thousand tools.
 _LOOKED_AT: Final = 2000
-_LISTED: Final = 8
+_LISTED: Final = 50
+# So many near names are choice enough; with fewer, so many names are listed in all.
+_FEW: Final = 5
+_SOME: Final = 20
 # What comparing two names costs, in units of work.
 _COMPARING: Final = 4
 _LONGEST_NAME: Final = 100
+# Names that are remembered are no longer than this.
+_SHORT: Final = 64
 # A shorter text is the beginning of too many words.
 _SHORTEST: Final = 3
 
@@ -47,8 +53,26 @@ def is_other_meaning(one: str, other: str) -> bool:
         other[-1:] in _SIGNS and other[-1:],
     ):
         return True
-    mine, theirs = ({word.lower() for word in _WORD.findall(name)} for name in (one, other))
-    return any(mine.isdisjoint(words) != theirs.isdisjoint(words) for words in (_TURNING, _NUMBERING))
+    return turns_meaning(one, other) or _differ_in(_NUMBERING, one, other)
+
+
+def turns_meaning(one: str, other: str) -> bool:
+    """Whether one of two names, and not the other, holds a negation."""
+    return _differ_in(_TURNING, one, other)
+
+
+def _differ_in(words: frozenset[str], one: str, other: str) -> bool:
+    return split_words(one).isdisjoint(words) != split_words(other).isdisjoint(words)
+
+
+def split_words(name: str) -> frozenset[str]:
+    """The words of a name in lower case: `maxPrice`, `max_price` and `max price` hold the same two."""
+    return _split_words(name) if len(name) <= _SHORT else _split_words.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)  # the names of a schema, in every refusal
+def _split_words(name: str) -> frozenset[str]:
+    return frozenset([word.lower() for word in _WORD.findall(name)])
 
 
 def is_same_name(one: str, other: str) -> bool:
@@ -133,11 +157,20 @@ def make_unknown_tool_failure(name: str, known: Iterable[str]) -> Failure:
         hint = f"Did you mean '{meant}'? Call it by exactly this name."
         details = {"did_you_mean": meant}
     else:
-        more = f" (+{len(names) - _LISTED} more)" if len(names) > _LISTED else ""
-        listed = ", ".join(f"'{known_name}'" for known_name in sorted(names)[:_LISTED])
-        hint = f"Known tools: {listed}{more}." if names else ""
+        shown = _list_near(name, names)
+        more = f" (+{len(names) - len(shown)} more)" if len(names) > len(shown) else ""
+        hint = f"Known tools: {', '.join(map(repr, shown))}{more}." if names else ""
         details = {}
     return Failure(codes.UNKNOWN_TOOL, message, hint=hint, details=details)
+
+
+def _list_near(name: str, known: list[str]) -> list[str]:
+    """All known names where they are few; else those that share a word with a name, and others up to a bound."""
+    if len(known) <= _LISTED:
+        return sorted(known)
+    words = split_words(name)
+    near = sorted(other for other in known[:_LOOKED_AT] if not words.isdisjoint(split_words(other)))
+    return near[:_LISTED] if len(near) >= _FEW else [*near, *sorted(set(known) - set(near))][:_SOME]
 
 
 def quote_name(name: str) -> str:

@@ -10,43 +10,51 @@ accepts, and ends with what to do. Layout, in this order; parts without content 
     notes         the hint of the whole call, container guidance, whether the tool ran, its own words
     Accepts:, Example of valid arguments:, the closing line
 
-Budget (`FeedbackLimits`): opening and closing first, then errors, which leave a share to Accepts and Example. Errors
-are shown briefly before one is left out, and what is left out is counted (`(+N more)`). Never raises (NFR-005).
+Budget (`FeedbackLimits`): opening and closing first, then errors, which leave a share to Accepts unless what each
+expects says it all. Where not all fits, the room is used up in this order: places and messages, what is expected, what
+was sent, what to do, the example. An error is shown briefly before one is left out, and what is left out is counted
+(`(+N more)`). Never raises (NFR-005).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, hide, write_preview
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.display.suggestions import quote_name
+from proxy.core.envelope.notes import LONGEST_NOTE, write_notes
+from proxy.core.envelope.remedy import summarize_escalation, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType, Severity
-from proxy.core.model.values import Absent, Failure, FeedbackLimits, JsonValue, Pointer, Rung, ToolResult, Violation
+from proxy.core.model.values import (
+    Absent,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Pointer,
+    Rung,
+    ToolResult,
+    Violation,
+)
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
-_EXPECTED: Final = 240
+_EXPECTED: Final = 300
+# What repeats is written once from this length on.
+_WORTH_NAMING: Final = 48
 # How long a message may be where not all errors fit in full; the longest at which all of them fit is taken.
 _BRIEF: Final = (120, 80, 40)
-_NOTE: Final = 480
 _HISTORY: Final = 10
-# Shares of the room (in tenths) that errors leave to Accepts and Example where they need it.
+# The share of the room (in tenths) that errors leave to Accepts where it needs it.
 _ACCEPTS_SHARE: Final = 3
-_EXAMPLE_SHARE: Final = 2
 
 _ESCALATED: Final = "The model was unable to provide valid arguments. Please intervene or provide guidance."
-# Compozy gap 5: the corrective instruction of a final output.
-_JSON_ONLY: Final = (
-    "Please correct these errors and answer again with the corrected JSON only: no other text around it."
-)
-_ASK: Final = "Do not answer with guessed values: tell the user what is missing and ask for it."
 _RESENT: Final = (
     "you sent exactly the same arguments again. They were refused before and will be refused every time: "
     "change them before you call this tool again"
@@ -69,21 +77,43 @@ def render_feedback(view: FailureView) -> str:
     size = max(limits.max_chars, 0)
     opening, closing = _opening(result, limits), _closing(result)
     room = size - len(opening) - len(closing) - 4
-    accepts = f"Accepts: {_signature(result.accepts, size)}" if result.accepts else ""
+    sizes = [f"Accepts: {_signature(text, size)}" for text in result.accepts]
     kind = "Example" if result.example_complete else "Shape"
     example = f"{kind} of valid arguments: {_line(result.example, size)}" if _wants_example(result) else ""
-    reserved = min(len(accepts), room * _ACCEPTS_SHARE // 10) + min(len(example), room * _EXAMPLE_SHARE // 10)
-    errors = _errors(view, room - max(reserved, 0))
+    reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and _needs_accepts(view) else 0
+    errors = _errors(view, room - reserved)
     room -= len(errors) + 2
-    notes = _notes(result, limits, room)
+    notes = write_notes(result, limits, f"{opening}\n{errors}", room - reserved)
     room -= len(notes) + 2
-    accepts = cut(accepts, room) if room > len("Accepts: ...") else ""
+    accepts = _choose_size(sizes, room, len(example) + 1)
     room -= len(accepts) + 1
     example = example if len(example) <= room else ""
     room -= len(example) + 2
+    if room > 0:  # what is left of the room is for the errors again
+        longer = _errors(view, len(errors) + room)
+        room, errors = room - len(longer) + len(errors), longer
     picture = mark_errors(result.failure, limits, room) if limits.marks else ""
     last = "\n".join(part for part in (accepts, example, closing) if part)
     return cut(replace_surrogates("\n\n".join(part for part in (opening, errors, picture, notes, last) if part)), size)
+
+
+# Errors that say only with the signature what to send; and how many errors of any kind do.
+_PARTIAL: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD, codes.NO_BRANCH, codes.INVALID_JSON)
+_SEVERAL: Final = 4
+
+
+def _needs_accepts(view: FailureView) -> bool:
+    found = view.result.failure.violations
+    return not found or len(found) > _SEVERAL or any(violation.code in _PARTIAL for violation in found)
+
+
+def _choose_size(sizes: list[str], room: int, example: int) -> str:
+    """The longest signature that leaves room for the example, else the longest that fits, else the shortest, cut."""
+    fitting = [text for text in sizes if len(text) <= room]
+    beside = next((text for text in fitting if len(text) + example <= room), "")
+    if beside or fitting:
+        return beside or fitting[0]
+    return cut(sizes[-1], room) if sizes and room > len("Accepts: ...") else ""
 
 
 def _wants_example(result: ToolResult) -> bool:
@@ -105,7 +135,7 @@ def _opening(result: ToolResult, limits: FeedbackLimits) -> str:
         return _escalation(result, limits)
     failure, tool = result.failure, quote_name(result.call.tool)
     whose = f" for tool {tool}" if result.call.tool else ""
-    message = cut(escape(clean_text(failure.message, _NOTE, limits)), _NOTE)
+    message = cut(escape(clean_text(failure.message, LONGEST_NOTE, limits)), LONGEST_NOTE)
     tries = _tries(result)
     if result.repeated:
         said = _REFUSED_BEFORE if result.call.conversation.rung is Rung.ADDRESS else _RESENT
@@ -143,13 +173,6 @@ def _escalation(result: ToolResult, limits: FeedbackLimits) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def summarize_escalation(result: ToolResult) -> str:
-    """The first line of an escalation (Acode FR-044)."""
-    number = result.attempt.number if result.attempt else 0
-    subject = f"Tool {quote_name(result.call.tool)} validation" if result.call.tool else "The validation of the call"
-    return f"{subject} failed after {number} attempt{'' if number == 1 else 's'}."
-
-
 def write_original_call(result: ToolResult, limits: FeedbackLimits) -> str:
     """The call as the model made it, sanitised; '' where its arguments could not be read."""
     sent = result.failure.sent
@@ -163,50 +186,60 @@ def _closing(result: ToolResult) -> str:
     return "" if result.failure.container and not result.escalated else write_remedy(result)
 
 
-def write_remedy(result: ToolResult) -> str:
-    """What to do next, in one line."""
-    failure = result.failure
-    if result.finalising and failure.violations:
-        return _ASK if result.escalated else _JSON_ONLY
-    if result.escalated:
-        which = quote_name(result.call.tool) if result.call.tool else "a tool"
-        return f"Do not call {which} with guessed arguments again: tell the user what is missing and ask for it."
-    if failure.may_retry and failure.hint and failure.status is not None:  # the tool itself says what to do
-        return "Change the call as the tool says, and call it again."
-    if failure.may_retry == failure.code.retryable:
-        return failure.code.remedy
-    return "You may call the tool again." if failure.may_retry else "Do not repeat this call; tell the user."
-
-
 # --- errors ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What is said of one error: its place, code and message, and what is added as far as the room goes."""
+
+    start: str
+    message: str
+    expected: str
+    actual: str
+    hint: str
+
+    def write(self, most: int = SHOWN, parts: Collection[str] = ("expected", "actual", "hint")) -> str:
+        """The error with its message in at most so many code points, and with the named parts."""
+        text = self.start + cut(self.message, most)
+        if self.hint and "hint" in parts:
+            text = f"{text.rstrip('.')}. {self.hint}"
+        if self.expected and "expected" in parts:
+            text += f"\n  Expected: {self.expected}"
+        return text + (f"\n  Actual: {self.actual}" if self.actual and "actual" in parts else "")
+
+
 def _errors(view: FailureView, room: int) -> str:
     shown, left_out = view.shown, view.left_out
     if not shown and not left_out:
         return ""
     room -= len("Errors:\n") + len(_more(len(view.result.failure.violations)))
-    full = [_full(violation, before) for violation, before in _with_siblings(shown)]
-    if _length(full) > room:
-        full = _fitting(shown, full, room)
-    left_out += len(shown) - len(full)
+    blocks = _make_blocks(shown)
+    texts = [block.write() for block in blocks]
+    if _length(texts) > room:
+        texts = _fit_blocks(blocks, room)
+    left_out += len(shown) - len(texts)
     if left_out:
-        full.append(_more(left_out))
-    return "\n".join(("Errors:", *full))
+        texts.append(_more(left_out))
+    return "\n".join(("Errors:", *texts))
 
 
-def _fitting(shown: tuple[Shown, ...], full: list[str], room: int) -> list[str]:
-    """As many errors as fit, in brief; then in full from the first on, as far as the room goes."""
-    texts: list[str] = []
-    for size in _BRIEF:
-        texts = [_bullet(violation, cut(violation.message, size)) for violation in shown]
-        if _length(texts) <= room:
-            break
-    while texts and _length(texts) > room:
-        texts.pop()
+def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:
+    """As many errors as fit, with short messages; then, as far as the room goes, what each expects, what was sent, what
+    to do, and the whole messages."""
+    most = next((size for size in (SHOWN, *_BRIEF) if _length([b.write(size, ()) for b in blocks]) <= room), _BRIEF[-1])
+    kept = list(blocks)
+    while kept and _length([block.write(most, ()) for block in kept]) > room:
+        kept.pop()
+    sizes, parts = [most] * len(kept), [set[str]() for _ in kept]
+    texts = [block.write(most, ()) for block in kept]
     room -= _length(texts)
-    for index, text in enumerate(texts):
-        if len(full[index]) - len(text) <= room:
-            room -= len(full[index]) - len(text)
-            texts[index] = full[index]
+    for part in ("expected", "actual", "hint", ""):
+        for index, block in enumerate(kept):
+            wider = {*parts[index], part} if part else parts[index]
+            size = sizes[index] if part else SHOWN
+            longer = block.write(size, wider)
+            if len(longer) - len(texts[index]) <= room:
+                room -= len(longer) - len(texts[index])
+                texts[index], parts[index], sizes[index] = longer, wider, size
     return texts
 
 
@@ -218,95 +251,38 @@ def _more(number: int) -> str:
     return f"(+{number} more)"
 
 
-def _with_siblings(shown: Iterable[Shown]) -> Iterator[tuple[Shown, bool]]:
-    """Each violation, and whether an earlier one, of an unknown key of the same object, has listed the declared
-    keys."""
-    told: set[tuple[Pointer, str]] = set()
+def _make_blocks(shown: Iterable[Shown]) -> list[_Block]:
+    """The blocks of some errors. What is expected at several places alike is written out at the first; the declared
+    keys of an object stand at its first unknown key."""
+    blocks: list[_Block] = []
+    told: set[Pointer] = set()
+    places: dict[str, str] = {}
     for each in shown:
-        place = each.violation.path[:-1], each.expected
-        is_unknown = each.violation.code is codes.UNKNOWN_FIELD
-        yield each, is_unknown and place in told
+        violation, path = each.violation, each.path or "arguments"
+        severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
+        place = violation.path[:-1]
+        is_unknown = violation.code is codes.UNKNOWN_FIELD
+        expected = "" if is_unknown and place in told else cut(each.expected, _EXPECTED)
         if is_unknown:
             told.add(place)
-
-
-def _full(shown: Shown, is_told: bool) -> str:
-    text = _bullet(shown, write_violation(shown))
-    if shown.violation.expected and not is_told:
-        text += f"\n  Expected: {cut(shown.expected, _EXPECTED)}"
-    return text if shown.actual is None else f"{text}\n  Actual: {shown.actual}"
-
-
-def _bullet(shown: Shown, text: str) -> str:
-    violation = shown.violation
-    severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
-    return f"• {shown.path or 'arguments'} ({violation.code.name}{severity}): {text}"
+        elif len(expected) > _WORTH_NAMING and (first := places.setdefault(expected, path)) != path:
+            expected = f"as at {first}"
+        blocks.append(
+            _Block(
+                f"• {path} ({violation.code.name}{severity}): ",
+                cut(each.message, SHOWN),
+                expected,
+                each.actual or "",
+                cut(each.hint, SHOWN),
+            )
+        )
+    return blocks
 
 
 def write_violation(shown: Shown) -> str:
     """Message and hint of one violation."""
     message = cut(shown.message, SHOWN)
     return f"{message.rstrip('.')}. {cut(shown.hint, SHOWN)}" if shown.hint else message
-
-
-# --- notes ----------------------------------------------------------------------------------------------------------
-# What a detail means in words. `{value}` is the detail's text.
-_NOTES: Final = {
-    ("executed", "no"): "The tool did not run.",
-    ("executed", "yes"): "The tool did run.",
-    (
-        "executed",
-        "unknown",
-    ): "It is not known whether the tool ran: make sure before you repeat what must not happen twice.",
-    ("blocked", "every call"): "Every further call of this tool is refused in this conversation.",
-    ("blocked", "refused by the tool"): "This call was not sent to the tool.",
-    ("blocked", "these arguments"): "These very arguments were refused before and are refused without another look.",
-}
-_OPEN_NOTES: Final = {
-    "original_error": "The tool's own words: {value}",
-    "answer_errors": "What is wrong with its answer: {value}",
-    "errors": "What it answered: {value}",
-    "retry_after": "Wait {value} before the next call.",
-}
-
-
-# Details for machines alone.
-_NO_NOTES: Final = frozenset(
-    {"upstream_status", "executed", "reason", "sends", "failed_with", "hint", "did_you_mean", "used", "limit"}
-)
-
-
-def _notes(result: ToolResult, limits: FeedbackLimits, room: int) -> str:
-    failure = result.failure
-    notes = (
-        [container.write_guidance(failure.container.container)] if failure.container and not result.escalated else []
-    )
-    notes.append(failure.hint)
-    for key, value in failure.details.items():
-        if (key, value) in _NOTES:
-            notes.append(_NOTES[key, value])
-        elif value == failure.message or value == failure.hint:  # the answer says that already
-            continue
-        elif key in _OPEN_NOTES:
-            notes.append(_OPEN_NOTES[key].format(value=_unit(key, value)))
-        elif failure.status is not None and key not in _NO_NOTES and value:  # a detail that the tool sent itself
-            notes.append(f"{key}: {value}")
-    notes += result.extra
-    lines: list[str] = []
-    for note in notes:
-        line = cut(escape(clean_text(note, _NOTE, limits)), _NOTE)
-        if line and len(line) + 1 <= room:
-            lines.append(line)
-            room -= len(line) + 1
-    return "\n".join(lines)
-
-
-def _unit(key: str, value: str) -> str:
-    if key != "retry_after":
-        return value
-    return (
-        f"{value} seconds" if value.replace(".", "", 1).isdecimal() else f"until {value}" if "GMT" in value else value
-    )
 
 
 # --- the arguments with their errors ----------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ from typing import Final
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import sanitise_value
 from proxy.core.envelope import parts
-from proxy.core.envelope.feedback import render_feedback, summarize_escalation, write_violation
+from proxy.core.envelope.feedback import render_feedback, write_violation
+from proxy.core.envelope.remedy import summarize_escalation
 from proxy.core.envelope.view import SHOWN, FailureView, Shown
-from proxy.core.model.codes import REQUIRED_MISSING, ErrorType
+from proxy.core.model import codes
+from proxy.core.model.codes import REQUIRED_MISSING, ErrorCode, ErrorType
 from proxy.core.model.values import ContainerMisuse, JsonValue, ToolResult
 
-# The version of the formats that have a part for machines: since 2 it holds the feedback's words in `full` alone.
+# The version of the formats that have a part for machines: since 2 it is short unless the route says `full`.
 VERSION: Final = 2
 # Details of an escalation that have a place of their own here.
 _OWN_PLACE: Final = frozenset({"history", "original_call", "status"})
@@ -131,13 +133,14 @@ def write_problem(view: FailureView) -> dict[str, JsonValue]:
 
 
 def write_gomind(view: FailureView) -> JsonValue:
-    """GoMind's `ToolResponse`: `details` stays a flat map of strings, and holds the feedback as `feedback`."""
+    """GoMind's `ToolResponse`, with GoMind's code where it has one; the header `Tool-Error` has ours. `details` stays
+    a flat map of strings, and holds the feedback as `feedback`."""
     result = view.result
     failure = result.failure
     return {
         "success": False,
         "error": {
-            "code": failure.code.name,
+            "code": _choose_gomind_code(view).name,
             "message": parts.write_message(view),
             "category": failure.code.category.value,
             "retryable": failure.may_retry,
@@ -148,6 +151,32 @@ def write_gomind(view: FailureView) -> JsonValue:
             },
         },
     }
+
+
+# GoMind's "Common Tool Error Codes" for what the proxy itself finds.
+_GOMIND_CODES: Final = {
+    codes.UNKNOWN_TOOL: codes.RESOURCE_NOT_FOUND,
+    codes.CONTAINER_INVOCATION: codes.INVALID_REQUEST,
+    codes.CONTAINER_NOT_EXPANDED: codes.INVALID_REQUEST,
+    codes.TOKEN_REQUIRED: codes.UNAUTHORIZED,
+    codes.UPSTREAM_TIMEOUT: codes.REQUEST_TIMEOUT,
+    codes.UPSTREAM_UNAVAILABLE: codes.SERVICE_UNAVAILABLE,
+    codes.UPSTREAM_BAD_ANSWER: codes.SERVICE_UNAVAILABLE,
+    codes.CIRCUIT_OPEN: codes.SERVICE_UNAVAILABLE,
+    codes.OVERLOADED: codes.SERVICE_UNAVAILABLE,
+    codes.RESTARTING: codes.SERVICE_UNAVAILABLE,
+}
+
+
+def _choose_gomind_code(view: FailureView) -> ErrorCode:
+    """By its first error a call misses a field, is no JSON, or has a value in the wrong form."""
+    code = view.result.failure.code
+    if code not in (codes.INVALID_ARGUMENTS, codes.UPSTREAM_REJECTED_ARGUMENTS):
+        return _GOMIND_CODES.get(code, code)
+    first = view.shown[0].violation.code if view.shown else codes.INVALID_JSON
+    if first is codes.INVALID_JSON:
+        return codes.INVALID_REQUEST
+    return codes.MISSING_REQUIRED_FIELD if first is REQUIRED_MISSING else codes.INVALID_FORMAT
 
 
 def write_compozy(view: FailureView) -> JsonValue:

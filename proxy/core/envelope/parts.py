@@ -8,9 +8,11 @@ from typing import Final
 from proxy.core.contract import container
 from proxy.core.display.graphemes import cut, escape, replace_surrogates
 from proxy.core.display.preview import clean_text, sanitise_value
-from proxy.core.envelope.feedback import summarize_escalation, write_original_call, write_remedy
+from proxy.core.envelope.feedback import write_original_call
+from proxy.core.envelope.remedy import summarize_escalation, write_remedy
 from proxy.core.envelope.view import SHOWN, FailureView, Shown, show_warnings
 from proxy.core.json.jsontext import dumps_known
+from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, ToolResult, Violation
 
@@ -24,21 +26,43 @@ _DETAIL: Final = 600
 # The same where the part for machines is compact; all of its errors, details and functions together, in bytes.
 _BRIEF: Final = 120
 _ERRORS_ROOM: Final = 1200
+# The words of one error in a compact answer, in bytes of JSON.
+_SHARES: Final = {"message": 100, "expected": 70, "actual": 60}
 _DETAILS_ROOM: Final = 240
 _FUNCTIONS_ROOM: Final = 240
 
 
 def show_text(value: str, result: ToolResult, limit: int = _DETAIL) -> str:
     """A text from outside as it may be shown: bounded, masked, without control characters."""
-    return escape(clean_text(value, limit, result.limits))
+    return "\n".join(escape(line) for line in clean_text(value, limit, result.limits).split("\n"))
 
 
 def list_errors(view: FailureView) -> list[JsonValue]:
     """The violations in the order of the feedback, at most `max_errors` of them (Acode FR-002..FR-007). Compact: code,
-    place and severity; the feedback has the words."""
+    place and severity of as many as there is room for, then from the first on what it is about, in short."""
     if view.full:
         return [_error(shown) for shown in view.shown]
-    return cut_errors([_brief_error(shown) for shown in view.shown])
+    found = cut_errors([_brief_error(shown) for shown in view.shown])
+    room = _ERRORS_ROOM - len(write_body(found))
+    for index, shown in enumerate(view.shown[: len(found)]):
+        words = _brief_words(shown)
+        room -= len(write_body(words))
+        if room < 0:
+            break
+        found[index] |= words
+    return found
+
+
+def _brief_words(shown: Shown) -> dict[str, JsonValue]:
+    """Message, expectation and value of an error (Acode FR-004, FR-006, FR-007), each as far as its share goes."""
+    texts = (("message", shown.message), ("expected", shown.expected), ("actual", shown.actual))
+    return {key: _cut_bytes(text, _SHARES[key]) for key, text in texts if text}
+
+
+def _cut_bytes(text: str, room: int) -> str:
+    """A text of at most `room` bytes of JSON; one of wide characters may be cut shorter than it has to be."""
+    size = len(write_body(text)) - 2
+    return text if size <= room else cut(text, max(0, room - 3) * len(text) // size)
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:
@@ -150,8 +174,9 @@ def _brief_details(view: FailureView) -> dict[str, JsonValue]:
 
 
 def choose_status(result: ToolResult) -> str:
-    """`blocked` at the escalation (Acode FR-045), `retry` where another call can succeed, else `failed`."""
-    if result.escalated:
+    """`blocked` where the conversation's calls are refused from now on (Acode FR-045), `retry` where another call can
+    succeed, else `failed`."""
+    if result.escalated or result.failure.code is codes.TOOL_ERROR_BUDGET:
         return "blocked"
     return "retry" if result.failure.may_retry else "failed"
 

@@ -26,7 +26,7 @@ _PATH: Final = 120
 _STEPS: Final = 64
 
 
-# What the part for machines holds: the words of the feedback once more (`full`), or codes, places and figures alone.
+# What the part for machines holds: the words of the feedback once more (`full`), or each error in short.
 Detail = Literal["compact", "full"]
 
 

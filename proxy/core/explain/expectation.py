@@ -1,38 +1,30 @@
-"""A schema in words a model can use: what one place expects, a signature of the whole, and the schema's own words.
+"""A schema in words a model can use: what one place expects, and the schema's own words.
 
-`describe_expectation` makes the `Expected:` line of a violation, `write_signature` the `Accepts:` line (TypeScript-like
-shorthand, contract section 3). Deterministic and bounded. Examples are made in `examples.py`.
+`describe_expectation` makes the `Expected:` line of a violation; `signature.py` makes the `Accepts:` line, and
+`examples.py` the examples. Deterministic and bounded.
 
 `add_own_words` puts before a hint what the schema itself says of a place: `x-hint`, else description, examples and
 default. Only values that the place takes are shown: a default that the schema itself refuses would be false advice.
-Keys that the schema calls deprecated give warnings, which block nothing (`list_notices`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
-from proxy.core.check.validation import Check
-from proxy.core.display.graphemes import cut
+from proxy.core.display.graphemes import cut, cut_sentences
 from proxy.core.display.preview import clean_text
-from proxy.core.explain.misplaced import walk_places
 from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
-from proxy.core.model.codes import Severity
 from proxy.core.model.values import ABSENT, JsonValue, Violation
-from proxy.core.model.work import EXPLAINING, WRITING_SIGNATURE, TooMuchWorkError, Work, borrow_work
-from proxy.core.rules.facts import applies_always, list_required, read_facts
+from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 
-_MAX_CHOICES: Final = 12
-_MAX_DEPTH: Final = 4
-_MAX_KEYS: Final = 24
+_MAX_CHOICES: Final = 50
+_ROOM_FOR_CHOICES: Final = 220
 _MAX_LIMIT: Final = 60
-_MAX_ALTERNATIVE: Final = 400
 
 # keyword -> how its limit reads behind the type
 _LIMITS: Final = (
@@ -57,11 +49,18 @@ def write_literal(value: JsonValue) -> str:
     return f"'{value}'" if isinstance(value, str) else dumps(value).decode()
 
 
-def list_choices(choices: tuple[JsonValue, ...]) -> str:
-    """`one of 'a', 'b'`, cut after the first dozen."""
-    shown = ", ".join(cut(write_literal(choice), 60) for choice in choices[:_MAX_CHOICES])
-    more = f" (+{len(choices) - _MAX_CHOICES} more)" if len(choices) > _MAX_CHOICES else ""
-    return (shown if len(choices) == 1 else f"one of {shown}") + more
+def list_choices(choices: tuple[JsonValue, ...], first: Iterable[JsonValue] = ()) -> str:
+    """`one of 'a', 'b'`: up to 50, as many as 220 characters hold; those of `first` before the others."""
+    room = _ROOM_FOR_CHOICES
+    shown: list[str] = []
+    ordered = [*(choice for choice in first if choice in choices), *choices[:_MAX_CHOICES]]
+    for text in dict.fromkeys(cut(write_literal(choice), 60) for choice in ordered):
+        if shown and len(text) + 2 > room:
+            break
+        shown.append(text)
+        room -= len(text) + 2
+    more = f" (+{len(choices) - len(shown)} more)" if len(choices) > len(shown) else ""
+    return (shown[0] if len(choices) == 1 else f"one of {', '.join(shown)}") + more
 
 
 def describe_types(site: Site) -> str:
@@ -87,6 +86,14 @@ _FROM_ZERO: Final = frozenset({"minLength", "minItems", "minProperties"})
 
 def list_limits(node: Node) -> list[str]:
     """The limits a place sets beside its type, in words, each once."""
+    memo: dict[int, list[str]] = node.schemas.memos.setdefault("limits", {})
+    limits = memo.get(id(node))
+    if limits is None:
+        limits = memo[id(node)] = _list_limits(node)
+    return limits
+
+
+def _list_limits(node: Node) -> list[str]:
     found: dict[str, None] = {}
     for part in applies_always(node):
         merged = {keyword for pair in _EXACTLY if _exact(part, *pair) for keyword in pair[:2]}
@@ -154,85 +161,11 @@ def _expectation(node: Node) -> str:
     return f"{words} ({', '.join(limits)})" if limits else words
 
 
-# --- signatures -----------------------------------------------------------------------------------------------------
-def write_signature(node: Node, depth: int = _MAX_DEPTH, asked: frozenset[str] = frozenset()) -> str:
-    """A schema in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
-
-    `depth` levels of it, at most 500 places; `...` stands for the rest. The fields in `asked` are required whatever the
-    schema says: the tool itself asked for them.
-    """
-    if asked:
-        parts = list(applies_always(node))
-        keys = {key: member for part in parts for key, member in part.properties.items()}
-        if not asked.isdisjoint(keys):
-            return _object(parts, keys, depth, Work(WRITING_SIGNATURE), asked)
-    memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
-    text = memo.get((id(node), depth))
-    if text is None:
-        text = memo[id(node), depth] = _signature(node, depth, Work(WRITING_SIGNATURE))
-    return text
-
-
-def _signature(node: Node, depth: int, work: Work) -> str:
-    work.left -= 1
-    if work.left < 0:
-        return "..."
-    parts = list(applies_always(node))
-    site = read_facts(node).site
-    keys = {key: member for part in parts for key, member in part.properties.items()}
-    if site.choices is not None and not site.free_text and not keys:
-        return _alternatives([write_literal(choice) for choice in site.choices], "null" in site.types)
-    if keys and "object" in site.types:
-        return _object(parts, keys, depth, work)
-    branches = next((part.any_of or part.one_of for part in parts if part.any_of or part.one_of), ())
-    if branches:
-        shown = (
-            [_signature(branch, depth - 1, work) for branch in branches[: 2 * _MAX_CHOICES]] if depth > 0 else ["..."]
-        )
-        return _alternatives(shown, False)
-    if site.types == {"array"}:
-        item = next((part.items for part in parts if part.items is not None), None)
-        inner = _signature(item, depth - 1, work) if item is not None and depth > 0 else "any"
-        inner = f"({inner})" if " | " in inner else inner
-        return inner + "[]" + _write_brackets(list_limits(node))
-    return describe_types(site).replace(" or ", " | ").replace("any value", "any") + _write_brackets(list_limits(node))
-
-
-def _alternatives(shown: list[str], null: bool) -> str:
-    kept = list(dict.fromkeys(cut(text, _MAX_ALTERNATIVE) for text in shown))
-    if null and "null" not in kept:
-        kept.append("null")
-    more = [f"... {len(kept) - _MAX_CHOICES} more"] if len(kept) > _MAX_CHOICES else []
-    return " | ".join(kept[:_MAX_CHOICES] + more)
-
-
-def _write_brackets(limits: list[str]) -> str:
-    return f" ({', '.join(limits)})" if limits else ""
-
-
-def _object(
-    parts: list[Node], keys: dict[str, Node], depth: int, work: Work, asked: frozenset[str] = frozenset()
-) -> str:
-    if depth <= 0:
-        return "{...}"
-    wanted = list_required(parts) | asked
-    shown = []
-    for key in sorted(keys, key=lambda name: name not in wanted)[:_MAX_KEYS]:
-        text = _signature(keys[key], depth - 1, work)
-        if key in wanted:
-            text = text[:-1] + ", required)" if text.endswith(")") and "(" in text else text + " (required)"
-        shown.append(f"{cut(key, _MAX_LIMIT)}{'' if key in wanted else '?'}: {text}")
-    if len(keys) > _MAX_KEYS:
-        shown.append(f"... {len(keys) - _MAX_KEYS} more")
-    return "{" + ", ".join(shown) + "}"
-
-
 # --- the schema's own words -------------------------------------------------------------------------------------------
 # Code points of a value that stands in a sentence.
 _SHORT: Final = 60
-_OWN: Final = 80
+_OWN: Final = 160
 _EXAMPLES: Final = 2
-_MOST_NOTICES: Final = 100
 
 
 def add_own_words(violation: Violation, node: Node) -> Violation:
@@ -245,29 +178,36 @@ def add_own_words(violation: Violation, node: Node) -> Violation:
         node = declared
     if violation.code is codes.ENUM_MISMATCH and violation.hint.startswith("Did you mean"):
         return violation  # a suggestion needs no further words
-    own = read_own_words(node)
+    name = next((step for step in reversed(violation.path) if isinstance(step, str)), "")
+    own = read_own_words(node, name)
     said = own if violation.hint and own.endswith(violation.hint) else f"{own} {violation.hint}".strip()
     return replace(violation, hint=said) if own else violation
 
 
-def read_own_words(node: Node) -> str:
-    """What the schema says of a place in its own words, in at most three short sentences; '' where it says nothing."""
-    memo: dict[int, str] = node.schemas.memos.setdefault("own words", {})
+def read_own_words(node: Node, name: str = "") -> str:
+    """What the schema says of a place in its own words, in at most three short sentences; '' where it says nothing. A
+    description stands behind the place's `name`, because many are no sentences."""
+    memo: dict[int, tuple[str, str]] = node.schemas.memos.setdefault("own words", {})
     said = memo.get(id(node))
     if said is None:
         said = memo[id(node)] = _own_words(node)
-    return said
+    described, rest = said
+    if described and name:
+        described = f"`{cut(clean_text(name, _SHORT), _SHORT)}`: {described}"
+    return f"{described} {rest}".strip()
 
 
-def _own_words(node: Node) -> str:
+def _own_words(node: Node) -> tuple[str, str]:
+    """The description of a place, and what else its schema says."""
     parts = list(applies_always(node))
     hint = next((text for part in parts if isinstance(text := part.get("x-hint"), str) and text.strip()), "")
     if hint:
-        return _sentence(cut(" ".join(hint.split()), _OWN * 2))
+        return "", _sentence(cut_sentences(" ".join(hint.split()), _OWN))
     if is_sensitive(node):
-        return ""
+        return "", ""
     description = next((text for part in parts if isinstance(text := part.get("description"), str)), "")
-    told = [_sentence(cut(" ".join(description.split()), _OWN))] if description.strip() else []
+    described = cut_sentences(" ".join(description.split()), _OWN)
+    told = []
     written = next((shown for part in parts if isinstance(shown := part.get("examples"), list) and shown), [])
     examples = [example for example in written if may_take(node, example)]
     if examples:
@@ -275,8 +215,9 @@ def _own_words(node: Node) -> str:
         told.append(f"For example {shown}.")
     default = next((part.get("default") for part in parts if part.has("default")), None)
     if default is not None and not examples and may_take(node, default):
-        told.append(f"Its default is {cut(write_literal(default), _SHORT)}.")
-    return " ".join(told)
+        literal = cut(write_literal(default), _SHORT)
+        told += [] if literal in described and "default" in described.lower() else [f"Its default is {literal}."]
+    return _sentence(described) if described else "", " ".join(told)
 
 
 def _sentence(text: str) -> str:
@@ -314,23 +255,3 @@ def takes_nothing(node: Node) -> bool:
     """Whether a place lists values of which none is of a type that it takes."""
     choices = read_facts(node).site.choices
     return choices is not None and not any(may_take(node, choice) for choice in choices)
-
-
-# --- warnings ---------------------------------------------------------------------------------------------------------
-def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
-    """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
-    if check.schemas.mentions("deprecated"):
-        try:
-            with borrow_work(EXPLAINING) as work:
-                yield from islice(_deprecated_at(check, value, work), _MOST_NOTICES)
-        except TooMuchWorkError:
-            return
-
-
-def _deprecated_at(check: Check, value: JsonValue, work: Work) -> Iterator[Violation]:
-    for place in walk_places(check, value, work):
-        marked = next((part for part in place.parts if part.get("deprecated") is True), None)
-        if place.path and marked is not None:
-            message = f"Field '{clean_text(str(place.path[-1]), 60)}' is deprecated"
-            hint = read_own_words(marked)
-            yield Violation(codes.DEPRECATED_FIELD, place.path, message, hint=hint, severity=Severity.WARNING)

@@ -15,18 +15,14 @@ from typing import Final
 
 from proxy.core.check.validation import BrokenKeyword, Check
 from proxy.core.contract.container import explain_dotted_name
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract.policy import ToolPolicy, ToolServer
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, write_preview
 from proxy.core.display.suggestions import fold_name, make_unknown_tool_failure
-from proxy.core.explain.expectation import (
-    add_own_words,
-    describe_expectation,
-    is_sensitive,
-    list_choices,
-    write_signature,
-)
-from proxy.core.explain.misplaced import find_value, hinted_places, relate_fields
+from proxy.core.explain.expectation import add_own_words, describe_expectation, is_sensitive, list_choices
+from proxy.core.explain.misplaced import hinted_places, relate_fields
+from proxy.core.explain.places import find_nodes_at, find_value
+from proxy.core.explain.signature import write_signature
 from proxy.core.explain.wording import (
     OWN_WORDS,
     WORDS,
@@ -40,7 +36,7 @@ from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Document, Failure, JsonProblem, JsonValue, ToolCall, Violation
 from proxy.core.rules.branches import Ambiguity, list_discriminators, list_shared_choices, select_branches
-from proxy.core.rules.facts import applies_always, list_declared, read_facts
+from proxy.core.rules.facts import applies_always, list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
 
 MAX_VIOLATIONS: Final = 100
@@ -62,7 +58,19 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
         found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
     unclear = {entry.path: _ambiguous(entry) for entry in islice(ambiguous, MAX_VIOLATIONS)}
     kept = [violation for violation in found if violation.path not in unclear] + list(unclear.values())
-    return tuple(relate_fields(check, value, kept))
+    return tuple(_settle_leaving_out(check, violation) for violation in relate_fields(check, value, kept))
+
+
+def _settle_leaving_out(check: Check, violation: Violation) -> Violation:
+    """The violation with what its hint says of leaving a field out settled: a required one cannot be left out."""
+    if _LEAVE_OUT not in violation.hint or not violation.path or not isinstance(violation.path[-1], str):
+        return violation
+    required = list_required(find_nodes_at(check, violation.path[:-1]))
+    said = "" if violation.path[-1] in required else ", or leave it out"
+    return replace(violation, hint=violation.hint.replace(_LEAVE_OUT, said))
+
+
+_LEAVE_OUT: Final = ", or leave an optional field out"
 
 
 def _all(check: Check, value: JsonValue) -> Iterator[Violation]:
@@ -86,7 +94,12 @@ _JSON_HINTS: Final = {
 
 
 def explain_invalid_json(problem: JsonProblem) -> Violation:
-    """VAL-004: the text is not strict JSON, with line and column."""
+    """VAL-004: the text is not strict JSON, with line and column; VAL-003 for a number that no double holds."""
+    if problem.path is not None:
+        message = "Number out of range: its size is beyond what a number can have"
+        return Violation(
+            codes.CONSTRAINT, problem.path, message, "a number between -1.8e308 and 1.8e308", "Send a smaller number."
+        )
     where = f"{clean_text(problem.reason, 120)} at line {problem.line} column {problem.column}"
     told = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
     hint = next(told, "Send one complete JSON object.")
@@ -236,8 +249,11 @@ def _ambiguous(entry: Ambiguity) -> Violation:
 
 
 # --- a call of a tool that the route does not know --------------------------------------------------------------------
-def explain_unknown_tool(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Failure:
-    """The failure of a call of a tool outside `tools`: the body names none, one like `Math.Add`, or an unknown one."""
+def explain_unknown_tool(
+    call: ToolCall, tools: Mapping[str, ToolPolicy], servers: tuple[ToolServer, ...] = ()
+) -> Failure:
+    """The failure of a call of a tool outside `tools`: the body names none, one like `Math.Add`, or an unknown one. Of
+    several `servers` the one that the name's prefix means may be out of reach; no other server's tool is suggested."""
     if call.tool == "" and isinstance(call.arguments, JsonProblem):
         return Failure(
             codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, (explain_invalid_json(call.arguments),)
@@ -246,7 +262,17 @@ def explain_unknown_tool(call: ToolCall, tools: Mapping[str, ToolPolicy]) -> Fai
     heads = [name for name in tools if start.startswith(fold_name(name))]  # not all tools: there may be thousands
     found = {head: policy.container for head in heads if (policy := tools.get(head)) is not None}
     containers = {head: container for head, container in found.items() if container is not None}
-    failure = explain_dotted_name(call.tool, containers) or make_unknown_tool_failure(call.tool, tools)
+    server = next((each for each in servers if each.prefix and call.tool.startswith(each.prefix)), None)
+    if server is not None and server.down:
+        code = codes.UPSTREAM_UNAVAILABLE
+        message = f"{code.meaning} (server '{server.name}' is out of reach: {server.down})"
+        return Failure(code, message, details={"executed": "no"})
+    known = list(tools)
+    if server is not None:
+        prefixes = tuple(each.prefix for each in servers if each.prefix)
+        own = [name for name in known if name.startswith(server.prefix)]
+        known = own or [name for name in known if not name.startswith(prefixes)]
+    failure = explain_dotted_name(call.tool, containers) or make_unknown_tool_failure(call.tool, known)
     return failure if call.tool else replace(failure, message="The call names no tool.")
 
 

@@ -1,4 +1,4 @@
-"""The value as a whole: keys under another name, in another place, inside a wrapper, or not declared at all.
+"""The value as a whole: keys under another name, in another place, or inside a wrapper.
 
 Single keywords are worded by `explain.py`; what only shows when the value is seen whole is found here.
 """
@@ -6,101 +6,97 @@ Single keywords are worded by `explain.py`; what only shows when the value is se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text
-from proxy.core.display.suggestions import find_abbreviation, find_nearest, fold_name, is_same_name
-from proxy.core.json.jsontext import format_pointer
+from proxy.core.display.suggestions import (
+    find_abbreviation,
+    find_nearest,
+    fold_name,
+    is_other_meaning,
+    is_same_name,
+)
+from proxy.core.explain.places import (
+    find_nodes_at,
+    find_possible_nodes,
+    find_value,
+    is_taken_at,
+    list_declared_at,
+    list_members,
+)
+from proxy.core.explain.undeclared import LOOKED_AT, place_unknown
+from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
-from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, borrow_work
-from proxy.core.rules.facts import applies_always
+from proxy.core.model.values import JsonValue, Pointer, Violation
+from proxy.core.rules.facts import applies_always, read_facts
 from proxy.core.rules.rules import WRAPPER_KEYS
-from proxy.core.schema.nodes import Node
 
-# Names compared for a did-you-mean, missing keys that are paired, members searched for a misplaced key, length of a key
-# worth comparing: an answer names the obvious, and has to stay quick for any body.
-LOOKED_AT: Final = 200
+# Missing keys that are paired, members searched for a misplaced key, length of a key worth comparing: an answer names
+# the obvious, and has to stay quick for any body.
 _PAIRED: Final = 20
 _SEARCHED: Final = 20_000
 _NAMED: Final = 4
+_COMPARED: Final = 8
+_MOST_FOUND: Final = 100
 _LONGEST_NAME: Final = 100
-_MAX_UNKNOWN: Final = 100
-# Keywords that forbid keys which nothing declares.
-_CLOSED: Final = frozenset({"additionalProperties", "unevaluatedProperties"})
-
-
-def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> Iterator[Violation]:
-    """VAL-005 for every key no schema declares, where the schema itself would let it pass (`unknown_keys`).
-
-    At most 100; a value too large to search has one of its own, at the root.
-    """
-    try:
-        with borrow_work(EXPLAINING) as work:
-            yield from islice(_unknown_at(check, value, severity, work), _MAX_UNKNOWN)
-    except TooMuchWorkError:
-        message = "The arguments are too large to be searched for unknown fields"
-        yield Violation(codes.UNKNOWN_FIELD, (), message, hint="Send less in one call.", severity=severity)
-
-
-def has_only_undeclared(check: Check, value: JsonValue) -> bool:
-    """Whether a refused value would be accepted without the keys that its schemas do not declare and forbid."""
-    names: dict[Pointer, frozenset[str]] = {}
-    for broken in islice(check.list_broken(value), _MAX_UNKNOWN):
-        detail = broken.detail
-        if broken.keyword not in _CLOSED or not isinstance(detail, list):
-            return False
-        names[broken.path] = names.get(broken.path, frozenset()) | {key for key in detail if isinstance(key, str)}
-    return bool(names) and check.accepts(_drop_keys(value, (), names))
-
-
-def _drop_keys(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozenset[str]]) -> JsonValue:
-    """The value without the named keys of the objects at some paths."""
-    if isinstance(value, dict):
-        gone = names.get(path, frozenset())
-        return {key: _drop_keys(item, (*path, key), names) for key, item in value.items() if key not in gone}
-    if isinstance(value, list):
-        return [_drop_keys(item, (*path, index), names) for index, item in enumerate(value)]
-    return value
 
 
 def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> Iterator[Violation]:
     """Pairs missing keys with the unknown ones that were meant; says where a misplaced key stands."""
     wrapper = _wrapper(check, root)
+    if wrapper:
+        found = list(_tell_wrapper(root, wrapper, found))
     missing = list({v.path: v for v in found if v.code is codes.REQUIRED_MISSING}.values())
-    if not wrapper and not missing:
-        yield from found
+    if not missing:
+        yield from (place_unknown(check, root, violation) for violation in found)
         return
     places = _places_of(root, {str(violation.path[-1]) for violation in missing})
     taken: set[Pointer] = set()
     renamed: dict[Pointer, Violation] = {}
     candidates = _open_pairings(check, root, _candidates(check, root, missing[:_PAIRED]))
-    claimed = [path for paths in candidates.values() for path in paths]
-    undecided = {path for paths in candidates.values() for path in paths if len(paths) > 1 or claimed.count(path) > 1}
     for violation in missing[:_PAIRED]:
         hint, source = _find_meant(check, root, violation, places, candidates)
-        if hint:
+        if hint and not (wrapper and len(violation.path) == 1):
             renamed[violation.path] = replace(violation, hint=hint)
             if violation.severity is Severity.ERROR:  # an error must not vanish behind a warning
                 taken.add(source)
     for violation in found:
-        if violation.code is codes.UNKNOWN_FIELD and violation.path in taken:
-            continue
-        if violation.code is codes.UNKNOWN_FIELD and violation.path in undecided:
-            wanted = [key for key, paths in candidates.items() if violation.path in paths]
-            names = ", ".join(f"'{cut(str(key[-1]), 60)}'" for key in wanted[:_NAMED])
-            which = f"which of {names} it stands for, if any" if len(wanted) > 1 else f"whether it stands for {names}"
-            yield replace(violation, hint=f"Its meaning decides {which}.")
-            continue
-        if wrapper and len(violation.path) == 1:
+        if violation.code is codes.REQUIRED_MISSING:
+            yield renamed.get(violation.path, violation)
+        elif violation.code is not codes.UNKNOWN_FIELD or violation.path not in taken:
+            yield _ask_for_meaning(violation, candidates) or place_unknown(check, root, violation)
+
+
+def _tell_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> Iterator[Violation]:
+    """The violations of the outermost keys with what the wrapper around the arguments means for them, told once."""
+    key, inner = next(iter(root.items())) if isinstance(root, dict) and len(root) == 1 else ("", {})
+    has_told = False
+    for violation in found:
+        misses = violation.code is codes.REQUIRED_MISSING and isinstance(inner, dict) and len(inner) > 0
+        if len(violation.path) != 1 or (misses and violation.path[0] not in inner):
+            yield violation
+        elif misses and has_told:
+            yield replace(violation, hint=f"It stands inside '{clean_text(str(key), 60)}'.")
+        else:
+            has_told = True
             yield replace(violation, hint=wrapper)
-            continue
-        yield renamed.get(violation.path, violation) if violation.code is codes.REQUIRED_MISSING else violation
+
+
+def _ask_for_meaning(violation: Violation, candidates: Mapping[Pointer, list[Pointer]]) -> Violation | None:
+    """An unknown key that may stand for one of several missing keys, or they for it; None for any other."""
+    wanted = [key for key, paths in candidates.items() if violation.path in paths]
+    claimed = sum(violation.path in paths for paths in candidates.values())
+    open_ones = any(violation.path in paths and len(paths) > 1 for paths in candidates.values())
+    if violation.code is not codes.UNKNOWN_FIELD or not (open_ones or claimed > 1):
+        return None
+    names = ", ".join(f"'{cut(str(key[-1]), 60)}'" for key in wanted[:_NAMED])
+    which = f"which of {names} it stands for, if any" if len(wanted) > 1 else f"whether it stands for {names}"
+    return replace(violation, hint=f"Its meaning decides {which}.")
 
 
 def _find_meant(
@@ -120,7 +116,7 @@ def _find_meant(
     if len(close) == 1 and sum(close[0] in others for others in candidates.values()) == 1:
         sent = cut(format_pointer(close[0]), 120)
         known = f"You sent '{sent}', which this tool does not know"
-        takes = _takes(check, missing.path, find_value(root, close[0]))
+        takes = is_taken_at(check, missing.path, find_value(root, close[0]))
         if takes and is_same_name(str(close[0][-1]), str(missing.path[-1])):
             return f"{known}: rename it to '{name}'.", close[0]
         how = "rename it" if takes else "send it so, with a value as expected"
@@ -129,10 +125,35 @@ def _find_meant(
         shown = ", ".join(f"'{cut(format_pointer(path), 120)}'" for path in close[:_NAMED])
         return f"You sent {shown}, which this tool does not know: if one of them means '{name}', rename that one.", ()
     elsewhere = [path for path in places.get(str(missing.path[-1]), ()) if path[:-1] != place]
-    if len(elsewhere) == 1 and _takes(check, missing.path, find_value(root, elsewhere[0])):
+    elsewhere = [path for path in elsewhere if not find_possible_nodes(check, path)]  # one that is declared stays
+    if len(elsewhere) == 1 and is_taken_at(check, missing.path, find_value(root, elsewhere[0])):
         sent, target = cut(format_pointer(elsewhere[0]), 120), cut(format_pointer(missing.path), 120)
         return f"It was sent at '{sent}': move it to '{target}'.", elsewhere[0]
-    return "", ()
+    return _ask_about_unknown(check, root, missing), ()
+
+
+def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str:
+    """Which of the unknown keys beside a missing one may hold its value; '' where none may. Keys that are like other
+    fields are theirs."""
+    place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
+    holder = find_value(root, place)
+    unsent = [key for key in list_declared_at(check, place) if isinstance(holder, dict) and key not in holder]
+    others = [key for key in unsent if key != missing.path[-1]]
+    beside = [key for key in _unknown_beside(check, root, place)[:_COMPARED] if find_nearest(key, others) is None]
+    beside = [key for key in beside if not is_other_meaning(key, str(missing.path[-1]))]
+    kinds = {kind for node in find_possible_nodes(check, missing.path) for kind in read_facts(node).site.types}
+    beside = [key for key in beside if name_json_type(find_value(root, (*place, key))) in kinds]
+    starting = [key for key in beside if fold_name(str(missing.path[-1])).startswith(fold_name(key) or "-")]
+    beside = starting if len(starting) == 1 else beside
+    if not beside or len(beside) > _NAMED:
+        return ""
+    shown = ", ".join(f"'{cut(format_pointer((*place, key)), 120)}'" for key in beside)
+    takes = all(is_taken_at(check, missing.path, find_value(root, (*place, key))) for key in beside)
+    if len(beside) == 1:
+        how = "rename it" if takes else "send it so, with a value as expected"
+        return f"You sent {shown}, which this tool does not know: if it holds '{name}', {how}."
+    how = "rename that one" if takes else "send that one so, with a value as expected"
+    return f"You sent {shown}, which this tool does not know: if one of them holds '{name}', {how}."
 
 
 def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> dict[Pointer, Pointer]:
@@ -145,12 +166,32 @@ def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> d
     places = _places_of(root, {str(violation.path[-1]) for violation in missing})
     candidates = _open_pairings(check, root, _candidates(check, root, missing))
     pairs = {violation.path: _find_meant(check, root, violation, places, candidates)[1] for violation in missing}
-    return {path: source for path, source in pairs.items() if source and _takes(check, path, find_value(root, source))}
+    return {
+        path: source for path, source in pairs.items() if source and is_taken_at(check, path, find_value(root, source))
+    }
 
 
-def _takes(check: Check, path: Pointer, value: JsonValue) -> bool:
-    """Whether the schemas of a place accept a value there."""
-    return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
+def find_respelt(check: Check, root: JsonValue) -> dict[Pointer, Pointer]:
+    """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
+    there: the place of each -> the place of its value."""
+    if not isinstance(root, dict):
+        return {}
+    wanted = {name for node in find_nodes_at(check, ()) for name in node.required} - root.keys()
+    found: dict[Pointer, Pointer] = {}
+    for name in sorted(wanted):
+        same = [key for key in _unknown_beside(check, root, ()) if is_same_name(key, name)]
+        if len(same) == 1 and is_taken_at(check, (name,), root[same[0]]):
+            found[name,] = (same[0],)
+    return found
+
+
+def find_content(check: Check, root: JsonValue) -> JsonValue:
+    """The arguments themselves: those in a wrapper where there is one, nothing where what was sent is a schema or
+    several calls, else what was sent."""
+    if not isinstance(root, dict) or not _wrapper(check, root):
+        return root
+    inner = next(iter(root.values())) if len(root) == 1 else {}
+    return inner if isinstance(inner, dict) else {}
 
 
 def hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
@@ -159,7 +200,7 @@ def hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> 
     key, and all arguments where they stand in a wrapper."""
     if _wrapper(check, root):
         yield ()
-    found = list(islice(found, _MAX_UNKNOWN))
+    found = list(islice(found, _MOST_FOUND))
     missing = {v.path: v for v in found if v.code is codes.REQUIRED_MISSING and v.path}
     sent = _places_of(root, {str(path[-1]) for path in missing})
     for path in missing:
@@ -199,7 +240,7 @@ def _unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[str]:
     beside = find_value(root, place)
     if not isinstance(beside, dict):
         return []
-    declared = {key for node in find_nodes_at(check, place) for key in node.properties}
+    declared = list_declared_at(check, place)
     return list(islice((key for key in beside if key not in declared and len(key) <= _LONGEST_NAME), LOOKED_AT))
 
 
@@ -215,29 +256,6 @@ def _candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict
         same = [key for key in close if fold_name(key) == fold_name(name)]
         found[violation.path] = [(*place, key) for key in (same if len(same) == 1 else close)]
     return found
-
-
-def find_nodes_at(check: Check, path: Pointer) -> list[Node]:
-    """The schemas that always judge a place, none where nothing declares it."""
-    nodes = list(applies_always(check.root))
-    for step in path:
-        below = [child for node in nodes if (child := find_child(node, step)) is not None]
-        nodes = [part for child in below for part in applies_always(child)]
-    return nodes
-
-
-def find_child(node: Node, step: str | int) -> Node | None:
-    """The schema a node itself declares for a key or an item, or None."""
-    if isinstance(step, int):
-        return node.item(step)
-    return node.properties.get(step)
-
-
-def list_members(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
-    """The keys or indexes of an object or array with what stands there; nothing for any other value."""
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list) else ()
 
 
 def _places_of(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
@@ -272,7 +290,8 @@ def _wrapper(check: Check, root: JsonValue) -> str:
     if isinstance(inner, dict) and declared & inner.keys():
         if key.lower() in WRAPPER_KEYS:
             return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
-        return f"If '{key}' only wraps the arguments, send its content itself as the arguments."
+        is_whole = inner.keys() <= declared
+        return f"If '{key}' only wraps the arguments, send its content itself as the arguments." if is_whole else ""
     if isinstance(inner, list) and any(
         isinstance(item, dict) and {"parameters", "arguments"} & item.keys() for item in inner
     ):
@@ -290,100 +309,3 @@ def _is_schema(check: Check, root: dict[str, JsonValue]) -> bool:
         isinstance(item, dict) and not {"type", "enum", "anyOf", "description", "$ref"}.isdisjoint(item)
         for item in properties.values()
     )
-
-
-def _unknown_at(check: Check, value: JsonValue, severity: Severity, work: Work) -> Iterator[Violation]:
-    """Undeclared keys; a place whose schema declares no key at all takes any. Raises TooMuchWorkError."""
-    for place in walk_places(check, value, work):
-        if isinstance(place.value, dict) and (known := list_declared_keys(place.parts)):
-            unknown = [key for key in place.value if key not in known]
-            names = sorted(known) if unknown else []
-            yield from (
-                make_unknown_violation((*place.path, key), place.value[key], names, severity) for key in unknown
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One place in a value with every schema that judges it."""
-
-    path: Pointer
-    value: JsonValue
-    parts: list[Node]
-
-
-def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[Place]:
-    """Every place in a value that a schema judges, parents first. Raises TooMuchWorkError."""
-    stack: list[tuple[tuple[Node, ...], JsonValue, Pointer]] = [((check.root,), value, ())]
-    while stack:
-        nodes, current, path = stack.pop()
-        parts = list_alternatives(check, nodes, current, work)
-        yield Place(path, current, parts)
-        below = []
-        for step, member in list_members(current):
-            work.spend(1 + len(parts))
-            children = tuple({id(child): child for part in parts if (child := find_child(part, step))}.values())
-            if children:
-                below.append((children, member, (*path, step)))
-        stack.extend(reversed(below))
-
-
-def list_declared_keys(parts: Iterable[Node]) -> set[str]:
-    """The keys an object may have, empty where the schemas leave it open on purpose: no key declared at all, patterns,
-    or a schema for every other key."""
-    parts = list(parts)
-    if any(part.pattern_properties or _typed_rest(part) for part in parts):
-        return set()
-    return {key for part in parts for key in part.properties}
-
-
-def list_alternatives(check: Check, nodes: Iterable[Node], value: JsonValue, work: Work) -> list[Node]:
-    """The schemas that judge a value, with the branches of unions that take it, each once. Raises TooMuchWorkError."""
-    found: dict[int, Node] = {}
-    stack = list(nodes)
-    while stack:
-        for part in applies_always(stack.pop()):
-            if id(part) in found:
-                continue
-            found[id(part)] = part
-            for branch in (*part.any_of, *part.one_of, *_sides(check, part, value, work)):
-                work.look(value)
-                if check.accepts_at(branch, value):
-                    stack.append(branch)
-    return list(found.values())
-
-
-def _sides(check: Check, part: Node, value: JsonValue, work: Work) -> Iterator[Node]:
-    """The side of an `if` that applies, the `if` where it holds, and the schemas of dependent keys."""
-    if part.condition is not None:
-        test, then, other = part.condition
-        work.look(value)
-        holds = check.accepts_at(test, value)
-        yield from (side for side in ((test, then) if holds else (other,)) if side is not None)
-    if isinstance(value, dict):
-        yield from (schema for key, schema in part.dependent.items() if key in value)
-
-
-def _typed_rest(part: Node) -> bool:
-    """Whether `additionalProperties` names a schema of its own, so that other keys are declared in kind."""
-    return part.additional is not None and isinstance(part.additional.raw, dict) and bool(part.additional.raw)
-
-
-def make_unknown_violation(path: Pointer, value: JsonValue, known: list[str], severity: Severity) -> Violation:
-    """VAL-005 for one key; `known` are the keys its schema declares, sorted."""
-    name = str(path[-1])
-    meant = find_nearest(name, known[:LOOKED_AT])
-    expected = "one of the fields " + ", ".join(f"'{cut(key, 60)}'" for key in known[:12]) if known else "no fields"
-    hint = f"Did you mean '{cut(meant, 60)}'?" if meant is not None else "Leave it out."
-    message = f"Unknown field '{clean_text(name, 60)}'"
-    return Violation(codes.UNKNOWN_FIELD, path, message, expected, hint, severity, value)
-
-
-def find_value(value: JsonValue, path: Pointer) -> JsonValue:
-    """The value at a path, `ABSENT` where there is none."""
-    for step in path:
-        try:
-            value = value[step]
-        except (LookupError, TypeError):
-            return ABSENT
-    return value

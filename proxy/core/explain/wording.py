@@ -13,9 +13,10 @@ from typing import Final
 from proxy.core.check.validation import BrokenKeyword
 from proxy.core.display.graphemes import cut
 from proxy.core.display.preview import clean_text, is_secret_path, write_preview
-from proxy.core.display.suggestions import find_nearest
+from proxy.core.display.suggestions import find_nearest, split_words
 from proxy.core.explain.expectation import (
     describe_expectation,
+    describe_types,
     find_declared,
     is_sensitive,
     list_choices,
@@ -24,14 +25,14 @@ from proxy.core.explain.expectation import (
     write_default,
     write_literal,
 )
-from proxy.core.explain.misplaced import LOOKED_AT, make_unknown_violation
+from proxy.core.explain.undeclared import LOOKED_AT, make_unknown_violation
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
-from proxy.core.model.values import ABSENT, FeedbackLimits, JsonValue, Pointer, Violation
+from proxy.core.model.values import FeedbackLimits, JsonValue, Pointer, Violation
 from proxy.core.rules.contradictions import list_refused_keys
 from proxy.core.rules.facts import applies_always, read_facts
-from proxy.core.rules.proposals import NULL_WORDS
+from proxy.core.rules.proposals import NULL_WORDS, Site
 from proxy.core.schema.nodes import Node
 
 Word = Callable[[BrokenKeyword, JsonValue], Iterator[Violation]]
@@ -119,9 +120,17 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
     if words is None:
         words = memo[id(node), actual] = _type_words(node, actual)
     message, expected, hint = words
-    if isinstance(value, list) and len(value) > 1 and len(path) < 2:
-        hint = _OF_SEVERAL.get(hint, hint)  # what stands deeper cannot go into a call of its own
+    if isinstance(value, list) and hint in _OF_SEVERAL:
+        if not all(_takes(read_facts(node).site, item) for item in value):
+            hint = "Send one of what is expected, not a list."
+        elif len(value) > 1 and len(path) < 2:
+            hint = _OF_SEVERAL[hint]  # what stands deeper cannot go into a call of its own
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
+
+
+def _takes(site: Site, item: JsonValue) -> bool:
+    """Whether a place takes an item of a list that was sent there, by its type and its listed values."""
+    return name_json_type(item) in site.types and (site.choices is None or item in site.choices)
 
 
 def _or_leave_out(hint: str, value: JsonValue) -> str:
@@ -138,7 +147,10 @@ def _type_words(node: Node, actual: str) -> tuple[str, str, str]:
     hint = _TYPE_HINTS.get((actual, asked)) or _TYPE_HINTS.get((actual, ""), "")
     if takes_nothing(node):
         hint = _IMPOSSIBLE
-    return f"Type mismatch: expected {expected.split(' (')[0]}, got {actual}", expected, hint
+    site = read_facts(node).site
+    is_listed = site.choices is not None and not site.free_text
+    wanted = describe_types(site) if is_listed else expected.split(" (")[0]
+    return f"Type mismatch: expected {wanted}, got {actual}", expected, hint
 
 
 _IMPOSSIBLE: Final = (
@@ -174,7 +186,21 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     if takes_nothing(node):
         hint = _IMPOSSIBLE
     message = f"Invalid enum value {_show_value(value, path, node)}"
-    return Violation(codes.ENUM_MISMATCH, path, message, list_choices(choices), hint, value=value)
+    return Violation(
+        codes.ENUM_MISMATCH, path, message, list_choices(choices, _list_near(value, choices)), hint, value=value
+    )
+
+
+def _list_near(value: JsonValue, choices: tuple[JsonValue, ...]) -> list[JsonValue]:
+    """Of more choices than are listed those that share a word or the beginning with what was sent."""
+    if not isinstance(value, str) or len(choices) <= _FEW_CHOICES:
+        return []
+    words, start = split_words(value), value.casefold()[:3]
+    texts = [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)]
+    return [text for text in texts if words & split_words(text) or text.casefold().startswith(start)][:_FEW_CHOICES]
+
+
+_FEW_CHOICES: Final = 12
 
 
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -210,7 +236,7 @@ def _word_bound(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
         broken.path,
         message,
         describe_expectation(broken.node),
-        _bound_hint(broken.keyword, limit, value),
+        _or_leave_out(_bound_hint(broken.keyword, limit, value), value),
         value=value,
         keyword=broken.keyword,
         limit=limit,
@@ -232,15 +258,13 @@ def _contains(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 
 
 def _unknown(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    known = sorted({key for part in applies_always(broken.node) for key in part.properties})
     names = broken.detail if isinstance(broken.detail, list) else []
     for name in names:
         if isinstance(name, int):
             message = f"Array has an item too many at position {name}"
             yield Violation(codes.ARRAY_LENGTH, (*broken.path, name), message)
             continue
-        sent = value.get(name, ABSENT) if isinstance(value, dict) else ABSENT
-        yield make_unknown_violation((*broken.path, name), sent, known, Severity.ERROR)
+        yield make_unknown_violation((*broken.path, name), value, applies_always(broken.node), Severity.ERROR)
 
 
 def _names(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
@@ -252,7 +276,10 @@ def _names(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
 
 
 def _forbidden(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
-    yield Violation(codes.CONSTRAINT, broken.path, "Value is one of those that are not allowed", value=value)
+    inner = broken.node.inner("not")
+    refused = describe_expectation(inner) if inner is not None else "any value"
+    expected = f"anything but {refused}" if refused != "any value" else ""
+    yield Violation(codes.CONSTRAINT, broken.path, "Value is one of those that are not allowed", expected, value=value)
 
 
 def make_other_violation(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:

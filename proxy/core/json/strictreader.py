@@ -24,7 +24,7 @@ from jiter import LosslessFloat as LosslessFloat
 from jiter import from_json
 from orjson import loads as quick_read
 
-from proxy.core.model.values import Document, JsonProblem, JsonValue
+from proxy.core.model.values import Document, JsonProblem, JsonValue, Pointer
 from proxy.core.model.work import READING
 
 
@@ -103,7 +103,7 @@ def _survey_value(text: bytes, value: JsonValue, limits: TextLimits) -> JsonValu
     if nodes > limits.nodes:
         return JsonProblem(f"more than {limits.nodes} values", 1, 1)
     if far is not None:
-        return JsonProblem("number out of range", *_locate(text, bytes(far)))
+        return JsonProblem("number out of range", *_locate(text, bytes(far)), path=_find_place(value, far))
     if zero and _MINUS_ZERO.search(text):
         return read_keeping_minus_zero(text)
     return value
@@ -133,6 +133,19 @@ def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | No
                     below.append(item.values() if kind is dict else item)
         level = below
     return bool(level), nodes, far, zero
+
+
+def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
+    """Where a number stands in a value, () where it stands deeper than a reader looks."""
+    queue: list[tuple[JsonValue, Pointer]] = [(value, ())]
+    for holder, path in queue:
+        members = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
+        for step, item in members:
+            if item is number:
+                return (*path, step)
+            if isinstance(item, dict | list):
+                queue.append((item, (*path, step)))
+    return ()
 
 
 def _out_of_range(number: LosslessFloat) -> bool:

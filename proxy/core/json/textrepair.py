@@ -127,8 +127,10 @@ def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str,
 
 
 def _inside_fence(text: str) -> str | None:
-    """The content of a Markdown fence that encloses the whole text, or None without such a fence."""
+    """The content of a Markdown fence or code span that encloses the whole text, or None without one."""
     text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] == "`" and "`" not in text[1:-1]:
+        return text[1:-1]
     if len(text) < 2 * len(_FENCE) or not text.startswith(_FENCE) or not text.endswith(_FENCE):
         return None
     body = text[len(_FENCE) : -len(_FENCE)]

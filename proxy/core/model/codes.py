@@ -175,13 +175,11 @@ ORIGIN_NOT_ALLOWED = ErrorCode(
     "ORIGIN_NOT_ALLOWED", Category.AUTH_ERROR, 403, False, ErrorType.TOOL,
     "Pages of this origin may not call this route.", "Ask the operator to list the origin under `cors`.",
 )  # fmt: skip
-BODY_TOO_LARGE = _input(
-    "BODY_TOO_LARGE",
-    413,
-    False,
+BODY_TOO_LARGE = ErrorCode(
+    "BODY_TOO_LARGE", Category.INPUT_ERROR, 413, True, ErrorType.VALIDATION,
     "The body is larger than the route takes.",
     "Send less: shorten the longest argument or split the work over several calls.",
-)
+)  # fmt: skip
 UNSUPPORTED_MEDIA_TYPE = _input(
     "UNSUPPORTED_MEDIA_TYPE",
     415,

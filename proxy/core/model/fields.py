@@ -75,6 +75,15 @@ class Fields(tuple[tuple[str, str], ...]):
         return self.by_name.get(name)
 
 
+_OF_A_NAME: Final = re.compile(r"[^0-9a-z]")
+
+
+def fold_header(name: str) -> str:
+    """The name of a header as gateways of CGI's kind read it (RFC 3875 section 4.1.18): `X_Lim` and, in some, `X.Lim`
+    for `X-Lim`."""
+    return _OF_A_NAME.sub("_", name.lower())
+
+
 # --- traceparent ------------------------------------------------------------------------------------------------------
 # Section 3.2: version, trace id, parent id, flags. Version ff and ids made of zeros alone are invalid. Version 00 ends
 # after the flags; a later version may continue behind another dash.

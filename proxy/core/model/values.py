@@ -105,12 +105,14 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class JsonProblem:
-    """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes."""
+    """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes. `path` is the
+    place of a number that JSON allows and no double holds."""
 
     reason: str
     line: int
     column: int
     truncated: bool = False
+    path: Pointer | None = None
 
 
 @value_class
@@ -183,7 +185,8 @@ class Violation:
 class Failure:
     """Why a call got no answer from its tool. Every wire format is made from this (contract section 1).
 
-    `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable.
+    `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable;
+    `mended`, where repairs changed them, what they made of them before the rest was refused.
     `advice`, where it is known already: the tool's signature, an example, and whether the example is complete.
     `type_related`: the tool says that a value has the wrong type."""
 
@@ -197,8 +200,9 @@ class Failure:
     sent: JsonValue = field(default=ABSENT, repr=False)
     container: ContainerMisuse | None = None
     headers: Headers = ()
-    advice: tuple[str, str, bool] | None = field(default=None, repr=False)
+    advice: tuple[tuple[str, ...], str, bool] | None = field(default=None, repr=False)
     type_related: bool = False
+    mended: JsonValue = field(default=ABSENT, repr=False, compare=False)
 
     @property
     def http_status(self) -> int:
@@ -356,11 +360,12 @@ class Episode:
 @value_class
 class FailureRecorded:
     """What recording a failure did. `number` is the attempt that the call was. `repeated`: these arguments had been
-    refused before. Of a client's resend both are those of the call it repeats."""
+    refused before. `resent`: it was a client's resend, so both are those of the call it repeats."""
 
     episode: Episode
     repeated: bool
     number: int = 0
+    resent: bool = field(default=False, compare=False)
 
 
 @value_class
@@ -379,7 +384,8 @@ class Attempt:
 class FeedbackLimits:
     """Bounds of the sentence that a model reads (Acode FR-025, FR-035, FR-052), and the roots for showing file paths.
 
-    `max_chars` and `max_preview` count code points. `secret_names` are property names that the schema marks as secret,
+    `max_chars` and `max_preview` count code points; for a tool with more than 25 properties the usual `max_chars` is
+    3,000. `secret_names` are property names that the schema marks as secret,
     in addition to the names in `secrets.py`. `marks`: the sent arguments are shown with the errors written into them.
     """
 
@@ -414,9 +420,9 @@ class ToolResult:
 
     `escalated`: this is the last attempt's answer, it says to stop in words and machine parts alike (Acode FR-045).
     `history` has one line for each attempt so far; `repeated` marks a byte-identical resend of refused arguments.
-    `accepts` and `example` are guidance for the model (an example that is not complete shows the shape alone); `extra`
-    holds lines of a tool-specific formatter; `limits` bounds all of it. `finalising`: no tool was called, a final
-    output was checked.
+    `accepts` (in several sizes, longest first) and `example` are guidance for the model (an example that is not
+    complete shows the shape alone); `extra` holds lines of a tool-specific formatter; `limits` bounds all of it.
+    `finalising`: no tool was called, a final output was checked.
     """
 
     call: ToolCall
@@ -425,7 +431,7 @@ class ToolResult:
     escalated: bool = False
     repeated: bool = False
     history: tuple[str, ...] = ()
-    accepts: str = ""
+    accepts: tuple[str, ...] = ()
     example: str = ""
     example_complete: bool = True
     extra: tuple[str, ...] = ()

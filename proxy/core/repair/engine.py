@@ -152,9 +152,7 @@ class _Run:
 
     def proposals(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
         """The repair of a refused value by the value rules: the one accepted proposal of the best tier that has any.
-
-        Where none is accepted but a text was read as a container, that reading is returned unaccepted, so that the
-        answer can describe what is wrong inside it.
+        Where none is but a text was read as a container, that reading is given unaccepted, for the answer to describe.
         """
         self.work.spend(_FIT)
         site, tiers = list_applicable_rules(node, type(value), rules)
@@ -193,10 +191,13 @@ class _Run:
             made += tuple(Repair(name, path) for name in read[1])
         if self.accepts(node, candidate):
             return Fit(candidate, made, True)
-        if not rule.nests or not isinstance(candidate, dict | list):
+        holds_parts = isinstance(candidate, dict | list)
+        allowed = rules if rule.nests and holds_parts else rules & rule.inside
+        if not allowed:
             return None
-        inner = self.parts(node, candidate, path, rules)
-        return Fit(inner.value, (*made, *inner.repairs), inner.accepted)
+        refit = self.parts if holds_parts else self.proposals
+        inner = refit(node, candidate, path, allowed)
+        return None if inner is None else Fit(inner.value, (*made, *inner.repairs), inner.accepted)
 
     def only(self, found: list[tuple[Rule, Fit]], path: Pointer) -> Fit | None:
         """The one meaning among accepted proposals; None (with a note) where they differ."""

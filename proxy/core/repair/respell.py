@@ -17,7 +17,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
-from proxy.core.explain.misplaced import find_child, find_value, list_alternatives, list_declared_keys
+from proxy.core.explain.places import find_child, find_value, list_alternatives, list_declared_keys
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal
 from proxy.core.model.values import JsonValue, Pointer, Repair

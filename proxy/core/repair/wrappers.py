@@ -6,6 +6,7 @@ declared key and validates, if need be after repair.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Protocol
 
 from proxy.core.check.validation import Check
@@ -16,6 +17,7 @@ from proxy.core.model.work import Work
 from proxy.core.rules.branches import Fit
 from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required
 from proxy.core.rules.keys import TELLING_WORDS, is_plumbing
+from proxy.core.rules.members import fold
 from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import Site, read_inside
 from proxy.core.rules.rules import LAST_RESORTS, TEXT_RULES, WRAPPER_KEYS
@@ -67,6 +69,9 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
         if read is not None:
             inner = read[0]
             taken += tuple(Repair(name, path) for name in ("parse_json_string", *read[1]))
+    if isinstance(inner, list) and len(inner) == 1 and isinstance(inner[0], dict) and "first_of_one" in rules:
+        inner = inner[0]
+        taken += (Repair("first_of_one", path),)
     if not isinstance(inner, dict):
         return _given_to_the_one_key(run, inner, known, path) if alone else None
     if rule not in rules:
@@ -84,10 +89,17 @@ def _wraps_itself(inner: JsonValue, key: str, known: set[str]) -> bool:
 
 # --- the whole call, sent as its arguments ----------------------------------------------------------------------------
 _NAMES: Final = frozenset({"name", "function", "tool", "tool_name", "function_name", "action", "recipient_name"})
-_ARGUMENTS: Final = WRAPPER_KEYS | {"tool_input", "action_input", "tool_args", "tool_arguments"}
-_BESIDE: Final = frozenset({"id", "type", "call_id", "index"})
+_ARGUMENTS: Final = WRAPPER_KEYS | {
+    "tool_input", "action_input", "tool_args", "tool_arguments", "function_args", "function_arguments"
+}  # fmt: skip
+_BESIDE: Final = frozenset({"id", "type", "call_id", "index", "toolUseId", "jsonrpc"})
 _CALL_TYPES: Final = ("function", "function_call", "tool_call", "tool_use")
-_OUTER: Final = frozenset({"function", "function_call", "tool_call", "tool_calls"})
+_OUTER: Final = frozenset(
+    ["function", "function_call", "functionCall", "tool_call", "toolCall", "tool_calls", "tool_use", "toolUse",
+     "tool_uses", "tool", "call"]
+)  # fmt: skip
+# MCP's own message around a call.
+_METHOD: Final = "tools/call"
 
 
 def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | None:
@@ -95,7 +107,8 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
     OpenAI, Anthropic, LangChain and their kin. Nothing else may stand beside the call."""
     if "call_envelope" not in run.policy.rules or not run.tool:
         return None
-    found = _find_call(value, run.tool)
+    folds = "tool_name_fold" in run.policy.rules
+    found = _find_call(value, run.tool, folds=folds)
     if found is None:
         return None
     path, inner = found
@@ -111,8 +124,9 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
     return Fit(fitted.value, (*made, *fitted.repairs), True) if fitted is not None and fitted.accepted else None
 
 
-def _find_call(value: JsonValue, tool: str) -> tuple[Pointer, JsonValue] | None:
-    """The place of the arguments in a call's envelope, and what stands there."""
+def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, JsonValue] | None:
+    """The place of the arguments in a call's envelope, and what stands there. `folds`: the tool may be named in another
+    spelling."""
     path: Pointer = ()
     for _ in range(_MAX_WRAPPERS + 1):
         if isinstance(value, list):
@@ -123,6 +137,9 @@ def _find_call(value: JsonValue, tool: str) -> tuple[Pointer, JsonValue] | None:
         if not isinstance(value, dict) or value.get("type", "function") not in _CALL_TYPES:
             return None
         rest = value.keys() - _BESIDE
+        if value.get("method") == _METHOD and rest == {"method", "params"}:
+            path, value = (*path, "params"), value["params"]
+            continue
         if len(rest) == 1 and rest <= _OUTER and isinstance(value[min(rest)], dict | list):
             path, value = (*path, min(rest)), value[min(rest)]
             continue
@@ -130,7 +147,9 @@ def _find_call(value: JsonValue, tool: str) -> tuple[Pointer, JsonValue] | None:
         if len(rest) != 2 or len(names) != 1 or len(arguments) != 1:
             return None
         named = value[names[0]]
-        if not isinstance(named, str) or (named != tool and trim(named, {tool}) != tool):
+        if not isinstance(named, str):
+            return None
+        if named != tool and trim(named, {tool}) != tool and not (folds and fold(named) == fold(tool)):
             return None
         return (*path, arguments[0]), value[arguments[0]]
     return None
@@ -156,12 +175,24 @@ def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
     )
 
 
+# Words of keys whose value may have arguments of its own, and what a command has that a list of its arguments may lack.
+_HAS_ARGUMENTS: Final = frozenset(
+    ["command", "cmd", "commands", "script", "code", "program", "executable", "binary", "function", "tool", "method",
+     "sql", "template", "workflow", "job", "task", "query_id", "procedure", "app"]
+)  # fmt: skip
+_PROSE: Final = re.compile(r"\A[A-Za-z][\w./-]*\s+[A-Za-z]")
+
+
 def _given_to_the_one_key(run: Run, inner: JsonValue, known: set[str], path: Pointer) -> Fit | None:
     """One value under a wrapper's name, taken as the value of the only key that the tool declares."""
     if "unwrap_scalar" not in run.policy.rules or len(known) != 1 or inner is None:
         return None
-    if isinstance(inner, str) and inner.lstrip()[:1] in ("{", "["):
+    if isinstance(inner, str) and inner.lstrip()[:1] in ("{", "[", "-", "/", "+", "="):
         return None
+    if not _HAS_ARGUMENTS.isdisjoint(split_words(min(known))) and (
+        path[-1] != "arguments" or not _PROSE.search(str(inner))
+    ):
+        return None  # what stands there may be the arguments of the command
     whole: dict[str, JsonValue] = {min(known): inner}
     accepted = run.accepts(run.check.root, whole)
     return Fit(whole, (Repair("unwrap_scalar", path),), True) if accepted else None

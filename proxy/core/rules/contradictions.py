@@ -4,12 +4,18 @@ required and refused, and defaults that their own type refuses. A model cannot g
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
+from math import ceil, floor
 from typing import Final
 
+from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import FRACTIONS, format_pointer, is_integral, make_decimal, name_json_type
 from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import applies_always, read_facts
+from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
+from proxy.core.schema.lint import lint, show
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas
 
@@ -36,14 +42,167 @@ def _list_defaults(schemas: Schemas) -> Iterator[str]:
             )
 
 
-def list_unsatisfiable(schemas: Schemas) -> Iterator[tuple[Node, str, str]]:
-    """The places that no value, or no object, can satisfy, each with (message, remedy)."""
-    for node in schemas.nodes():
-        if node.choices is not None and not read_facts(node).site.types:
-            yield node, "no value can satisfy it, the type and the listed values exclude each other", _remedy(node)
+def describe_gaps(check: Check) -> str:
+    """What a schema of somebody else's surely means and does not guard, and what no value can satisfy, in one line of
+    at most three remarks; '' where there is nothing of the kind."""
+    remarks = [(each.path, f"{each.message} ({each.hint})") for each in lint(check.schemas) if each.is_grave] + [
+        (node.path, f"{message} ({remedy})")
+        for node, message, remedy in list_unsatisfiable(check)
+        if not is_conditional(node.path)
+    ]
+    told = [f"{format_pointer(path)}: {remark}"[:300] for path, remark in remarks[:3]]
+    return "; ".join(told) + (f"; and {len(remarks) - 3} more" if len(remarks) > 3 else "")
+
+
+def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
+    """The places that no value, or no value of the type they speak of, can satisfy, each with (message, remedy).
+
+    What is found is surely so: bounds that exclude each other, listed values that their neighbours refuse, keys that
+    are required and refused. References and `allOf` are read together with what stands beside them.
+    """
+    if any(part.never or part.get("not") in (True, {}) for part in applies_always(check.root)):
+        yield check.root, "no value can satisfy it: every call is refused", "say what a call may hold"
+    for node in _list_applied(check.root):
+        parts = list(applies_always(node))
+        if not read_facts(node).site.types and not any(part.never for part in parts):
+            if node.choices is not None:
+                yield node, "no value can satisfy it, the type and the listed values exclude each other", _remedy(node)
+            elif all(read_facts(part).site.types for part in parts[1:]):
+                yield (
+                    node,
+                    "no value can satisfy it, its types exclude each other",
+                    "name one type that all of them allow",
+                )
+        elif node.choices is not None and not _is_any_accepted(check, node):
+            message = "no value can satisfy it, the keywords beside the listed values refuse each of them"
+            yield node, message, "change the listed values or the keywords beside them"
+        for message in _list_contrary_limits(node, parts):
+            yield node, message, "change one of the two"
+        yield from _list_contrary_counts(node)
         for name in list_refused_keys(node):
             message = f"no object can satisfy it, {format_pointer((name,))[1:]!r} is required and refused as well"
             yield node, message, "declare it under `properties`, or take it out of `required`"
+
+
+def _list_contrary_counts(node: Node) -> Iterator[tuple[Node, str, str]]:
+    """Numbers of keys or items that the keys or items themselves do not allow, each with (message, remedy)."""
+    most, least, items = (node.get(keyword) for keyword in ("maxProperties", "minProperties", "minItems"))
+    types = read_facts(node).site.types
+    if isinstance(most, int) and "object" in types and len(set(node.required)) > most:
+        required = len(set(node.required))
+        message = f"no object can satisfy it, `maxProperties` is {most} and the number of required keys {required}"
+        yield node, message, "change one of the two"
+    declared = sum(not child.never for child in node.properties.values())
+    if (
+        isinstance(least, int)
+        and "object" in types
+        and _is_closed(node)
+        and not node.pattern_properties
+        and declared < least
+    ):
+        message = f"no object can satisfy it, `minProperties` is {least} and the number of allowed keys {declared}"
+        yield node, message, "change one of the two"
+    closed = node.items is not None and node.items.never
+    if isinstance(items, int) and "array" in types and closed and len(node.prefix_items) < items:
+        allowed = len(node.prefix_items)
+        message = f"no array can satisfy it, `minItems` is {items} and the number of allowed items {allowed}"
+        yield node, message, "change one of the two"
+
+
+def _list_applied(root: Node) -> Iterator[Node]:
+    """Every schema that judges a value somewhere, each once: a definition counts where a reference leads to it."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            stack.extend(node.references)
+            inner = [
+                step for step, _ in list_subschemas(dict(node.keywords)) if step[0] not in ("$defs", "definitions")
+            ]
+            stack.extend(map(node.descend, inner))
+
+
+# Keywords beside `enum` and `const` that refuse nothing of their own, or whose part is looked at already.
+_LISTING: Final = frozenset(["enum", "const", "type", "title", "description", "default", "examples", "example"])
+
+
+def _is_any_accepted(check: Check, node: Node) -> bool:
+    """Whether a place accepts one of its listed values."""
+    if node.keywords.keys() <= _LISTING:
+        return True
+    try:
+        return any(check.accepts_at(node, value) for value in node.choices or ())
+    except SearchGivenUp:
+        return True
+
+
+# Keywords that exclude each other where the first is above the second, and the types they speak of.
+_LIMITS: Final = (
+    ("minimum", "maximum", ("number", "integer")),
+    ("minLength", "maxLength", ("string",)),
+    ("minItems", "maxItems", ("array",)),
+    ("minContains", "maxContains", ("array",)),
+    ("minProperties", "maxProperties", ("object",)),
+)
+_EXCLUSIVE: Final = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
+# The largest limit that is rounded to an integer.
+_ROUNDED: Final = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One limit: its number, whether it excludes that number, and how the schema spells it."""
+
+    number: Decimal
+    excludes: bool
+    spelt: str
+
+
+def _list_contrary_limits(node: Node, parts: list[Node]) -> Iterator[str]:
+    """Sentences about limits of a place, and of what is always judged with it, that leave no value between them. What
+    one of the other parts says by itself is reported there."""
+    types = read_facts(node).site.types
+    for least, most, kinds in _LIMITS:
+        if not any(kind in types for kind in kinds):
+            continue
+        read = parts if least != "minContains" else [node] if node.has("contains") else []
+        lows = [(part, limit) for part in read for limit in _read_limits(part, least)]
+        highs = [(part, limit) for part in read for limit in _read_limits(part, most)]
+        whole = "integer" in kinds and "number" not in types
+        pairs = [
+            (low, high)
+            for one, low in lows
+            for other, high in highs
+            if (node in (one, other) or one is not other) and not _leaves_room(low, high, whole=whole)
+        ]
+        if pairs:
+            low, high = pairs[0]
+            kind = "integer" if whole and _leaves_room(low, high, whole=False) else kinds[0]
+            yield f"no {kind} can satisfy it, {low.spelt} and {high.spelt} exclude each other"
+
+
+def _read_limits(part: Node, keyword: str) -> Iterator[_Limit]:
+    exclusive = _EXCLUSIVE.get(keyword, "")
+    for name, excludes in (
+        (keyword, part.get(exclusive) is True),
+        (exclusive, True),
+    ):  # `true` is how draft 4 spells it
+        value = part.get(name)
+        if isinstance(value, (int, *FRACTIONS)) and not isinstance(value, bool):
+            yield _Limit(make_decimal(value), excludes, f"`{name}: {show(value)}`")
+
+
+def _leaves_room(low: _Limit, high: _Limit, *, whole: bool) -> bool:
+    """Whether a number, or a whole one, lies between two limits."""
+    least, most = low.number, high.number
+    if whole and max(abs(least), abs(most)) < _ROUNDED:
+        first = floor(least) + 1 if low.excludes or not is_integral(least) else int(least)
+        last = ceil(most) - 1 if high.excludes or not is_integral(most) else int(most)
+        return first <= last
+    return least < most or (least == most and not low.excludes and not high.excludes)
 
 
 def list_refused_keys(node: Node) -> Iterator[str]:
@@ -58,12 +217,24 @@ def _refuses(part: Node, name: str) -> bool:
     """Whether one schema refuses a key whatever its value. A pattern that runs into its limit may allow it."""
     if name in part.properties:
         return part.properties[name].never
-    if part.additional is None or not part.additional.never:
+    if not _is_closed(part):
         return False
     try:
         return not any(make_matcher(pattern).search(name) for pattern in part.pattern_properties)
     except SearchGivenUp:
         return False
+
+
+# What may declare keys for `unevaluatedProperties` besides `properties` and `patternProperties`.
+_DECLARING: Final = frozenset(["allOf", "anyOf", "oneOf", "if", "dependentSchemas", *REFERENCES])
+
+
+def _is_closed(part: Node) -> bool:
+    """Whether a schema refuses every key that its own `properties` and `patternProperties` do not describe."""
+    if part.additional is not None:
+        return part.additional.never
+    evaluated = part.keywords.keys() & _DECLARING
+    return part.unevaluated is not None and part.unevaluated.never and not evaluated
 
 
 def _remedy(node: Node) -> str:

@@ -129,6 +129,7 @@ def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fact
     descriptions: list[str] = []
     json_text = False
     formats: set[str] = set()
+    examples: list[str] = []
     for part in applies_always(node):
         if id(part) in above and part is not node:
             continue
@@ -143,6 +144,9 @@ def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fact
         json_text = json_text or _says_json(part)
         if isinstance(part.get("format"), str):
             formats.add(str(part.get("format")))
+        shown = part.get("examples")
+        shown = [*(shown if isinstance(shown, list) else []), part.get("example"), part.get("default")]
+        examples += [text for text in shown if isinstance(text, str)]
     name = str(node.path[-1]) if node.path[-2:-1] == ("properties",) else ""
     json_text = json_text or name in _JSON_NAMES or split_words(name)[-1:] == ("json",)
     site = Site(
@@ -153,6 +157,7 @@ def _work_out(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fact
         tuple(descriptions),
         json_text,
         formats=frozenset(formats),
+        examples=tuple(examples),
     )
     return Facts(site, allowed, null)
 
@@ -327,6 +332,12 @@ _SEVERAL: Final = (
     "1,2",
     "one-two",
     "one/two",
+    "ONE-TWO",
+    "One-Two",
+    "one:two",
+    "one+two",
+    "one|two",
+    "one;two",
 )
 
 

@@ -23,7 +23,7 @@ from proxy.core.rules.facts import (
     read_facts,
 )
 from proxy.core.rules.members import fold
-from proxy.core.rules.names import changes_something, is_same_case, split_words
+from proxy.core.rules.names import changes_something, is_same_case, reads_only, split_words
 from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
@@ -84,17 +84,19 @@ def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, 
 
 # Keys under which clients send the name of the tool once more, beside its arguments.
 _NAMING_KEYS: Final = frozenset({"tool", "action"})
+_NAMES_A_TOOL: Final = re.compile(r"[A-Za-z0-9]+(?:[ _.-][A-Za-z0-9]+)*")
 
 
 def is_plumbing(key: str, item: JsonValue, drop: frozenset[str], tool: str) -> bool:
     """Whether a key is the client's own: in `drop`, or it names the tool. Another name or action says more."""
     if key in drop:
         return True
-    named = item.get("name") if isinstance(item, dict) else item
-    if key not in _NAMING_KEYS or not isinstance(named, str):
+    if isinstance(item, dict) and item.keys() <= {"name", "description"}:
+        item = item.get("name")
+    if key not in _NAMING_KEYS or not isinstance(item, str) or not _NAMES_A_TOOL.fullmatch(item):
         return False
-    words, said = split_words(tool), split_words(named)
-    return bool(said) and (said == words or (key == "tool" and said == words[1:]))
+    words, said = split_words(tool), split_words(item)
+    return said == words or (key == "tool" and said == words[1:] and reads_only(tool))
 
 
 # A path of keys: `location.city`, `location[city]`.
@@ -142,7 +144,10 @@ TELLING_WORDS: Final = frozenset(
      "hidden",
      "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last",
      "prev",
-     "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative"]
+     "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative", "else",
+     "otherwise", "replacement", "fallback", "backup", "default", "alternative", "alternate", "blacklist", "blocklist",
+     "denylist", "denied", "forbidden", "banned", "disabled", "disallowed", "rejected", "failed", "error", "removed",
+     "deleted", "never", "anti"]
 )  # fmt: skip
 
 
@@ -212,6 +217,13 @@ def _describe(node: Node) -> Iterator[str]:
             yield text
 
 
+# Words of tools and descriptions by which a path is not a file's.
+_OF_FOLDERS: Final = frozenset(
+    ["dir", "dirs", "directory", "directories", "folder", "folders", "list", "ls", "tree", "scan", "walk", "glob",
+     "browse", "files", "search", "find", "recursive", "recursively", "url", "json", "xpath"]
+)  # fmt: skip
+
+
 def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
     """Whether two names end in the same word and what the longer one has more is said elsewhere: it is what the tool's
     name says it works on (`id` on `get_user` is `user_id`), or the target's description begins with it ("The company
@@ -223,12 +235,12 @@ def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
     extra = more[: len(more) - len(less)]
     if not extra or more[len(extra) :] != less:
         return False
+    if more is one and (extra, less) == (("file",), ("path",)):
+        return _OF_FOLDERS.isdisjoint((*split_words(tool), *split_words(" ".join(told).lower())))
     works_on = split_words(tool)[1:]
     if extra == works_on or (len(extra) == len(works_on) == 1 and f"{extra[0]}s" == works_on[0]):
         return True
-    if more is one and (extra, less) == (("file",), ("path",)):
-        return not {"dir", "directory", "folder"} & {*split_words(tool), *split_words(" ".join(told).lower())}
-    begins = re.compile(rf"(?:the |a |an |your )?{' '.join(extra)}(?:'s)? {' '.join(less)}\b", re.IGNORECASE)
+    begins = re.compile(rf"(?:the |a |an |your )?{' '.join(extra)}(?:'s)? {' '.join(less)}\b(?! or\b|/)", re.IGNORECASE)
     return more is one and any(begins.match(text) for text in told)
 
 

@@ -12,78 +12,111 @@ from typing import Final
 from proxy.core.json.embedded import read_python_value
 from proxy.core.json.jsontext import name_json_type, parse
 from proxy.core.model.values import JsonValue
+from proxy.core.rules.members import fold_case, index_members
 from proxy.core.rules.names import split_words
 from proxy.core.rules.proposals import NONE, NULL_WORDS, Site, read_inside
 
-# Signs between values, in many scripts: a text with one of them may be several values.
-_SEPARATORS: Final = re.compile(
-    r"[\s\[\]{}(),;|=&<>~‐-―−→-⇿⟵-⟿➔-➾…·、，；،؛・／＋\"“”„«»`]|^'|'$|\w\+\w|\w\.{2,}\w|\\[nrt]|%[0-9A-Fa-f]{2}"
-    r"|\S[@#]\S*[@#]|[@#]\S*[^\s.][@#]"
-    r"|://.*://|^[0-9.:]+[-/x][0-9.:]+\Z|\A[A-Z]\w*(?:[-/][A-Z]\w*)+\Z"
+# The one value that a text without white space may be: a word, a flag, a handle, a name with points, a path, an
+# address or a pattern of files. Letters are those of scripts that part their words by blanks; any other sign may stand
+# between values.
+_WORD: Final = r"[\w\u0300-\u036f]+(?:['’][\w]+)?"
+_NAME: Final = rf"{_WORD}(?:[-.]{_WORD})*"
+_STEP: Final = rf"(?:[@.]?{_NAME}|\.\.?)"
+_ONE: Final = re.compile(
+    rf"(?:--?|[@#$.])?{_NAME}(?:\+{{1,2}}|#)?"
+    rf"|{_WORD}(?:[-.+]{_WORD})*@{_NAME}"
+    rf"|[A-Za-z][A-Za-z0-9+.-]*://{_NAME}(?::[0-9]+)?(?:/[\w.~!$@#?%-]+)*/?"
+    rf"|(?:~?/|[A-Za-z]:/)?{_STEP}(?:/{_STEP})*/?|[A-Za-z]:\\{_STEP}(?:\\{_STEP})*"
+    rf"|(?:(?:{_STEP}|\*\*)/)*[\w.-]*\*{{1,2}}[\w.-]*"
 )
-# Letters of scripts that part no words by blanks, or join a conjunction to a word.
-_UNPARTED: Final = re.compile(
-    r"[\u0590-\u06ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_LATIN_KIN: Final = re.compile(r"[\x00-\u036f\u0370-\u058f\u10a0-\u10ff\u1e00-\u1fff’]*")
+# Two values, or the ends of a span: `mon-fri`, `9am-5pm`, `v1-v3`, `LHR-JFK`, `en2de`, `1to5`, `2xpizza`, `3ff`.
+_SPAN: Final = re.compile(
+    r"[0-9]+(?:[.:][0-9]+)*[-/x][0-9]+(?:[.:][0-9]+)*"
+    r"|(?:[^\W\d_]{1,3}[0-9]+|[0-9]+[^\W\d_]{1,3})-(?:[^\W\d_]{0,3}[0-9]+|[0-9]+[^\W\d_]{1,3})"
+    r"|[A-Z]\w*(?:[-/][A-Z]\w*)+|[A-Z]{3,}\.[A-Z]{3,}|[^\W\d_]{2,}2[^\W\d_]{2,}"
+    r"|[0-9]+(?:to|x|-)[^\W_]+|[^\W_]+x[0-9]|[0-9]+(?:ff?|\+)|\w+\*[0-9]\w*|[0-9]\w*\*\w+"
 )
-_SLASHED: Final = re.compile(r"\w+(?:/\w+)+")
+_LANGUAGE: Final = re.compile(r"[a-z]{2,3}-(?:[A-Z]{2}|[A-Z][a-z]{3})")
+# Words that join two values, in the languages that join them by a word: between the words of `rice_and_beans`.
+_JOINING: Final = frozenset(
+    ["and", "or", "und", "oder", "et", "ou", "y", "o", "e", "och", "og", "eller", "ve", "veya", "vs", "versus", "with",
+     "mit", "avec", "con", "to", "bis", "plus", "minus", "through", "thru", "nor", "n", "i", "и", "или"]
+)  # fmt: skip
+# Words of one small family each: two of them, joined by a hyphen, are two values.
+_FAMILIES: Final = tuple(
+    frozenset(words.split())
+    for words in (
+        "mon tue wed thu fri sat sun monday tuesday wednesday thursday friday saturday sunday weekday weekend",
+        "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july august september "
+        "october november december",
+        "spring summer autumn fall winter",
+        "red green blue black white yellow orange brown grey gray purple pink",
+        "small medium large low high male female men women morning noon afternoon evening night day am pm",
+        "one two three four five six seven eight nine ten first second third last start end begin finish min max",
+    )
+)
 # The last words of names whose values hold a slash.
+_FILE: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}\Z|\*")
 _PATHS: Final = frozenset(
     ["paths", "files", "filenames", "dirs", "directories", "folders", "repos", "repositories", "urls", "uris", "links",
      "routes", "topics", "images", "globs", "patterns", "zones", "timezones", "refs", "branches", "models", "packages"]
 )  # fmt: skip
 # Words of nothing, and of more than one: neither is an item.
 _NO_ITEM: Final = frozenset(
-    ["none", "null", "nil", "undefined", "nan", "na", "n/a", "n.a.", "nothing", "no", "empty", "unknown", "tbd",
-     "keine", "kein", "keiner", "nichts", "aucun", "aucune", "rien", "ninguno", "ninguna", "nada", "nessuno", "nessuna",
-     "niente", "nenhum", "nenhuma", "geen", "niets", "нет", "ничего", "brak", "nic", "ingen", "inget", "yok", "žádný",
-     "all", "any", "both", "every", "everything", "each", "either", "neither", "alle", "beide", "tous", "toutes",
-     "todos", "todas", "ambos", "ambas", "tutti", "entrambi", "все", "оба", "hepsi", "multiple", "several", "various",
-     "default", "same", "etc", "other", "others", "*"]
+    ["none", "null", "nil", "undefined", "nan", "na", "n/a", "n.a.", "nothing", "no", "empty", "unknown", "tbd", "tba",
+     "tbc", "unspecified", "unset", "nobody", "nowhere", "never", "keine", "kein", "keiner", "niemand", "nichts",
+     "aucun", "aucune", "rien", "personne", "ninguno", "ninguna", "ningún", "nada", "nadie", "nessuno", "nessuna",
+     "niente", "nenhum", "nenhuma", "ninguém", "geen", "niets", "нет", "ничего", "никто", "brak", "nic", "nikt",
+     "ingen", "inget", "yok", "žádný",
+     "all", "any", "both", "every", "everything", "everyone", "everybody", "everywhere", "anything", "anyone",
+     "anybody", "someone", "somebody", "something", "each", "either", "neither", "alle", "alles", "beide", "tous",
+     "toutes", "tout", "todos", "todas", "todo", "ambos", "ambas", "tutti", "tutte", "tutto", "entrambi", "все",
+     "всё", "оба", "wszyscy", "wszystko", "hepsi", "alla", "allemaal", "multiple", "several", "various", "many", "some",
+     "few", "most", "default", "same", "ditto", "idem", "etc", "other", "others", "rest", "remaining", "whatever",
+     "auto", "*"]
 )  # fmt: skip
 # Words of names of which one value is one end, or one part: of these nothing is wrapped.
 _PARTED: Final = frozenset(
     ["range", "ranges", "pair", "pairs", "position", "positions", "dimension", "dimensions", "bounds", "bound",
-     "limits",
-     "interval", "intervals", "span", "spans", "window", "between", "coordinates", "coordinate", "coords", "coord",
-     "point", "points", "box", "bbox", "rect", "rectangle", "resolution", "vector", "axis", "axes", "extent", "latlng",
-     "latlon", "lnglat", "xy", "ratio", "aspect", "endpoints", "ends", "corners", "matrix", "rgb", "period", "edge",
-     "segment", "versus", "matchup"]
+     "limits", "interval", "intervals", "span", "spans", "window", "between", "margin", "margins", "padding",
+     "paddings", "offset", "offsets", "threshold", "thresholds", "shape", "dims", "dim", "minmax", "grid",
+     "coordinates", "coordinate", "coords", "coord", "point", "points", "box", "bbox", "rect", "rectangle",
+     "resolution", "vector", "axis", "axes", "extent", "latlng", "latlon", "lnglat", "xy", "ratio", "aspect",
+     "endpoints", "ends", "corners", "matrix", "rgb", "period", "edge", "segment", "versus", "matchup"]
 )  # fmt: skip
+# A description that tells the parts: how many, or by names of the first and another one.
 _PARTS_TOLD: Final = re.compile(
-    r"\bm(?:in|inimum)\b.*\bmax|\blat.*\bl(?:on|ng)|\bwidth.*\bheight|\[\s*[a-z_]\w*\s*,\s*[a-z_]\w*\s*[\],]"
-    r"|\b(?:pair|tuple|range|exactly (?:two|three|[2-9]))\b",
-    re.IGNORECASE | re.DOTALL,
+    r"\[\s*[a-z_]\w*\s*,\s*[a-z_]\w*\s*[\],]|\b(?:pair|pairs|tuple|couple|both|triple)\b"
+    r"|\b(?:two|three)\b(?![- ](?:letter|digit|char|word))|\bexactly [2-9]\b"
+    r"|\b(?:from|lower|lowest|low|min|minimum|start|starting|begin|beginning|first|open|opening|origin|source|home|base"
+    r"|foreground|check-?in|x|rows?|width|departure|youngest|smallest|oldest|cheapest|lat|latitude|lon|lng|longitude"
+    r"|red|old|left|horizontal|earliest)\b[^.;\n]{0,24}?(?:,|/|-|\band\b|\bto\b)\s*(?:the )?"
+    r"(?:to|upper|uppermost|highest|high|max|maximum|stop|end|ending|last|close|closing|destination|target|away|quote"
+    r"|background|check-?out|y|col|columns?|height|arrival|oldest|youngest|largest|dearest|lat|latitude|lon|lng"
+    r"|longitude|green|new|right|vertical|latest)\b",
+    re.IGNORECASE,
 )
+# Told of numbers alone: a range of prices may be the words `low` and `mid` as well.
+_RANGE_TOLD: Final = re.compile(r"\brange\b", re.IGNORECASE)
 # Only quoted parts are split at commas, or three or more plain words; two only where they are ids.
-_WORDS: Final = re.compile(r"[\w-]+(?:,[\w-]+){2,}", re.ASCII)
+_WORDS: Final = re.compile(r"[\w-]+(?:(?:,[\w-]+){2,}|(?:, [\w-]+){2,})", re.ASCII)
 _IDS: Final = re.compile(r"[\w-]+(?:,[\w-]+)+", re.ASCII)
 # The last words of names whose single value may hold commas.
 _WITH_COMMAS: Final = frozenset(
-    [
-        "addresses",
-        "locations",
-        "places",
-        "names",
-        "authors",
-        "people",
-        "persons",
-        "files",
-        "paths",
-        "points",
-        "dates",
-        "coordinates",
-        "cities",
-        "numbers",
-        "amounts",
-        "expressions",
-        "queries",
-        "texts",
-        "sentences",
-        "lines",
-    ]
-)
+    ["addresses", "locations", "places", "names", "authors", "people", "persons", "files", "paths", "points", "dates",
+     "coordinates", "cities", "numbers", "amounts", "expressions", "queries", "texts", "sentences", "lines", "stops",
+     "waypoints", "args", "argv", "arguments", "flags", "options", "params", "command", "commands", "chords", "order",
+     "by", "sort", "sorts", "sorting", "formulas", "equations", "rules"]
+)  # fmt: skip
+# A name of a person or place, which may hold commas, and words that say something of the word before or behind them.
+_PROPER: Final = re.compile(r"[A-Z][a-z]")
+_NO_PART: Final = _NO_ITEM | {word for word in _JOINING if len(word) > 1} | {
+    "asc", "desc", "ascending", "descending", "not", "except", "without", "but", "only", "please", "yes", "more"
+}  # fmt: skip
 # Where a text of pinned items is parted, and what each part has that plain words have not.
-_PARTINGS: Final = re.compile(r"\s*[,;]\s*")
+_PARTINGS: Final = re.compile(r"\s*[,;]\s*|\s+")
+_IP: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _SIGN: Final = re.compile(r"[^\W_]*[^A-Za-z\s].*")
 _QUOTED: Final = re.compile(r"\s*(?:'[^',]*'|\"[^\",]*\")(?:\s*,\s*(?:'[^',]*'|\"[^\",]*\"))+\s*")
 _BRACKETS: Final = re.compile(r"[\[\]{}\n\r]")
@@ -97,7 +130,10 @@ def wrap_single(value: JsonValue, site: Site) -> JsonValue:
     if "array" not in site.types or value is None or isinstance(value, list) or site.free_text:
         return NONE
     if isinstance(value, str):
-        return NONE if _is_many(value, site) else [value]
+        is_lone_digits = (
+            value.strip().isdecimal() and not site.item_choices and not site.pinned and not _is_plural(site)
+        )
+        return NONE if is_lone_digits or _is_many(value, site) else [value]
     if _is_parted(site) or (isinstance(value, int | float) and not _is_plural(site)):
         return NONE
     if name_json_type(value) in site.types or (isinstance(value, dict) and not _is_item(value, site)):
@@ -121,14 +157,34 @@ def _is_many(text: str, site: Site) -> bool:
         return False  # the schema lists the items, so the judge decides
     if site.pinned:
         return False
-    slashed = _SLASHED.fullmatch(bare) is not None and _PATHS.isdisjoint(split_words(site.name)[-1:])
-    return slashed or _is_parted(site) or _SEPARATORS.search(text) is not None or _UNPARTED.search(text) is not None
+    return _is_parted(site, bare) or not _is_one(text, site)
 
 
-def _is_parted(site: Site) -> bool:
+def _is_one(text: str, site: Site) -> bool:
+    """Whether a text can only be one value, as far as its spelling tells."""
+    if _ONE.fullmatch(text) is None or _LATIN_KIN.fullmatch(text) is None:
+        return False
+    if _SPAN.fullmatch(text) and not _LANGUAGE.fullmatch(text):
+        return False
+    if not _JOINING.isdisjoint(re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())[1:-1]):
+        return False
+    parts = text.lower().split("-")
+    if len(parts) == 2 and (_is_short(parts) or any(family.issuperset(parts) for family in _FAMILIES)):
+        return bool(_LANGUAGE.fullmatch(text))
+    slashes = "/" in text and "://" not in text and not text.startswith(("/", "./", "../", "~", "@"))
+    return not slashes or not _PATHS.isdisjoint(split_words(site.name)[-1:]) or bool(_FILE.search(text))
+
+
+def _is_short(parts: list[str]) -> bool:
+    """Whether both parts are codes or abbreviations of one length: `en-de`, `jfk-lhr`, `a-f`."""
+    return len(parts[0]) == len(parts[1]) <= 3 and all(part.isalpha() for part in parts)
+
+
+def _is_parted(site: Site, text: str = "") -> bool:
     """Whether a list is one thing of several parts: one value is one of its ends."""
-    words = split_words(site.name)
-    return not _PARTED.isdisjoint(words) or any(_PARTS_TOLD.search(one) for one in site.descriptions)
+    if not _PARTED.isdisjoint(split_words(site.name)) or any(_PARTS_TOLD.search(one) for one in site.descriptions):
+        return True
+    return not text.isalpha() and any(_RANGE_TOLD.search(one) for one in site.descriptions)
 
 
 def _is_plural(site: Site) -> bool:
@@ -153,11 +209,13 @@ def python_list(value: JsonValue, site: Site) -> JsonValue:
 
 def split_members(value: JsonValue, site: Site) -> JsonValue:
     """`"red, green"` -> `["red", "green"]` where the schema lists every part, but not the whole."""
-    if not isinstance(value, str) or not _takes_list(site) or not site.item_choices or "," not in value:
+    if not isinstance(value, str) or not _takes_list(site) or not site.item_choices:
         return NONE
-    parts = [part.strip() for part in value.split(",")]
-    listed = [choice for choice in site.item_choices if isinstance(choice, str)]
-    return parts if value.strip() not in listed and all(part in listed for part in parts) else NONE
+    parts = [part.strip() for part in re.split(r"[,;]", value)]
+    listed = tuple(choice for choice in site.item_choices if isinstance(choice, str))
+    folded = index_members(fold_case, listed)
+    found = [part if part in listed else folded.get(fold_case(part)) for part in parts]
+    return NONE if len(parts) < 2 or value.strip() in listed or None in found else found
 
 
 def split_integers(value: JsonValue, site: Site) -> JsonValue:
@@ -179,7 +237,10 @@ def split_commas(value: JsonValue, site: Site) -> JsonValue:
     words = _IDS if last == ("ids",) else _WORDS
     if words.fullmatch(value) is None or _THOUSANDS.search(value) or not _WITH_COMMAS.isdisjoint(last):
         return NONE
-    return NONE if _is_parted(site) else value.split(",")
+    parts = re.split(", ?", value)
+    if _is_parted(site) or not _NO_PART.isdisjoint(parts) or any(_PROPER.match(part) for part in parts):
+        return NONE
+    return NONE if "".join(parts).isdecimal() and last != ("ids",) else parts
 
 
 def split_pinned(value: JsonValue, site: Site) -> JsonValue:
@@ -193,7 +254,8 @@ def split_pinned(value: JsonValue, site: Site) -> JsonValue:
 
 
 def _may_stand_alone(part: str) -> bool:
-    return _SIGN.fullmatch(part) is not None and any(letter.isalpha() for letter in part) and not re.search(r"\s", part)
+    is_signed = part[:1].isalnum() and _SIGN.fullmatch(part) is not None and any(letter.isalpha() for letter in part)
+    return is_signed or _IP.fullmatch(part) is not None
 
 
 def join_chunks(value: JsonValue, site: Site) -> JsonValue:

@@ -23,18 +23,26 @@ def enum_case(value: JsonValue, site: Site) -> JsonValue:
 
 def enum_fold(value: JsonValue, site: Site) -> JsonValue:
     """The one enum member that consists of the same words, however they are joined."""
-    return _one_member(value, site, fold_words)
+    found = _one_member(value, site, fold_words)
+    if not isinstance(found, str):
+        return NONE
+    spelt = [member for member in site.choices or () if isinstance(member, str) and fold(member) == fold(found)]
+    return found if len(spelt) == 1 else NONE  # `re-sign` and `resign` are two words
 
 
 def enum_point(value: JsonValue, site: Site) -> JsonValue:
     """The one enum member that stands before a full stop: `"Red."` -> `"red"`."""
-    if not isinstance(value, str) or _SENTENCE.fullmatch(value) is None:
+    if not isinstance(value, str) or _SENTENCE.fullmatch(value) is None or value[:-1].lower() in _ABBREVIATED:
         return NONE
     return _one_member(value[:-1], site, fold_case)
 
 
 # One word of three letters or more, and a full stop: no abbreviation.
 _SENTENCE: Final = re.compile(r"[^\W\d_]{3,}\.")
+_ABBREVIATED: Final = frozenset(
+    ["min", "max", "int", "sec", "art", "fig", "vol", "inc", "ltd", "est", "avg", "ref", "gen", "rep", "sen", "gov",
+     "abs", "temp", "corp", "dept", "misc", "approx", "prof", "ext", "std", "var", "rev", "prev", "med", "lit", "mil"]
+)  # fmt: skip
 
 
 def fold_case(text: str) -> str:
@@ -92,8 +100,10 @@ def _is_camel(member: str) -> bool:
 
 
 _LONGEST_MEMBER: Final = 1000
+_LOCALE: Final = re.compile(r"[a-z]{2,3}(?:[-_][A-Z]{2}|[-_][A-Z][a-z]{3})+")
 _STYLES: Final[tuple[Callable[[str], bool], ...]] = (
-    lambda member: member == member.lower(), lambda member: member == member.upper(), _is_capitalised, _is_camel
+    lambda member: member == member.lower(), lambda member: member == member.upper(), _is_capitalised, _is_camel,
+    lambda member: _LOCALE.fullmatch(member) is not None,
 )  # fmt: skip
 # Signs of flags, classes, patterns of dates and percent codes; a member of one letter; a date's pattern.
 _SIGNED: Final = re.compile(r"[-+!~^@#$*./\\%:<>=&|?\[\](){}]")
@@ -104,6 +114,8 @@ _CAPITALS: Final = re.compile(r"[^\W\d_]+")
 
 def _may_mean_case(member: str) -> bool:
     """Whether the same letters in another case may mean something else: `-d`, `\\d`, `Am7`, `HH:mm`, `10 Mb/s`."""
+    if _LOCALE.fullmatch(member):
+        return False
     letters = [len(run) for run in _CAPITALS.findall(member)]
     if _SIGNED.match(member) or _SIGNS_INSIDE.search(member) or (sum(letters) < 2 and not member[:1].isdigit()):
         return True

@@ -25,30 +25,34 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _READS: Final = frozenset(
     ["get", "list", "search", "find", "read", "fetch", "query", "lookup", "check", "count", "describe", "show",
      "scrape",
-     "view", "browse", "retrieve", "inspect", "compare", "look", "select", "calculate", "compute", "estimate",
-     "analyze",
-     "analyse", "geocode", "ping", "whois", "summarize", "translate"]
+     "view", "browse", "retrieve", "inspect", "compare", "look", "calculate", "compute", "estimate", "analyze",
+     "analyse", "geocode", "whois", "summarize", "translate"]
 )  # fmt: skip
+# Words with which a verb of reading is another verb: `check_out`, `look_after`, `count_down`.
+_PARTICLES: Final = frozenset({"in", "out", "down", "off", "after", "aloud"})
 # The last word of a name such as `brave_web_search`.
 _READS_AT_THE_END: Final = frozenset({"search", "lookup"})
 _CREATES: Final = frozenset(["create", "add", "insert", "new", "make", "generate", "plan", "draft", "compose", "build"])
 # Words that are verbs of changing wherever they stand in a name.
 _CHANGES: Final = frozenset(
-    ["update", "patch", "edit", "set", "modify", "assign", "clear", "unset", "upsert", "save", "put", "replace",
+    ["update", "patch", "edit", "set", "modify", "assign", "clear", "upsert", "save", "put", "replace",
      "change", "reassign", "configure", "write", "append", "rename", "move", "merge", "overwrite", "increment",
      "decrement", "enable", "disable", "toggle", "activate", "deactivate", "adjust", "apply", "restore", "revert",
      "undo",
-     "resolve", "approve", "reject", "mark", "submit", "send", "publish", "notify", "invite", "subscribe",
+     "resolve", "reject", "mark", "submit", "send", "publish", "notify", "invite", "subscribe",
      "unsubscribe",
      "execute", "exec", "trigger", "launch", "start", "restart", "resume", "install", "upload", "sync", "import",
      "store",
-     "lock", "unlock", "grant", "buy", "sell", "sale", "pay", "enqueue", "hide", "mute", "share", "unassign"]
+     "lock", "unlock", "grant", "buy", "sell", "sale", "pay", "enqueue", "hide", "mute", "share", "unassign", "switch",
+     "resize", "withdraw", "deposit", "transfer", "alter", "allow", "rotate", "migrate", "provision", "rent", "auction",
+     "rollout", "deploy", "redeem", "authorize", "approve"]
 )  # fmt: skip
 _REMOVES: Final = frozenset(
     ["delete", "remove", "purge", "erase", "wipe", "truncate", "destroy", "cancel", "revoke", "terminate", "kill",
      "stop", "prune", "archive", "close", "reset", "drop", "flush", "evict", "expire", "invalidate", "discard", "rid",
      "uninstall", "unregister", "deregister", "detach", "disconnect", "suspend", "ban", "block", "kick", "shutdown",
-     "burn", "shred", "clean", "cleanup", "empty", "trash", "unlink", "decommission", "delist", "refund", "rollback"]
+     "burn", "shred", "clean", "cleanup", "empty", "trash", "unlink", "decommission", "delist", "refund", "rollback",
+     "forget", "unpin", "unpublish", "unshare", "unfollow", "unset", "dismiss", "abort", "exclude"]
 )  # fmt: skip
 # Words behind which a name tells a second thing that the tool does: `get_or_create`.
 _THEN: Final = frozenset({"and", "or", "then"})
@@ -60,10 +64,10 @@ _QUANTITY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?\s?(?![hdwyHDWY]\Z)[A-Za-zµ�
 # Symbols that take SI prefixes (some prefixes exist in either case), and bits and bytes with any prefix. The symbols
 # are those of the SI brochure and IEC 80000-13.
 _SYMBOLS: Final = "m|g|s|A|K|mol|cd|Hz|N|Pa|J|W|C|V|F|S|T|H|Wb|lm|lx|Bq|Gy|Sv|L|l|bar|eV|Wh|Ah|VA|Ω|b|B|bit|bps"
-_PREFIXED: Final = re.compile(rf"(?:[mp](?:{_SYMBOLS})|[kgt](?:i?b|bit|bps|i?b/s|bit/s))(?:/s)?", re.IGNORECASE)
+_PREFIXED: Final = re.compile(rf"(?:[mp](?:{_SYMBOLS})|[kmgtpe](?:i?b|bit)|[kmgt]i?bp?s)(?:/s)?", re.IGNORECASE)
 # Spelt like a unit, but words: morning and afternoon. A lone capital never names the unit of its small letter.
 _WORDS: Final = frozenset({"pm", "PM"})
-_ALONE: Final = frozenset({"m", "cal", "Cal"})
+_ALONE: Final = frozenset({"m", "cal", "Cal", "gal", "Gal"})
 # Where one word of a longer name ends: `power_MW`, `10 Mb/s`, `powerMW`.
 _PIECES: Final = re.compile(r"[^\s_/.-]+")
 
@@ -84,7 +88,7 @@ def changes_something(name: str) -> bool:
 def reads_only(name: str) -> bool:
     """Whether the name of a tool says that it reads, and no word of it that it does anything else."""
     words = split_words(name)
-    if not words or changes_something(name) or not _CREATES.isdisjoint(words):
+    if not words or changes_something(name) or not _CREATES.isdisjoint(words) or not _PARTICLES.isdisjoint(words[1:2]):
         return False
     after = [word for before, word in pairwise(words) if before in _THEN]
     return (words[0] in _READS or words[-1] in _READS_AT_THE_END) and _READS.issuperset(after)
@@ -104,11 +108,35 @@ def narrows_something(name: str) -> bool:
 
 
 def acts_by_argument(root: Node, value: JsonValue) -> bool:
-    """Whether an argument names an action that changes something: `{"action": "update"}`, where the schema lists it."""
-    if not isinstance(value, dict):
-        return False
+    """Whether an argument names an action that changes something: `{"action": "update"}`. Under a name of actions, at
+    any depth, every word does that does not say that it reads; elsewhere one that changes something and that the schema
+    lists."""
     actions = _actions(root)
-    return any(isinstance(item := value.get(key), str) and item in listed for key, listed in actions.items())
+    if isinstance(value, dict) and any(
+        isinstance(value.get(key), str) and value[key] in actions[key] for key in actions
+    ):
+        return True
+    found = [value]
+    for current in found:  # grows meanwhile
+        if isinstance(current, dict):
+            if any(isinstance(item, str) and _is_action(key, item) for key, item in current.items()):
+                return True
+            found += current.values()
+        elif isinstance(current, list):
+            found += current
+    return False
+
+
+# The names of arguments that say what is done, and HTTP's methods that do more than read (RFC 9110 section 9.2.1).
+_ACTING: Final = frozenset({"action", "operation", "op", "command", "verb"})
+_WRITING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+def _is_action(key: str, item: str) -> bool:
+    words = split_words(key)
+    return (words[-1:] == ("method",) and item.upper() in _WRITING) or (
+        not _ACTING.isdisjoint(words[-1:]) and item != "" and not reads_only(item)
+    )
 
 
 def _actions(root: Node) -> dict[str, frozenset[str]]:

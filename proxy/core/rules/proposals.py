@@ -17,10 +17,8 @@ from proxy.core.json.embedded import read_python_value
 from proxy.core.json.jsontext import (
     DEFAULT_LIMITS,
     FRACTIONS,
-    JSON_TYPES,
     MAX_INTEGER_DIGITS,
     LosslessFloat,
-    dumps,
     is_integral,
     make_decimal,
     name_json_type,
@@ -30,11 +28,7 @@ from proxy.core.json.jsontext import (
 )
 from proxy.core.json.textrepair import read_document
 from proxy.core.model.values import JsonProblem, JsonValue
-
-_SCHEMA_SHAPE: Final = frozenset({"description", "type"})
-_TYPED_SHAPE: Final = frozenset({"type", "value"})
-# Python's name of a text's type. Any other word may be data: the type of an issue is lost with it.
-_TEXT_TYPES: Final = ("str", "Str")
+from proxy.core.rules.names import split_words
 
 
 class _None:
@@ -53,9 +47,11 @@ class Site:
     """What the schema allows at one place: the possible types, whether free text is legal there, and the values an
     enum or const leaves (None: no such list). `pinned`: the schema pins each item of an array by a format or a pattern.
 
-    `name` is the property's name, '' for a place without one; `descriptions` are those of its schemas. `json_text` says
-    that the text is JSON, according to name, media type, format or description. `item_keys` and `item_choices` are the
-    keys and the values that the items of an array declare. `classes` are the text repairs allowed inside strings."""
+    `name` is the property's name, '' for a place without one; `descriptions` are those of its schemas. `json_text`
+    says that the text is JSON, according to name, media type, format or description. `item_keys` and `item_choices`
+    are the keys and the values that the items of an array declare. `examples` are texts that the schema shows.
+    `classes` are the text repairs allowed inside strings.
+    """
 
     types: frozenset[str]
     free_text: bool
@@ -68,6 +64,7 @@ class Site:
     classes: frozenset[str] = frozenset()
     pinned: bool = False
     formats: frozenset[str] = frozenset()
+    examples: tuple[str, ...] = ()
 
 
 # --- numbers and booleans -------------------------------------------------------------------------------------------
@@ -174,7 +171,21 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
         return str(whole) if whole is not NONE and str(whole) in (site.choices or ()) else NONE
     told = ["".join(named).lower() for one in site.descriptions for named in _DIGITS.findall(one)]
     told = [_DIGIT_WORDS.get(named, named) for named in told]
-    return text if not told or str(len(text)) in told else NONE
+    if told and str(len(text)) not in told:
+        return NONE
+    return NONE if _has_lost_zeros(text, site) else text
+
+
+def _has_lost_zeros(text: str, site: Site) -> bool:
+    """Whether a number may have lost zeros of its text: before it, where the name or an example of the schema says that
+    such texts are longer; behind its point, where it is a version's (3.1 and 3.10 are two versions)."""
+    words = split_words(site.name)
+    if "." in text and not _VERSIONS.isdisjoint(words):
+        return True
+    lengths = [_LENGTHS[word] for word in words if word in _LENGTHS]
+    if any(len(text) not in known for known in lengths):
+        return True
+    return any(len(shown) > len(text) for one in (*site.descriptions, *site.examples) for shown in _PADDED.findall(one))
 
 
 def yes_no(value: JsonValue, site: Site) -> JsonValue:
@@ -201,12 +212,21 @@ def boolean_word(value: JsonValue, site: Site) -> JsonValue:
 
 
 # A number whose text could not be another one: no exponent, no fraction of zeros.
-_PLAIN_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]*[1-9][0-9]*)?")
+_PLAIN_NUMBER: Final = re.compile(r"(?!-0\Z)-?[0-9]+(?:\.[0-9]*[1-9][0-9]*)?")
 # How many digits or characters a description tells: `5-digit`, `ten digits`, `ISBN-10`.
 _DIGITS: Final = re.compile(
-    r"\b([0-9]+|three|four|five|six|seven|eight|nine|ten)[- ](?:digit|character|numeral)|\bISBN-(?=(1[03]))",
+    r"\b([0-9]+|three|four|five|six|seven|eight|nine|ten)[- ](?:digit|character|numeral|number\b)"
+    r"|\b(?:ISBN|EAN|GTIN|UPC)-(?=([0-9]+))|\blength(?: of)? ([0-9]+)",
     re.IGNORECASE,
 )
+# How long the texts of codes are that may begin with zeros, by a word of the name; and an example that begins so.
+_LENGTHS: Final[dict[str, tuple[int, ...]]] = {
+    **dict.fromkeys(("zip", "zipcode", "postcode", "postal", "plz"), (5, 6, 7, 9)),
+    **dict.fromkeys(("pin", "otp"), (4, 5, 6, 8)), "ssn": (9,), "isbn": (10, 13), "issn": (8,), "ean": (8, 13),
+    "gtin": (8, 12, 13, 14), "upc": (12,), "cusip": (9,), "imei": (15,),
+}  # fmt: skip
+_PADDED: Final = re.compile(r"(?<![\w.])0[0-9]+(?![\w.])")
+_VERSIONS: Final = frozenset({"version", "versions", "release", "revision"})
 _DIGIT_WORDS: Final = {
     word: str(3 + number)
     for number, word in enumerate(("three", "four", "five", "six", "seven", "eight", "nine", "ten"))
@@ -221,15 +241,18 @@ NULL_WORDS: Final = _NULL_TEXTS | {"undefined"}
 
 
 # Quotes around a text that are part of it: one pair, and none inside.
+_WITHOUT_QUOTES: Final = frozenset({"date", "date-time", "time", "uuid", "ipv4", "ipv6", "hostname"})
 _QUOTED: Final = re.compile(r"""\s*(?:"([^"'`]*)"|'([^"'`]*)'|`([^"'`]*)`|“([^"'`“”]*)”)\s*""")
 
 
 def quoted_text(value: JsonValue, site: Site) -> JsonValue:
     """`"\\"5\\""` -> 5, `"'celsius'"` -> `"celsius"`: a number, boolean or listed word within quotes of its own."""
-    found = _QUOTED.fullmatch(value) if isinstance(value, str) and not site.free_text else None
-    if found is None:
+    found = _QUOTED.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (site.free_text and not (site.formats and site.formats <= _WITHOUT_QUOTES)):
         return NONE
     text = next(part for part in found.groups() if part is not None)
+    if site.free_text:
+        return text
     if site.choices is not None:
         return text if text in site.choices else NONE
     found_values = [read(text, site) for read in (string_to_integer, string_to_number)]
@@ -243,8 +266,8 @@ def quoted_text(value: JsonValue, site: Site) -> JsonValue:
 # orders cannot be told apart; with the year first, the month is second everywhere.
 _DATE: Final = re.compile(r"([12][0-9]{3})([-/])([0-9]{1,2})\2([0-9]{1,2})", re.ASCII)
 _SHORT_DATE: Final = re.compile(r"((?:19|20)[0-9]{2})([01][0-9])([0-3][0-9])", re.ASCII)
-_BLANK_TIME: Final = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?) ?(Z|[+-][0-9]{2}:[0-9]{2})"
+_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ Tt]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?) ?(Z|UTC|[+-][0-9]{2}:?[0-9]{2})"
 )
 
 
@@ -253,8 +276,12 @@ def year_first_date(value: JsonValue, site: Site) -> JsonValue:
     if not isinstance(value, str):
         return NONE
     if site.formats == {"date-time"}:
-        time = _BLANK_TIME.fullmatch(value.strip(_ASCII_SPACE))
-        return f"{time[1]}T{time[2]}{time[3]}" if time is not None else NONE
+        time = _TIME.fullmatch(value.strip(_ASCII_SPACE))
+        if time is None:
+            return NONE
+        zone = time[3] if time[3][0] in "+-" else "Z"
+        zone = zone if len(zone) != 5 else f"{zone[:3]}:{zone[3:]}"
+        return f"{time[1]}T{time[2]}{zone}"
     if site.formats != {"date"}:
         return NONE
     found = _DATE.fullmatch(value.strip(_ASCII_SPACE))
@@ -318,64 +345,3 @@ def python_literal(value: JsonValue, site: Site) -> JsonValue:
         read_python_value(value) if isinstance(value, str) and "object" in site.types and not site.free_text else None
     )
     return read if isinstance(read, dict) else NONE
-
-
-# --- what a model put around a value: the shape of its schema, its own name, `item` ----------------------------------
-def _may_be_meant(site: Site) -> bool:
-    """Whether the object itself may be meant: an object is legal, or its JSON text."""
-    return "object" in site.types or site.json_text
-
-
-def schema_shaped(value: JsonValue, site: Site) -> JsonValue:
-    """`{"description": "x", "type": "str"}` -> `"x"`: the model copied the schema's shape around its value.
-
-    An object with a type of JSON Schema, or with the schema's own description, is a copied schema without a value.
-    """
-    if not isinstance(value, dict) or value.keys() != _SCHEMA_SHAPE or _may_be_meant(site):
-        return NONE
-    echoed = value["type"] in JSON_TYPES or value["description"] in site.descriptions
-    return value["description"] if not echoed and value["type"] in _TEXT_TYPES else NONE
-
-
-def typed_value(value: JsonValue, site: Site) -> JsonValue:
-    """`{"type": "string", "value": "x"}` -> `"x"`."""
-    if not isinstance(value, dict) or value.keys() != _TYPED_SHAPE or _may_be_meant(site):
-        return NONE
-    return value["value"] if value["type"] == name_json_type(value["value"]) else NONE
-
-
-def value_wrapped(value: JsonValue, site: Site) -> JsonValue:
-    """`{"value": "high"}` -> `"high"` where the schema lists it, or asks a number or boolean."""
-    if not isinstance(value, dict) or value.keys() != {"value"} or site.types & {"object", "array"} or site.free_text:
-        return NONE
-    return value["value"]
-
-
-def self_wrapped(value: JsonValue, site: Site) -> JsonValue:
-    """`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`: a list is wrapped a second time under its own name, also as
-    JSON text. An object is never legal there, and no key of the items has that name."""
-    if "array" not in site.types or site.free_text or _may_be_meant(site) or site.name in site.item_keys:
-        return NONE
-    read = read_inside(value, site, frozenset({"object"})) if isinstance(value, str) else (value, ())
-    inner = None if read is None else read[0]
-    if not isinstance(inner, dict) or not site.name or inner.keys() != {site.name}:
-        return NONE
-    return inner[site.name] if isinstance(inner[site.name], list) else NONE
-
-
-def item_wrapped(value: JsonValue, site: Site) -> JsonValue:
-    """`{"item": {...}}` -> `[{...}]` where a list is expected: a list in the spelling of XML."""
-    if not isinstance(value, dict) or value.keys() != {"item"} or "array" not in site.types:
-        return NONE
-    if "object" in site.types or "item" in site.item_keys:
-        return NONE
-    return value["item"] if isinstance(value["item"], list) else [value["item"]]
-
-
-def object_to_json_string(value: JsonValue, site: Site) -> JsonValue:
-    """`{...}` -> its JSON text, where the schema says that the string is JSON and the object does not wrap a value."""
-    if not isinstance(value, dict) or "string" not in site.types or "object" in site.types or not site.json_text:
-        return NONE
-    if value.keys() in (_SCHEMA_SHAPE, _TYPED_SHAPE, {site.name}):
-        return NONE
-    return dumps(value).decode()

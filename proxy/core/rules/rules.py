@@ -37,27 +37,36 @@ from proxy.core.rules.proposals import (
     boolean_word,
     grouped_number,
     integral_float,
-    item_wrapped,
     leading_point,
     null_text,
     number_to_string,
-    object_to_json_string,
     parse_json_string,
     python_literal,
     quoted_text,
-    schema_shaped,
-    self_wrapped,
     string_to_boolean,
     string_to_integer,
     string_to_number,
-    typed_value,
-    value_wrapped,
     year_first_date,
     yes_no,
     zero_one,
 )
+from proxy.core.rules.shapes import (
+    item_wrapped,
+    object_to_json_string,
+    schema_shaped,
+    self_wrapped,
+    typed_value,
+    value_wrapped,
+)
 
-LEVELS: Final = ("off", "basic", "standard", "lenient")
+# What may be repaired at each level, in the words of every text about it.
+LEVEL_MEANINGS: Final[Mapping[str, str]] = {
+    "off": "nothing",
+    "basic": "text to number, integer, boolean",
+    "standard": "every rule that loses nothing",
+    "lenient": "also where the schema leaves one meaning and the spelling is worse",
+}
+LEVELS: Final = tuple(LEVEL_MEANINGS)
 
 # `listed`: from `standard` on for tools that a server lists, some of which require a key that has a default; elsewhere
 # at no level, only where a config names the rule. `named`: nowhere but there.
@@ -89,17 +98,22 @@ _OBJECT: Final = frozenset({"object"})
 _STRING: Final = frozenset({"string"})
 # The value of `gives` for a rule that needs a list of allowed values instead of types.
 LISTED: Final[frozenset[str]] = frozenset()
+# Rules that read one value in another spelling.
+_SPELLINGS: Final = frozenset(
+    {"string_to_integer", "string_to_number", "string_to_boolean", "enum_case", "integral_float", "quoted_text"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One repair rule. `tier`: lower tiers are tried first, and only what they leave unrepaired reaches the next one.
 
-    For a value rule, `takes` are the Python types of the values it may change, and `gives` the JSON types of which one
-    has to be legal at the place (all types: no condition; `LISTED`: the place lists its values). `nests`: its proposal
-    may be repaired further inside. `reads`: a refused proposal is kept, so that the answer can describe it. `member`:
-    only for members of objects, never for elements of arrays. `last`: only where nothing else gives the call a meaning.
-    `json`: the types that it reads from JSON text; the text repairs are recorded beside it.
+    For a value rule, `takes` are the Python types of the values it may change, and `gives` the JSON types of which
+    one has to be legal at the place (all types: no condition; `LISTED`: the place lists its values). `nests`: its
+    proposal may be repaired further inside. `inside` are the rules that may repair the value that it takes out or
+    puts in. `reads`: a refused proposal is kept, so that the answer can describe it. `member`: only for members of
+    objects, never for elements of arrays. `last`: only where nothing else gives the call a meaning. `json`: the types
+    that it reads from JSON text; the text repairs are recorded beside it.
     """
 
     name: str
@@ -112,6 +126,7 @@ class Rule:
     gives: frozenset[str] = ANY_TYPE
     tier: int = 1
     nests: bool = False
+    inside: frozenset[str] = frozenset()
     reads: bool = False
     member: bool = False
     last: bool = False
@@ -134,11 +149,12 @@ _TABLE: Final = (
     Rule("boolean_letter", "named", "value", '`"t"`, `"F"` -> boolean', "exactly `t T f F`, which often stand for "
          "another word (`f` for female)", boolean_letter, (str,), _BOOLEAN),
     Rule("quoted_text", "standard", "value", "`\"'celsius'\"` -> `\"celsius\"`, `'\"5\"'` -> `5`",
-         "one pair of quotes around a listed word, a number (as string_to_integer) or `true`, `false`; no text is "
-         "legal",
+         "one pair of quotes around a listed word, a number (as string_to_integer), `true`, `false`, or a text whose "
+         "`format` takes no quotes",
          quoted_text, (str,)),
     Rule("year_first_date", "standard", "value", '`"2026/01/15"`, `"2026-1-5"`, `"20260115"` -> `"2026-01-15"`',
-         "`format: date` and the year first; for `date-time` a blank in the place of the `T`", year_first_date, (str,),
+         "`format: date` and the year first; for `date-time` a blank for the `T` or before the zone, `+0200`, `UTC`",
+         year_first_date, (str,),
          _STRING),
     Rule("integral_float", "standard", "value", "`3.0` -> `3` for an integer",
          "exact, no exponent; also where the draft calls 3.0 a valid integer, which Go and Rust services refuse: then "
@@ -168,18 +184,20 @@ _TABLE: Final = (
          "quantity, a unit (`1M`, `1m`; `MB`, `Mb`), a sign (`-d`), a pattern (`HH:mm`) or a single letter",
          enum_case, (str,), LISTED),
     Rule("wrap_single", "standard", "value", '`"a"` -> `["a"]`',
-         "a member of an object, never an array's element; a valid item; an object has a key that the items declare; "
-         "text that the items list or pin by format or pattern, or one word: no white space, separator, arrow, `=`, "
-         "`&`, "
-         "bracket or quotes, no script without blanks between words, no word of nothing or of several (`none`, `all`); "
-         "never one end of a pair (range, position, dimensions); numbers only under a name of many", wrap_single,
+         "a member of an object, never an array's element; a valid item (numbers as string_to_integer, members as "
+         "enum_case); an object has a key that the items declare; text that the items list or pin by format, pattern, "
+         "or one word, name, path or address: no white space, separator, bracket or quotes, no span (`mon-fri`), no "
+         "words joined by one (`rice_and_beans`), no script without blanks between words, no word of nothing or of "
+         "several (`none`, `all`); never one end of a pair, by name or description (range, position, from and to); "
+         "numbers only under a name of many", wrap_single,
          (object,), _ARRAY,
-         member=True),
+         inside=frozenset({"string_to_integer", "string_to_number", "enum_case"}), member=True),
     Rule("split_members", "standard", "value", '`"red, green"` -> `["red", "green"]`',
-         "every part is an enum member of the items, not the whole", split_members, (str,), _ARRAY, member=True),
+         "behind `,` or `;`; every part is an enum member of the items (as enum_case), not the whole", split_members,
+         (str,), _ARRAY, member=True),
     Rule("split_pinned", "standard", "value", '`"a@x.org, b@y.org"` -> `["a@x.org", "b@y.org"]`',
-         "a format (no date or time) or pattern of the items takes each part and not the whole; no part is a plain "
-         "word",
+         "behind `,`, `;` or a blank; a format (no date or time) or pattern of the items takes each part and not the "
+         "whole; no part is a plain word",
          split_pinned, (str,), _ARRAY, member=True),
     Rule("split_integers", "standard", "value", '`"5, 2, 9"` -> `[5, 2, 9]`',
          "three or more, none like thousands; no pair", split_integers, (str,), _ARRAY, member=True),
@@ -249,7 +267,7 @@ _TABLE: Final = (
     Rule("join_chunks", "lenient", "value", '`["a\\n","b"]` -> `"a\\nb"`',
          "strings; all but the last end in a line break", join_chunks, (list,), _STRING, tier=2),
     Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal", first_of_one, (list,),
-         tier=2, nests=True),
+         tier=2, nests=True, inside=_SPELLINGS),
     Rule("list_level", "lenient", "value", '`[["a","b"]]` -> `["a","b"]`', "one list alone, a level too many",
          list_level, (list,), _ARRAY, tier=2, nests=True),
     Rule("item_wrapped", "lenient", "value", '`{"item": {...}}` -> `[{...}]`',
@@ -259,7 +277,8 @@ _TABLE: Final = (
          "the object, or JSON text of one, has the property's name as its lone key; a list is asked and sent, and the "
          "items declare no such key", self_wrapped, (dict, str), _ARRAY, tier=2, nests=True, json=_OBJECT),
     Rule("value_wrapped", "lenient", "value", '`{"value": "high"}` -> `"high"`',
-         "exactly this key; a number, a boolean or a listed value is asked", value_wrapped, (dict,), tier=2),
+         "exactly this key; a number, a boolean or a listed value is asked", value_wrapped, (dict,), tier=2,
+         inside=_SPELLINGS),
     Rule("typed_value", "lenient", "value", '`{"type": "string", "value": "x"}` -> `"x"`',
          "exactly these keys, the value has that JSON Schema type; no object is legal", typed_value, (dict,),
          tier=2, nests=True),
@@ -318,6 +337,11 @@ _TABLE: Final = (
 )  # fmt: skip
 
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
+
+# Value rules that give a value another JSON type: GoMind's coercions.
+COERCIONS: Final = frozenset(rule.name for rule in _TABLE if rule.kind == "value") - {
+    "year_first_date", "enum_case", "enum_fold", "enum_point",
+}  # fmt: skip
 
 # Recorded among the repairs of a call although it is not a rule: a hook of the operator changed the arguments.
 HOOK: Final = "hook"

@@ -41,11 +41,15 @@ TYPE_NAMES: Final[Mapping[str, str | None]] = {
 ENTRY_WORDS: Final = frozenset({"name", "required", "example"})
 # The keys of GoMind's InputSummary.
 _FIELD_LISTS: Final = ("required_fields", "optional_fields")
-# The keys of a tool's definition, and those among them that hold the schema of its arguments.
-_SCHEMA_KEYS: Final = ("parameters", "inputSchema", "input_schema")
-_DEFINITION: Final = frozenset(
-    {*_SCHEMA_KEYS, "name", "title", "description", "type", "strict", "outputSchema", "annotations", "cache_control",
-     "_meta", "icons", "execution", "defer_loading", "input_examples", "allowed_callers", "eager_input_streaming"}
+# The keys of a tool's definition that hold the schema of its arguments, and those that hold a whole definition.
+_SCHEMA_KEYS: Final = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "schema")
+_WRAPPERS: Final = ("function", "toolSpec")
+# Keys that hold a list of definitions.
+_LISTS: Final = ("tools", "functionDeclarations", "function_declarations", "functions")
+# The keywords that nobody writes beside a definition: what has one of them is a schema.
+_SCHEMATIC: Final = frozenset(
+    ["properties", "required", "additionalProperties", "patternProperties", "items", "enum", "const", "allOf", "anyOf",
+     "oneOf", "not", "if", "$ref"]
 )  # fmt: skip
 _TOOL_TYPES: Final = ("function", "custom")
 _SUMMARY: Final = frozenset({*_FIELD_LISTS, "description"})
@@ -72,20 +76,47 @@ def find_definition(written: JsonValue) -> tuple[Pointer, tuple[str, ...]]:
     """Where the schema stands in a tool's definition, as vendors and `export` write it, with a note; () for a schema.
 
     OpenAI writes `{type: function, function: {name, parameters}}` and `{type: function, name, parameters}`, Gemini
-    `{name, parameters}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`.
+    `{name, parameters}` or `{name, parametersJsonSchema}`, Anthropic `{name, input_schema}`, MCP `{name, inputSchema}`,
+    Bedrock `{toolSpec: {name, inputSchema: {json}}}`. A definition without a name is one where its schema is that of an
+    object.
     """
-    inside: Pointer = ()
-    if isinstance(written, dict) and written.get("type") == "function" and isinstance(written.get("function"), dict):
-        written, inside = written["function"], ("function",)
-    if not isinstance(written, dict) or not isinstance(written.get("name"), str) or not written.keys() <= _DEFINITION:
-        return (), ()
-    if written.get("type", "function") not in _TOOL_TYPES:
+    path: Pointer = ()
+    if isinstance(written, dict):
+        inner = [key for key in _WRAPPERS if isinstance(written.get(key), dict)]
+        if len(inner) == 1 and written.keys() <= {"type", inner[0]} and _is_tool_type(written):
+            written, path = written[inner[0]], (inner[0],)
+    if not isinstance(written, dict) or not _is_tool_type(written) or written.keys() & _SCHEMATIC:
         return (), ()
     places = [key for key in _SCHEMA_KEYS if isinstance(written.get(key), dict)]
-    if len(places) != 1:
+    name = written.get("name", "")
+    if len(places) != 1 or not isinstance(name, str):
         return (), ()
-    path = (*inside, places[0])
-    return path, (f"the definition of tool {written['name']!r} read as the schema under `{format_pointer(path)}`",)
+    path, schema = (*path, places[0]), written[places[0]]
+    if schema.keys() == {"json"} and isinstance(schema["json"], dict):
+        path, schema = (*path, "json"), schema["json"]
+    if not name and not isinstance(schema.get("properties"), dict):
+        return (), ()
+    named = f"the definition of tool {name!r}" if name else "a tool's definition"
+    return path, (f"{named} read as the schema under `{format_pointer(path)}`",)
+
+
+def _is_tool_type(written: dict[str, JsonValue]) -> bool:
+    return written.get("type", "function") in _TOOL_TYPES
+
+
+def find_definitions(written: JsonValue) -> tuple[Pointer, ...]:
+    """Where the definitions stand in a list of tools, which is no schema of one tool: a list, or `{tools: [...]}`."""
+    if isinstance(written, dict) and not written.keys() & _SCHEMATIC:
+        lists: list[tuple[Pointer, JsonValue]] = [((key,), written.get(key)) for key in _LISTS]
+    else:
+        lists = [((), written)]
+    return tuple(
+        (*path, index)
+        for path, entries in lists
+        if isinstance(entries, list)
+        for index, entry in enumerate(entries)
+        if find_definition(entry)[0]
+    )
 
 
 def _is_input_summary(schema: JsonValue) -> bool:

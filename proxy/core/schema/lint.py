@@ -1,5 +1,4 @@
-"""Finds what a schema says in vain: keywords that nobody reads, values that keywords of ours do not take, limits that
-exclude each other. Pure.
+"""Finds what a schema says in vain: keywords that nobody reads, and values that keywords of ours do not take. Pure.
 
 JSON Schema ignores keywords that it does not know (2020-12 core 4.3.1), so a misspelt one guards nothing, and nothing
 says so. `lint` tells two kinds apart. A finding is *grave* where the schema surely means a keyword that it does not
@@ -15,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES, dumps, format_pointer, make_decimal
+from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.schema.dialects import ENTRY_WORDS, TYPE_NAMES, is_parameter_list
-from proxy.core.schema.drafts import KNOWN_BY, Draft, knows
+from proxy.core.schema.dialects import ENTRY_WORDS, TYPE_NAMES, is_parameter_list, normalise
+from proxy.core.schema.drafts import KNOWN_BY, Draft, knows, list_subschemas
 from proxy.core.schema.nodes import Node, Schemas
 
 # Keywords that can refuse a value, in all drafts.
@@ -43,19 +42,12 @@ _OWN_WORDS: Final = frozenset(
     ["allow", "container", "cost", "count", "dtype", "form", "host", "multiple", "note", "notes", "num", "option",
      "options", "unit", "units", "when"]
 )  # fmt: skip
-# Limits that exclude each other where the first is above the second, and the types they speak of. Where one of them
-# excludes its own number, they may not be equal either.
-_OF_NUMBERS: Final = ("number", "integer")
-_LIMITS: Final = (
-    ("minimum", "maximum", _OF_NUMBERS),
-    ("exclusiveMinimum", "maximum", _OF_NUMBERS),
-    ("minimum", "exclusiveMaximum", _OF_NUMBERS),
-    ("exclusiveMinimum", "exclusiveMaximum", _OF_NUMBERS),
-    ("minLength", "maxLength", ("string",)),
-    ("minItems", "maxItems", ("array",)),
-    ("minContains", "maxContains", ("array",)),
-    ("minProperties", "maxProperties", ("object",)),
-)
+# The keywords of our own.
+_OURS: Final = ("x-hint", "x-null", "x-repair", "x-sensitive", "x-severity")
+# Names of types that are words of a language too: alone they make no property of a key.
+_WORDS: Final = frozenset(["any", "byte", "char", "list", "long", "map", "none", "short", "text", "tuple"])
+# Keywords that a property map may stand beside: they say nothing about the value of a property.
+_BESIDE_MAP: Final = frozenset(["type", "required", "additionalProperties", "minProperties", "maxProperties"])
 _SEVERITIES: Final = ("error", "warning", "info")
 _LONGEST_SAMPLE: Final = 160
 
@@ -78,40 +70,36 @@ class Finding:
 
 def lint(schemas: Schemas) -> Iterator[Finding]:
     """The findings of everything that a compiled schema can reach, documents it refers to included."""
-    for node in schemas.nodes():
+    nodes = list(schemas.nodes())
+    reached = {(node.place.document, node.path) for node in nodes}
+    for node in nodes:
         if isinstance(node.raw, dict):
-            yield from _lint_node(node, node.raw)
-    if not any(isinstance(node.raw, bool) or node.raw.keys() & ASSERTING for node in (schemas.root,)):
+            yield from _lint_node(node, node.raw, reached)
+    root = schemas.root.raw
+    if root is True or (isinstance(root, dict) and not root.keys() & ASSERTING):
         yield Finding(schemas.base, (), "the schema has no keyword that could refuse anything: every call passes")
 
 
-def describe_grave(schemas: Schemas) -> str:
-    """What a schema of somebody else's surely means and does not guard, in one line of at most three remarks; '' where
-    there is nothing of the kind."""
-    grave = [finding for finding in lint(schemas) if finding.is_grave]
-    remarks = [f"{format_pointer(each.path)}: {each.message} ({each.hint})"[:300] for each in grave[:3]]
-    return "; ".join(remarks) + (f"; and {len(grave) - 3} more" if len(grave) > 3 else "")
-
-
-def _lint_node(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Finding]:
+def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str, Pointer]]) -> Iterator[Finding]:
+    """`reached`: where schemas stand. A reference may lead to a place under an unknown keyword, which is read then."""
     document, path = node.place.document, node.path
-    unknown = [key for key in raw if key not in _KNOWN and not key.startswith("x-")]
-    unknown += [key for key in raw if key in KNOWN_BY and not knows(node.draft, key)]
-    declared = find_property_map(raw, is_root=not path)
+    unread = [key for key in raw if key not in _KNOWN and (document, (*path, key)) not in reached]
+    declared = tuple(key for key in find_property_map(raw, is_root=not path) if key in unread)
     if declared:
         yield Finding(document, (*path, declared[0]), *word_property_map(raw, declared), is_grave=True, is_keyword=True)
-    for key in unknown:
-        if key not in declared:
-            yield _judge_keyword(key, document, (*path, key), node.draft)
+    for key in (*unread, *(key for key in raw if key in KNOWN_BY and not knows(node.draft, key))):
+        if key not in declared and (not key.startswith("x-") or find_meant_keyword(key)):
+            yield _judge_keyword(key, raw[key], document, (*path, key), node.draft)
+    if node.draft <= Draft.D7 and "$ref" in raw and (beside := sorted(raw.keys() & ASSERTING - {"$ref"})):
+        message = f"draft {node.draft.value} ignores {beside[0]!r} beside `$ref`"
+        yield Finding(document, (*path, beside[0]), message, "put both under `allOf`", is_keyword=True)
     for message, hint in _list_wrong_switches(raw):
         yield Finding(document, path, message, hint, is_grave=True)
-    for message in _list_contrary_limits(raw):
-        yield Finding(document, path, message, "change one of the two", is_grave=True)
     yield from _list_undeclared(node, raw)
 
 
 # --- keywords that nobody reads ---------------------------------------------------------------------------------------
-def _judge_keyword(key: str, document: str, path: Pointer, draft: Draft) -> Finding:
+def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, draft: Draft) -> Finding:
     if key in _KNOWN:
         first = KNOWN_BY[key]
         message = f"{key!r} is a keyword of other drafts: draft {draft.value} ignores it"
@@ -120,20 +108,38 @@ def _judge_keyword(key: str, document: str, path: Pointer, draft: Draft) -> Find
         )
     meant = find_meant_keyword(key)
     message = f"unknown keyword {key!r}, which JSON Schema ignores"
-    if meant is None:
-        return Finding(document, path, message, "call it `x-...` if it is a remark of yours", False, True)
-    return Finding(document, path, message, f"did you mean {meant!r}?", True, True)
+    if meant is not None:
+        return Finding(document, path, message, f"did you mean {meant!r}?", True, True)
+    hint = (
+        "a property belongs under `properties`"
+        if _is_described(value)
+        else "call it `x-...` if it is a remark of yours"
+    )
+    return Finding(document, path, message, hint, False, True)
 
 
 def find_meant_keyword(key: str) -> str | None:
-    """The asserting keyword that a misspelt one is surely meant for: one edit away, or two from eight letters on,
-    whatever the case and the separators. None for keywords that exist, and for words that people write on purpose."""
+    """The asserting keyword, or keyword of our own, that a misspelt one is surely meant for: one edit away, or two from
+    eight letters on, whatever the case and the separators. None for keywords that exist, and for words that people
+    write on purpose."""
     folded = _fold(key)
-    if key in _KNOWN or key.startswith("x-") or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
+    if key in _KNOWN or folded in _OWN_WORDS or folded in _FOLDED_SAYING:
         return None
+    if key in _OURS:
+        return None
+    if key.startswith("x-") or folded in _LETTERS_OF_OURS:
+        return _find_near(folded, _FOLDED_OURS)
+    if folded in _FOLDED_SHORT:
+        return _FOLDED_SHORT[folded]
+    return _find_near(folded, _FOLDED_REFERENCES if key.startswith("$") else ()) or _find_near(
+        folded.lstrip("$"), _FOLDED_ASSERTING
+    )
+
+
+def _find_near(folded: str, keywords: tuple[tuple[str, str], ...]) -> str | None:
     near = [
         (distance, keyword)
-        for keyword, letters in _FOLDED_ASSERTING
+        for keyword, letters in keywords
         if (distance := _count_edits(folded, letters)) <= (2 if len(letters) >= 8 else 1)
     ]
     return min(near)[1] if near else None
@@ -143,8 +149,12 @@ def _fold(key: str) -> str:
     return "".join(letter for letter in key.lower() if letter.isalnum() or letter == "$")
 
 
-_FOLDED_SAYING: Final = frozenset(map(_fold, _SAYING))
+_FOLDED_SAYING: Final = frozenset((*map(_fold, _SAYING), "$def"))
 _FOLDED_ASSERTING: Final = tuple((key, _fold(key)) for key in sorted(ASSERTING) if len(key) >= 4 and key[0] != "$")
+_FOLDED_REFERENCES: Final = tuple((key, _fold(key)) for key in sorted(ASSERTING) if key[0] == "$")
+_FOLDED_SHORT: Final = {key: key for key in sorted(ASSERTING) if len(key) < 4}
+_FOLDED_OURS: Final = tuple((key, _fold(key)) for key in _OURS)
+_LETTERS_OF_OURS: Final = frozenset(letters for _, letters in _FOLDED_OURS)
 
 
 def _count_edits(one: str, other: str) -> int:
@@ -164,26 +174,52 @@ def _count_edits(one: str, other: str) -> int:
 # --- properties without `properties` ----------------------------------------------------------------------------------
 def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tuple[str, ...]:
     """The keys of a schema that are properties written beside its keywords: `{lat: {type: number}}`, and
-    `{lat: number}` where nothing else stands beside them. () where `properties` or another keyword says what holds."""
-    if schema.keys() & ASSERTING - {"type", "required", "additionalProperties"} or not _may_be_object(schema):
+    `{lat: number}` where nothing says that it is something else. () beside `properties`."""
+    if schema.keys() & {"properties", "patternProperties"} or not _may_be_object(schema):
         return ()
     own = [key for key in schema if key not in _KNOWN and not key.startswith("x-") and not find_meant_keyword(key)]
-    described = tuple(key for key in own if _is_described(schema[key]))
-    named = tuple(key for key in own if isinstance(value := schema[key], str) and value.lower() in TYPE_NAMES)
+    bare = not schema.keys() & ASSERTING - _BESIDE_MAP
+    described = tuple(key for key in own if _is_described(schema[key]) or (bare and _refuses_something(schema[key])))
+    named = tuple(key for key in own if _is_type_name(schema[key]))
     if described:
         return tuple(key for key in own if key in described or key in named)
-    alone = len(named) == len(schema) or (is_root and len(named) == len(own) and schema.keys() & {"type", "required"})
-    return named if alone else ()
+    if not bare or not named:
+        return ()
+    if len(named) == len(schema):
+        return named
+    sure = len(named) == len(own) and all(schema[key].lower() not in _WORDS for key in named)
+    if not sure or not (is_root or "type" in schema):
+        return ()
+    return tuple(key for key in schema if key in named or (key in _SAYING and is_root and _is_type_name(schema[key])))
 
 
 def _may_be_object(schema: Mapping[str, JsonValue]) -> bool:
     return schema.get("type", "object") in ("object", ["object"])
 
 
+def _is_type_name(value: JsonValue) -> bool:
+    return isinstance(value, str) and value.lower() in TYPE_NAMES
+
+
 def _is_described(value: JsonValue) -> bool:
     """Whether a value is written as the schema of a property is."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    return isinstance(kind, str) and kind.lower() in TYPE_NAMES
+    if not isinstance(value, dict):
+        return False
+    kind = value.get("type")
+    return (
+        _is_type_name(kind)
+        or isinstance(value.get("properties"), dict)
+        or (isinstance(kind, list) and bool(kind) and all(map(_is_type_name, kind)))
+    )
+
+
+def _refuses_something(value: JsonValue) -> bool:
+    """Whether a value has a keyword that could refuse something, and no other words than a schema has."""
+    return (
+        isinstance(value, dict)
+        and bool(value.keys() & ASSERTING)
+        and all(key in _KNOWN or key in ENTRY_WORDS or key.startswith("x-") for key in value)
+    )
 
 
 def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]) -> tuple[str, str]:
@@ -194,25 +230,31 @@ def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]
         written = schema[key] if isinstance(schema[key], dict) else {"type": schema[key]}
         if written.get("required") is True:
             required.append(key)
-        properties[key] = {
-            name: value for name, value in written.items() if not (name == "required" and value in (True, False))
-        }
-        kind = properties[key]["type"].lower()
-        properties[key]["type"] = TYPE_NAMES[kind] or kind
-        if TYPE_NAMES[kind] is None:
-            del properties[key]["type"]
-    whole: dict[str, JsonValue] = {"type": "object", "properties": properties}
+        kept = {name: value for name, value in written.items() if not (name == "required" and value in (True, False))}
+        properties[key] = normalise(kept)[0]
+    rest = {key: value for key, value in schema.items() if key not in declared and key not in ("type", "required")}
+    whole: dict[str, JsonValue] = {**rest, "type": "object", "properties": properties}
     if required:
         whole["required"] = list(dict.fromkeys(required))
     text = dumps(whole).decode()
-    sample = text if len(text) <= _LONGEST_SAMPLE else '{"type": "object", "properties": {"' + declared[0] + '": ...}}'
+    told = len(text) <= _LONGEST_SAMPLE and not any(map(_needs_more, properties.values()))
+    sample = text if told else '{"type": "object", "properties": {' + dumps(declared[0]).decode() + ": ...}}"
     return (
         f"{first} stands where keywords stand, and guards nothing: a property belongs under `properties`",
         f"write {sample}",
     )
 
 
-# --- values and limits ------------------------------------------------------------------------------------------------
+def _needs_more(schema: JsonValue) -> bool:
+    """Whether a property has mistakes of its own, which a sample would repeat."""
+    if not isinstance(schema, dict):
+        return False
+    own = isinstance(schema.get("required"), bool) or any(map(find_meant_keyword, schema))
+    inner = [child for _, child in list_subschemas(schema)]
+    return own or bool(find_property_map(schema, is_root=False)) or any(map(_needs_more, inner))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
 def _list_wrong_switches(raw: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     """Values that our own keywords do not take."""
     severity = raw.get("x-severity", "error")
@@ -235,31 +277,13 @@ def show(value: JsonValue) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _list_contrary_limits(raw: Mapping[str, JsonValue]) -> Iterator[str]:
-    types = raw.get("type", list(JSON_TYPES))
-    named = types if isinstance(types, list) else [types]
-    for least, most, kinds in _LIMITS:
-        low, high = raw.get(least), raw.get(most)
-        if not _is_number(low) or not _is_number(high) or not any(kind in named for kind in kinds):
-            continue
-        gap = make_decimal(high) - make_decimal(low)
-        if gap < 0 or (gap == 0 and "exclusive" in least + most):
-            excluded = f"`{least}: {show(low)}` and `{most}: {show(high)}` exclude each other"
-            yield f"no {kinds[0]} can satisfy it, {excluded}"
-
-
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, (int, *FRACTIONS)) and not isinstance(value, bool)
-
-
 def _list_undeclared(node: Node, raw: Mapping[str, JsonValue]) -> Iterator[Finding]:
     """Names that an open object requires and nothing describes: nobody judges their values."""
     required = raw.get("required")
     if not isinstance(required, list) or not isinstance(raw.get("properties"), dict):
         return
-    if raw.keys() & {"additionalProperties", "patternProperties", "unevaluatedProperties"} or any(
-        key in raw for key in ("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas")
-    ):
+    judged = any(raw.get(key, True) is not True for key in ("additionalProperties", "unevaluatedProperties"))
+    if judged or raw.keys() & {"patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"}:
         return
     for name in required:
         if isinstance(name, str) and name not in raw["properties"]:

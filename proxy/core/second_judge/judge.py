@@ -3,11 +3,12 @@
 Other rooms call `judge_value`; `run_job` does the same with jobs of bytes, for a child process (`proxy/offload`). A
 hostile schema or value can take any time here, so no code on the way of a call ever asks within its own process.
 
-fastjsonschema is asked about schemas of drafts 4 to 7 whose keywords it reads as we do (`CompiledJudge`); jsonschema
-about all others (`reference.py`). fastjsonschema writes Python code from the schema. So it gets a copy that holds only
-keywords of the table below, with only plain characters in every text that could stand in its code; patterns and formats
-become formats of ours. fastjsonschema would judge other keywords (decimal limits, `uniqueItems`, `patternProperties`,
-`enum` of anything but texts ...) by floats, by `re` or by Python's own equality.
+fastjsonschema is asked about schemas whose keywords it reads as we do (`CompiledJudge`): those of drafts 4 to 7, and
+those of 2019-09 and 2020-12 in which every keyword means what it means in draft 7. jsonschema is asked about all others
+(`reference.py`). fastjsonschema writes Python code from the schema. So it gets a copy that holds only keywords of the
+table below, with only plain characters in every text that could stand in its code; patterns and formats become formats
+of ours. fastjsonschema would judge other keywords (decimal limits, `uniqueItems`, `patternProperties`, `enum` of
+anything but texts ...) by floats, by `re` or by Python's own equality.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def judge_value(question: Question, value: JsonValue) -> Opinion:
     try:
         judge, draft = _judge_of(question.text)
         with start_search_budget():
-            fault = judge.find_fault(make_exact(value, draft))
+            fault = judge.find_fault(exact := make_exact(value, draft))
+            if fault is not None and isinstance(judge, CompiledJudge):
+                fault = _find_place(question.text, exact) or fault
     except CannotTellError as error:
         return Opinion(SecondVerdict.CANNOT_TELL, reason=str(error))
     except (SearchGivenUp, SchemaError, RecursionError, ArithmeticError) as error:
@@ -95,20 +98,38 @@ def judge_value(question: Question, value: JsonValue) -> Opinion:
 
 @lru_cache(maxsize=_KEPT)
 def _judge_of(text: bytes) -> tuple[CompiledJudge | ReferenceJudge, Draft]:
+    asked, draft = _read_question(text)
+    if not asked["documents"]:
+        try:
+            return CompiledJudge(asked["schema"], draft, formats=Formats.from_json(asked["formats"])), draft
+        except CannotTellError:
+            pass
+    return _reference_of(text), draft
+
+
+@lru_cache(maxsize=_KEPT)
+def _reference_of(text: bytes) -> ReferenceJudge:
+    asked, draft = _read_question(text)
+    formats = Formats.from_json(asked["formats"])
+    return ReferenceJudge(asked["schema"], draft, documents=asked["documents"], base=asked["base"], formats=formats)
+
+
+def _read_question(text: bytes) -> tuple[dict[str, JsonValue], Draft]:
     asked = parse(text)
     if isinstance(asked, JsonProblem):
         raise CannotTellError(asked.reason)
-    schema, documents = asked["schema"], asked["documents"]
-    draft = find_draft(schema, documents=documents)
-    formats = Formats.from_json(asked["formats"])
+    schema: JsonValue = asked["schema"]
     if isinstance(schema, dict) and "$schema" in schema and find_published_draft(schema["$schema"]) is None:
         raise CannotTellError("$schema names a meta-schema of its own")
-    if not documents:
-        try:
-            return CompiledJudge(schema, draft, formats=formats), draft
-        except CannotTellError:
-            pass
-    return ReferenceJudge(schema, draft, documents=documents, base=asked["base"], formats=formats), draft
+    return asked, find_draft(schema, documents=asked["documents"])
+
+
+def _find_place(text: bytes, exact: JsonValue) -> Fault | None:
+    """What jsonschema says of a value that fastjsonschema refuses, which tells no place; None where it says nothing."""
+    try:
+        return _reference_of(text).find_fault(exact)
+    except Exception:  # noqa: BLE001 - the refusal stands without a place
+        return None
 
 
 def pack_job(question: Question, value: bytes) -> bytes:
@@ -139,11 +160,15 @@ def unpack_opinion(result: bytes) -> Opinion:
 # Texts that are safe in generated code.
 _PLAIN: Final = re.compile(r"[\w .,:;/@+*()=-]*", re.ASCII)
 _LOCAL: Final = re.compile(r"#(?:/[\w.-]+)*", re.ASCII)
+_NEW_DEFINITIONS: Final = "#/$defs/"
 
+_DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 _DIALECTS: Final = {
     Draft.D4: "http://json-schema.org/draft-04/schema#",
     Draft.D6: "http://json-schema.org/draft-06/schema#",
-    Draft.D7: "http://json-schema.org/draft-07/schema#",
+    Draft.D7: _DRAFT_7,
+    Draft.D2019: _DRAFT_7,
+    Draft.D2020: _DRAFT_7,
 }
 
 # Keywords that assert nothing here, and are left out.
@@ -161,6 +186,11 @@ _SILENT: Final = frozenset(
         "contentEncoding",
         "contentMediaType",
         "contentSchema",
+    ]
+)
+# Keywords that assert nothing before the draft that brought them, and mean nothing that draft 7 knows.
+_NEWER: Final = frozenset(
+    [
         "minContains",
         "maxContains",
         "dependentRequired",
@@ -173,8 +203,12 @@ _SILENT: Final = frozenset(
         "$dynamicAnchor",
         "$dynamicRef",
         "$recursiveRef",
+        "$recursiveAnchor",
+        "$vocabulary",
     ]
 )
+# Keywords of draft 7 that a later draft reads otherwise.
+_OLDER: Final = frozenset(["additionalItems", "dependencies"])
 _COUNTS: Final = frozenset(["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"])
 _LIMITS: Final = frozenset(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])
 _SINGLE: Final = frozenset(
@@ -195,8 +229,6 @@ class CompiledJudge:
     def __init__(self, schema: JsonValue, draft: Draft, *, formats: Formats) -> None:
         import fastjsonschema
 
-        if draft not in _DIALECTS:
-            raise CannotTellError("fastjsonschema is asked about drafts 4 to 7 alone")
         rewriting = _Rewriting(draft, formats=formats)
         rewritten = rewriting.schema(schema)
         if not isinstance(rewritten, dict):
@@ -235,12 +267,27 @@ class _Rewriting:
             if self._draft is Draft.D4:
                 raise CannotTellError("a boolean schema in draft 4")
             return schema
+        if self._draft > Draft.D7:
+            return self._newer(schema)
         if "$ref" in schema:
-            if not isinstance(schema["$ref"], str) or _LOCAL.fullmatch(schema["$ref"]) is None:
-                raise CannotTellError("$ref out of the schema")
             kept = {"definitions": schema["definitions"]} if "definitions" in schema else {}
-            return {"$ref": schema["$ref"], **self._keywords(kept)}
+            return {"$ref": _refer(schema["$ref"]), **self._keywords(kept)}
         return self._keywords(schema)
+
+    def _newer(self, schema: dict[str, JsonValue]) -> JsonValue:
+        """A schema of a draft after 7 in the words of draft 7, where keywords beside `$ref` have no effect."""
+        if "$defs" in schema and "definitions" in schema:
+            raise CannotTellError("definitions under two keywords")
+        words = {"definitions" if keyword == "$defs" else keyword: value for keyword, value in schema.items()}
+        reference = words.pop("$ref", None)
+        if isinstance(reference, str) and reference.startswith(_NEW_DEFINITIONS):
+            reference = "#/definitions/" + reference.removeprefix(_NEW_DEFINITIONS)
+        if any(keyword in _NEWER or keyword in _OLDER for keyword in words) or isinstance(words.get("items"), list):
+            raise CannotTellError("a keyword with another meaning in draft 7")
+        made = self._keywords(words)
+        if reference is not None:
+            made["allOf"] = [*made.get("allOf", []), {"$ref": _refer(reference)}]
+        return made
 
     def _keywords(self, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
         made: dict[str, JsonValue] = {}
@@ -248,13 +295,16 @@ class _Rewriting:
         for keyword, value in schema.items():
             if keyword in ("pattern", "format"):
                 texts.extend(self._format(keyword, value, schema.get(KEYWORD)))
-            elif (
-                keyword not in _SILENT and self._draft >= _SINCE.get(keyword, Draft.D4) and not keyword.startswith("x-")
-            ):
+            elif self._asserts(keyword):
                 made[keyword] = self._keyword(keyword, value)
         if texts:
             made["allOf"] = [*made.get("allOf", []), *texts]
         return made
+
+    def _asserts(self, keyword: str) -> bool:
+        if keyword in _SILENT or keyword in _NEWER or keyword.startswith("x-"):
+            return False
+        return self._draft >= _SINCE.get(keyword, Draft.D4)
 
     def _keyword(self, keyword: str, value: JsonValue) -> JsonValue:
         if keyword in _LISTS and isinstance(value, list):
@@ -291,6 +341,13 @@ class _Rewriting:
         name = f"ours-{len(self.formats)}"
         self.formats[name] = check
         return [{"format": name}]
+
+
+def _refer(reference: JsonValue) -> str:
+    """A reference within the schema."""
+    if not isinstance(reference, str) or _LOCAL.fullmatch(reference) is None:
+        raise CannotTellError("$ref out of the schema")
+    return reference
 
 
 def _plain(text: JsonValue) -> str:

@@ -36,6 +36,8 @@ _READ_OTHERWISE: Final = (
     ("unevaluatedItems", "contains", Draft.D2019, Draft.D2019),
     ("dependencies", "dependencies", Draft.D2019, Draft.D2020),
 )
+# Keywords whose values are data: a `$ref` in them is no reference.
+_DATA: Final = frozenset({"const", "default", "enum", "examples"})
 # The most digits of a number that `multipleOf` is computed for.
 _MAX_DIGITS: Final = 5_000
 # An integer with a larger exponent stays a Decimal: as an int it would be written out digit by digit.
@@ -86,7 +88,7 @@ class ReferenceJudge:
 
         base = _joinable(_own_uri(schema, draft) or base)
         everything = {**{_joinable(uri): document for uri, document in documents.items()}, base: schema}
-        everything = {uri: _drop_dialect(document, draft) for uri, document in everything.items()}
+        everything = {uri: _join_references(_drop_dialect(document, draft)) for uri, document in everything.items()}
         _refuse_what_differs(draft, everything.values())
         known = _class(draft)
         default = specification_with(known.META_SCHEMA["$schema"])
@@ -134,6 +136,16 @@ def _joinable(uri: str) -> str:
     """A URI of our own scheme in a form to which `referencing` can join references."""
     scheme, colon, rest = uri.partition(":///")
     return f"https://{scheme}.invalid/{rest}" if colon and scheme not in ("http", "https") else uri
+
+
+def _join_references(value: JsonValue) -> JsonValue:
+    """A copy of a document whose references to URIs of our own scheme are in that form too."""
+    if isinstance(value, list):
+        return [_join_references(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {keyword: item if keyword in _DATA else _join_references(item) for keyword, item in value.items()}
+    return {**made, "$ref": _joinable(made["$ref"])} if isinstance(made.get("$ref"), str) else made
 
 
 def _drop_dialect(document: JsonValue, draft: Draft) -> JsonValue:

@@ -3,7 +3,8 @@
 An error that says what it is (GoMind's `{success: false, error: {...}}`, Compozy's and our own envelopes) keeps its
 code, category, words and verdict, also on a 2xx; every other answer is judged by its status. A tool's complaint about
 its arguments (`complaints.py`) becomes violations with paths, like our own. The upstream's status is always kept, and
-its words go to `details.original_error`, without secrets that were sent, and at most 500 characters of them.
+its words go to `details.original_error` as they are (`own_words.py`), without secrets that were sent: one line for each
+error of a list, at most 1,500 characters in all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.core.check.validation import Check
+from proxy.core.display.graphemes import cut_sentences
 from proxy.core.display.preview import clean_text, hide
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
@@ -33,11 +35,12 @@ from proxy.core.model.values import (
 )
 from proxy.core.tool_errors.complaints import SERVER_ERRORS, STATUSES, Complaint, read_complaints, read_server_error
 from proxy.core.tool_errors.findings import list_secrets, mask_secrets
+from proxy.core.tool_errors.own_words import MOST_WORDS, join_words, list_own_words
 from proxy.core.tool_errors.places import rename_url_places
 
 # The bytes of an answer that are read: an error is short, and a long success is not searched for one.
 LOOKED_AT: Final = 64 * 1024
-_LONGEST_WORDS: Final = 500
+_LONGEST_DETAIL: Final = 300
 _SEARCHED: Final = 16 * 1024  # how far secrets are looked for, much further than what is shown
 _LONGEST_MESSAGE: Final = 200
 _MOST_DETAILS: Final = 20
@@ -59,12 +62,11 @@ _MENDABLE: Final = frozenset({400, 409, 422})
 _LOST: Final = frozenset({502, 504})
 # The service cannot do this at all (RFC 9110 sections 15.6.2 and 15.6.6): no repetition helps.
 _FINAL: Final = frozenset({501, 505})
+# Statuses from 500 on by which a service says that it has done nothing.
+_NOT_RUN: Final = _FINAL | {503}
 
 # The upstream's headers that a client needs although the body is replaced.
 _KEPT_HEADERS: Final = frozenset({"retry-after", "www-authenticate"})
-
-# Keys under which error bodies keep their words, most specific first: GoMind, RFC 9457, FastAPI, Django, plain.
-_WORDS_AT: Final = ("message", "detail", "error_description", "error", "title", "errors")
 
 _CODE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
@@ -100,15 +102,21 @@ def classify_answer(
         found = read_server_error(_header(headers, "content-type"), text, check, sent, limits)
     failure = _by_status(status) if told is None else _read_enveloped(told, value, status, words)
     failure = failure if told is not None else replace(failure, hint=words.show(_hint(value)))
-    original = found.words if found is not None and found.words else words.show(_spoken_or_text(value, text))
+    original = words.quote(value if told is None else _without_details(value), text)
     if url and (found is None or not found.violations):
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
-    executed = {"executed": "unknown"} if status in _LOST or (status == 500 and not idempotent) else {}
+    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
+    executed = {"executed": "unknown"} if may_have_run else {}
     details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
+
+
+def show_words(text: str, check: Check | None, sent: JsonValue) -> str:
+    """A tool's own words as they may be shown, without secrets that were `sent`."""
+    return _Words(sent, _limits(check)).show(text)
 
 
 def is_success(reply: UpstreamReply) -> bool:
@@ -174,19 +182,24 @@ def _named_category(told: JsonValue) -> Category | None:
 def _with_words(failure: Failure, found: Complaint | None, sent: JsonValue, bare: bool, original: str) -> Failure:
     """The failure with what the tool says: its complaint, or its words behind the message."""
     if found is not None:
-        return _add_complaint(failure, found, sent, bare)
-    if bare and original:
-        return replace(failure, message=f"{failure.message}: {clean_text(original, _LONGEST_MESSAGE)}")
+        return _add_complaint(failure, found, sent, bare, original)
+    if bare and _is_short(original):
+        return replace(failure, message=f"{failure.message}: {original}")
     return failure
 
 
-def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool) -> Failure:
+def _is_short(original: str) -> bool:
+    """Whether a tool's words are one sentence that a message can hold; longer ones stand in the details alone."""
+    return 0 < len(original) <= _LONGEST_MESSAGE and "\n" not in original
+
+
+def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool, original: str) -> Failure:
     """The failure extended by the complaint. `bare`: no envelope of the tool gave it a code and a message."""
     if not bare:
         return replace(failure, violations=found.violations, sent=sent, type_related=found.type_related)
     code = codes.UPSTREAM_REJECTED_ARGUMENTS
-    words = "" if found.violations else clean_text(found.words, _LONGEST_MESSAGE)
-    message = f"{code.meaning.rstrip('.')}: {words}" if words else code.meaning
+    says = not found.violations and _is_short(original)
+    message = f"{code.meaning.rstrip('.')}: {original}" if says else code.meaning
     if failure.code.category is Category.SERVICE_ERROR:
         message = f"{failure.message}, and by its words the arguments are the cause."
     return Failure(code, message, found.violations, failure.hint, sent=sent, type_related=found.type_related)
@@ -247,6 +260,16 @@ def _read_error(value: JsonValue) -> JsonValue:
     return error if isinstance(error, dict | str) and error else None
 
 
+def _without_details(value: JsonValue) -> JsonValue:
+    """An enveloped error without the details that are handed on under their own names."""
+    if not isinstance(value, dict):
+        return value
+    error = value.get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("details"), dict):
+        return value
+    return {**value, "error": {key: item for key, item in error.items() if key != "details"}}
+
+
 def _read_enveloped(error: JsonValue, value: JsonValue, status: int, words: _Words) -> Failure:
     fallback = _by_status(status if status >= 400 else 500)
     if isinstance(error, str):
@@ -300,8 +323,16 @@ def _flat(details: JsonValue, words: _Words) -> dict[str, str]:
     """`details` as GoMind clients decode them: text to text, bounded."""
     if not isinstance(details, dict):
         return {}
-    pairs = [(key, item) for key, item in details.items() if isinstance(item, str)]
-    return {key[:64]: words.show(item) for key, item in pairs[:_MOST_DETAILS]}
+    texts = ((key, item if isinstance(item, str) else _write_detail(item)) for key, item in details.items())
+    return {key[:64]: words.show(item) for key, item in [pair for pair in texts if pair[1]][:_MOST_DETAILS]}
+
+
+def _write_detail(item: JsonValue) -> str:
+    """A detail that is no text, as JSON; '' for one that is empty or long."""
+    if item in (None, "", [], {}):
+        return ""
+    text = dumps(item).decode("utf-8", "replace")
+    return text if len(text) <= _LONGEST_DETAIL else ""
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -345,28 +376,13 @@ class _Words:
         self._limits = limits
         self._secrets = list_secrets(sent, limits)
 
+    def quote(self, value: JsonValue, text: bytes) -> str:
+        """The words of a body, one line for each error of a list."""
+        return join_words(filter(None, map(self.show, list_own_words(value, text))))
+
     def show(self, text: str) -> str:
-        """At most 500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
+        """At most 1,500 code points of a text; '' where the arguments hold more secrets than can be searched for."""
         if self._secrets is None:
             return ""
         text = hide(mask_secrets(text[:_SEARCHED], self._secrets), self._sent, self._limits)
-        return clean_text(text, _LONGEST_WORDS, self._limits)
-
-
-def _spoken_or_text(value: JsonValue, text: bytes) -> str:
-    """The upstream's own words on one line."""
-    found = _find_words(value)
-    return " ".join(text.decode("utf-8", "replace").split()) if found is None else found
-
-
-def _find_words(value: JsonValue) -> str | None:
-    """The first text under one of the keys where error bodies keep their words."""
-    if not isinstance(value, dict):
-        return None
-    for name in _WORDS_AT:
-        item = value.get(name)
-        if isinstance(item, str) and item.strip():
-            return " ".join(item.split())
-        if isinstance(item, dict) and (inner := _find_words(item)) is not None:
-            return inner
-    return None
+        return cut_sentences(clean_text(text, _SEARCHED, self._limits), MOST_WORDS)

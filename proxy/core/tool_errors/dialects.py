@@ -186,18 +186,19 @@ _NOUNS: Final = r"(?:field|parameter|argument|property|param|key|value)"
 
 # A sentence whose subject is an argument: class-validator, yup, Rails' full messages, Laravel, and handlers written by
 # hand ("Amount must be greater than 0").
+_END: Final = r"(?=[;.!] |[;.!]?$|\n)"
 SENTENCE: Final[Reader] = make_phrase_reader(
-    (r"(?:^|[.:;,] )(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument |[Tt]he "
+    (r"(?:^|[.:;,] )(?P<said>(?:each value in |nested property |property |[Ff]ield |[Pp]arameter |[Aa]rgument |[Tt]he "
      r"|[Vv]alue (?:of|for) ){0,3}"
      r"[\"'`]?(?P<path>[A-Za-z_$][\w$.\[\]-]{0,120}|[A-Z][a-z]{1,40}(?: [a-z]{1,40}){1,2})[\"'`]? "
-     rf"(?:{_NOUNS} )?(?P<words>{_VERBS}[^\n]{{1,300}})", None),
+     rf"(?:{_NOUNS} )?(?P<words>{_VERBS}[^\n]{{1,300}}?)){_END}", None),
     (rf"(?:^|[:.;] )(?P<words>(?:[Mm]issing|[Rr]equired)(?: required)? {_NOUNS}s?:? [\"'`]?(?P<name>[\w.-]{{1,120}}))",
      codes.REQUIRED_MISSING),
     (rf"(?P<words>(?:[Uu]nknown|[Uu]nexpected|[Uu]nrecognized|[Ii]nvalid|[Uu]nsupported) "
      r"(?:(?:type|value|format) (?:for|of)"
-     rf"|{_NOUNS})s?:? (?:the )?(?:{_NOUNS} )?[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[^\n]{{0,200}})",
+     rf"|{_NOUNS})s?:? (?:the )?(?:{_NOUNS} )?[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[^\n]{{0,200}}?){_END}",
      None),
-    (r"(?:^|[.;] )[\"'`]?(?P<path>[\w.\[\]-]{1,120})[\"'`]?: (?P<words>[^\n]{1,300})", None),
+    (rf"(?:^|[.;] )(?P<said>[\"'`]?(?P<path>[\w.\[\]-]{{1,120}})[\"'`]?: (?P<words>[^\n]{{1,300}}?)){_END}", None),
     prose=True,
 )  # fmt: skip
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.preview import MASK, clean_text, is_secret_name, is_secret_path
+from proxy.core.display.secrets import repeats_value
 from proxy.core.explain.expectation import describe_expectation
-from proxy.core.explain.misplaced import list_members
-from proxy.core.json.jsontext import dumps, format_pointer, name_json_type
+from proxy.core.explain.places import list_members
+from proxy.core.json.jsontext import dumps, name_json_type
 from proxy.core.model import codes
 from proxy.core.model.codes import ViolationCode
 from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, Violation
@@ -33,6 +34,10 @@ LONGEST_WORDS: Final = 300
 _LONGEST_NAME: Final = 80
 _MOST_SECRETS: Final = 200
 _MOST_VALUES: Final = 50_000
+
+
+# What may be the name of a field that nobody has declared or sent.
+_NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ def list_findings(dialect: Dialect, answer: ErrorBody, tool: Tool) -> tuple[tupl
         if finding.located is not None:
             violation = _violation(finding, _path(finding.located, tool), tool)
             violations.setdefault((violation.code.name, violation.path), violation)
-    words = "; ".join(dict.fromkeys(finding.claim.words.strip(" ;") for finding in found))
+    words = "; ".join(dict.fromkeys((finding.claim.said or finding.claim.words).strip(" ;") for finding in found))
     return tuple(violations.values())[:_MOST_VIOLATIONS], tool.show(words)
 
 
@@ -136,6 +141,8 @@ def _find(claim: Claim, tool: Tool) -> _Finding:
     code = claim.code or find_code_of_kind(claim.kind) or find_code_of_words(words)
     missing, unknown = code is codes.REQUIRED_MISSING, code is codes.UNKNOWN_FIELD
     located = tool.arguments.locate(claim, missing, unknown)
+    if located is not None and not located.known and claim.got and code is codes.TYPE_MISMATCH:
+        located = None  # what the tool was given stands somewhere, but not there
     if missing and located is not None:
         located = _one_below(claim, located, tool)
     if code is codes.TYPE_MISMATCH and located is not None and located.path:
@@ -219,7 +226,7 @@ def _violation(finding: _Finding, path: Pointer, tool: Tool) -> Violation:
         path,
         _message(code, path, value, expected),
         expected,
-        f"The tool says: {said}" if (said := tool.show(_write_words(claim, path))) else "",
+        f"The tool says: {said}" if (said := tool.show(claim.said or claim.words.strip())) else "",
         value=value,
         sensitive=sensitive,
     )
@@ -229,6 +236,9 @@ def _path(located: Located, tool: Tool) -> Pointer:
     """The path of a violation. A place that is unknown here consists of the tool's words, and is shown as such."""
     if located.known:
         return located.path
+    name = str(located.path[-1])
+    if _NAME.fullmatch(name) is None or repeats_value(name, tool.arguments.sent):
+        return located.path[:-1]  # the tool may repeat what it was sent, and places stand in logs
     return tuple(cut(tool.show(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
 
 
@@ -240,6 +250,8 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
         asks = code in (None, codes.TYPE_MISMATCH) and located is not None and located.path != ()
         return codes.REQUIRED_MISSING if asks and not isinstance(claim.quoted, str) else code or codes.CONSTRAINT
     kind = name_json_type(value)
+    if code is codes.REQUIRED_MISSING and value not in ("", [], None):
+        return codes.CONSTRAINT if located is None or located.path else code
     if code is codes.REQUIRED_MISSING:
         return _INSTEAD_OF_MISSING.get(kind, codes.CONSTRAINT) if located is None or located.path else code
     if code in (codes.STRING_LENGTH, codes.ARRAY_LENGTH) or (code is codes.CONSTRAINT and is_size(claim.kind)):
@@ -281,14 +293,6 @@ def _message(code: ViolationCode, path: Pointer, value: JsonValue, expected: str
     if not path and code in (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD):
         return "A required field is missing" if code is codes.REQUIRED_MISSING else "An unknown field was sent"
     return _MESSAGES.get(code, "The tool refuses this value").format(name=name, expected=asked, actual=actual)
-
-
-def _write_words(claim: Claim, path: Pointer) -> str:
-    """The words, preceded by the name that they leave out (`must be a number`)."""
-    words = claim.words.strip()
-    if words[:1].islower() and path and str(path[-1]) not in words:
-        return f"{format_pointer(path)} {words}"
-    return words
 
 
 def _is_sensitive(node: Node) -> bool:

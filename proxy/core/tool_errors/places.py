@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.display.suggestions import fold_name
-from proxy.core.explain.misplaced import find_child, list_members
+from proxy.core.explain.places import find_child, list_members
 from proxy.core.json.jsontext import FRACTIONS, name_json_type, write_number
 from proxy.core.model.values import ABSENT, JsonValue, Pointer
 from proxy.core.rules.facts import applies_always
@@ -94,7 +94,7 @@ class Arguments:
         """The place of a claim; None where it cannot be found. `missing` and `unknown`: the claim is about a key that
         is absent, or one that is not allowed."""
         if claim.place is not None:
-            return self._locate_written(claim, claim.place, unknown)
+            return self._locate_written(claim, claim.place, missing, unknown)
         if claim.name:
             return self._locate_named(claim.name, missing)
         return self._locate_value(claim)
@@ -118,7 +118,7 @@ class Arguments:
         return (*path, *found[0]) if len(found) == 1 else None
 
     # --- a written place --------------------------------------------------------------------------------------------
-    def _locate_written(self, claim: Claim, place: Place, unknown: bool) -> Located | None:
+    def _locate_written(self, claim: Claim, place: Place, missing: bool, unknown: bool) -> Located | None:
         steps = read_steps(place)
         got = find_json_type(claim.got)
         for start in range(min(len(steps), _MOST_DROPPED + 1)):
@@ -129,9 +129,37 @@ class Arguments:
             steps = steps[1:]
         if not steps:
             return Located(self._find_undeclared(()) if unknown else (), known=True)
-        parent = _follow(self.sent, self._top, steps[:-1], "") or ()
+        found = _follow(self.sent, self._top, steps[:-1], "")
+        if (found is None or not (missing or found)) and self._stands_elsewhere(steps[-1]):
+            return self._find_below(steps, got)
+        parent = found or ()
         indexed = isinstance(self.value_at(parent), list) and steps[-1].isdecimal() and len(steps[-1]) < _LONGEST_INDEX
         return Located((*parent, int(steps[-1]) if indexed else steps[-1]), known=False)
+
+    def _stands_elsewhere(self, name: str) -> bool:
+        """Whether a key that is unknown where a tool names it stands somewhere in what was sent: Go names the type of
+        an inner object without the way to it."""
+        wanted = fold_name(name)
+        return wanted != "" and any(
+            path and isinstance(path[-1], str) and fold_name(path[-1]) == wanted for path, _ in self._all()
+        )
+
+    def _find_below(self, steps: tuple[str, ...], got: str) -> Located | None:
+        """The only place in what was sent that ends as the steps do and holds the reported type; None where several
+        do: a complaint stands where its field is, or nowhere."""
+        for start in range(len(steps)):
+            names = [fold_name(step) for step in steps[start:]]
+            found = [
+                path
+                for path, value in self._all()
+                if path
+                and isinstance(path[-1], str)
+                and [fold_name(step) for step in path if isinstance(step, str)][-len(names) :] == names
+                and (not got or _is(value, got))
+            ]
+            if found:
+                return Located(found[0], known=True) if len(found) == 1 else None
+        return None
 
     def _find_undeclared(self, path: Pointer) -> Pointer:
         """The one key of an object that no schema declares, for a tool that does not name the key."""

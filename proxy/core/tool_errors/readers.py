@@ -37,8 +37,9 @@ class Claim:
     """One complaint about one place, in the framework's terms.
 
     `place` is None where the framework does not name it. `name` is a key alone, whose object is not named (serde's
-    `missing field`). `kind` is the framework's own name of the rule (`float_parsing`, `minLength`, `oneof`); `code` is
-    our code where the dialect is sure. `expected` and `got` are type words. `quoted` is the value as the tool repeats
+    `missing field`). `said` is the sentence as the tool wrote it, where `words` are its predicate alone. `kind` is the
+    framework's own name of the rule (`float_parsing`, `minLength`, `oneof`); `code` is our code where the dialect is
+    sure. `expected` and `got` are type words. `quoted` is the value as the tool repeats
     it; it is used to find the place, and is never shown.
     """
 
@@ -50,6 +51,7 @@ class Claim:
     expected: str = ""
     got: str = ""
     quoted: JsonValue = None
+    said: str = ""
 
 
 Reader = Callable[[ErrorBody], Iterator[Claim]]
@@ -228,9 +230,10 @@ def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = Fa
     """A reader of texts: each row is a regular expression and the code it means (None: the words decide).
 
     Named groups: `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain),
-    `kind`, `expected`, `got`, `quoted`, and `words` (default: the whole match). A group `root` says that the arguments
-    as a whole are meant. `prose`: not for HTML pages, which may contain any sentence. The expressions are compiled on
-    first use, or by `complaints.compile_dialects`, so that the start does not wait for them.
+    `kind`, `expected`, `got`, `quoted`, `words` (default: the whole match) and `said` (default: the words). A group
+    `root` says that the arguments as a whole are meant. `prose`: not for HTML pages, which may contain any sentence.
+    The expressions are compiled on first use, or by `complaints.compile_dialects`, so that the start does not wait for
+    them.
     """
 
     @cache
@@ -269,4 +272,5 @@ def _claim(match: re.Match[str], code: ViolationCode | None) -> Claim:
         found.get("expected") or "",
         found.get("got") or "",
         found.get("quoted"),
+        " ".join((found.get("said") or "").split()),
     )

@@ -16,13 +16,13 @@ from proxy.adapters.ladder import make_conversation
 from proxy.config.files.secrets import restore_written
 from proxy.config.model import Config
 from proxy.core.contract import attempts as contract
-from proxy.core.contract.policy import ToolPolicy
+from proxy.core.contract import refusals
+from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy
 from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
+from proxy.extensions import PageRow, list_added_pages, load_place
 from proxy.server.admin import dry_run
-from proxy.server.admin.calls_page import is_waiting, list_attempts, list_calls, show_call
-from proxy.server.admin.guidance_page import make_guidance_page
-from proxy.server.admin.overview_page import list_served_tools, show_overview, show_tool, show_upstreams
+from proxy.server.admin.attempts_page import list_attempts
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
 from proxy.telemetry.logs import LEVELS
 
@@ -128,44 +128,10 @@ def _schemas(config: Config, tool: str) -> dict[str, JsonValue]:
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------
-async def _calls(serving: Serving, question: PageRequest) -> Page | EventPage:
-    if serving.console is None:
-        return _off()
-    if question.wants_events and serving.readers.is_full():
-        return refuse_question("too many readers follow the calls at the same time: try again later", 503)
-    return await list_calls(serving.console, question, serving.readers)
-
-
-async def _call(serving: Serving, question: PageRequest) -> Page:
-    return _off() if serving.console is None else await show_call(serving.console, question)
-
-
-async def _overview(serving: Serving, question: PageRequest) -> Page:
-    if serving.console is None:
-        return _off()
-    served, handler = serving.reloader.served, serving.handler
-    episodes = await handler.snapshot.services.store.list_episodes()
-    limits = _limits(serving)
-    state: dict[str, JsonValue] = {
-        "status": "draining" if handler.draining else "ok",
-        "digest": served.loaded.digest,
-        "config_mistakes": list(serving.reloader.mistakes),
-        "restart_needed": list(served.restart_needed),
-        "breakers": serving.breaker_states(),
-        "conversations_waiting": sum(is_waiting(key, episode, limits) for key, episode in episodes),
-        "workers": 1,
-    }
-    return show_overview(serving.console, question, _served_tools(serving), state)
-
-
-async def _tool(serving: Serving, question: PageRequest) -> Page:
-    return _off() if serving.console is None else show_tool(serving.console, question, _served_tools(serving))
-
-
-def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
+def list_current_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
     """Returns the tools of all routes by route and name. Tools that an upstream lists are included once called."""
     snapshot = serving.handler.snapshot
-    found = list_served_tools(snapshot.table.routes)
+    found = {(route.name, name): policy for route in snapshot.table.routes for name, policy in route.tools.items()}
     counted = serving.metrics.requests.series
     for route in snapshot.table.routes:
         if route.learn is not None:
@@ -173,10 +139,6 @@ def _served_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
             names = {key[1] for key in counted if key[0] == route.name}
             found |= {(route.name, name): policy for name in names if (policy := tools.get(name)) is not None}
     return found
-
-
-def _off() -> Page:
-    return refuse_question("the console is off (`admin.console`)", 404)
 
 
 async def _reloads(serving: Serving, _: PageRequest) -> Page:
@@ -192,12 +154,6 @@ async def _reloads(serving: Serving, _: PageRequest) -> Page:
     return make_json_page(shown)
 
 
-async def _upstreams(serving: Serving, _: PageRequest) -> Page:
-    if serving.console is None:
-        return _off()
-    return show_upstreams(serving.console, serving.config.upstreams, serving.breaker_states(), serving.metrics)
-
-
 async def _attempts(serving: Serving, question: PageRequest) -> Page:
     """Lists the running episodes of all conversations.
 
@@ -210,7 +166,7 @@ async def _attempts(serving: Serving, question: PageRequest) -> Page:
         hashes = set(_hashes(serving, query["conversation"][0], query.get("rung", [""])[0]))
         episodes = [(key, episode) for key, episode in episodes if key.partition("/")[0] in hashes]
     waiting = query.get("waiting") == ["true"]
-    return make_json_page({"attempts": list_attempts(episodes, _limits(serving), serving.console, waiting=waiting)})
+    return make_json_page({"attempts": list_attempts(episodes, list_limits(serving), serving.console, waiting=waiting)})
 
 
 async def _find_conversations(serving: Serving, question: PageRequest) -> Page:
@@ -232,13 +188,14 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
                 yield contract.hash_conversation(make_conversation(source, name))
 
 
-def _limits(serving: Serving) -> dict[str, int]:
-    """Returns `max_attempts` of each tool by name, '' for unknown tools. Where routes differ, the lowest one counts."""
-    found: dict[str, int] = {}
-    for route in serving.handler.snapshot.table.routes:
-        known = [(name, policy.attempts) for name, policy in route.tools.items()]
-        for name, attempts in (*known, ("", route.unknown.attempts)):
-            found[name] = min(attempts.max_attempts, found.get(name, attempts.max_attempts))
+def list_limits(serving: Serving) -> dict[str, AttemptsPolicy]:
+    """Returns the retry contract of each tool by name, '' for unknown tools. Where routes differ, the one with the
+    fewest attempts counts."""
+    found: dict[str, AttemptsPolicy] = {}
+    known = [(name, policy.attempts) for (_, name), policy in list_current_tools(serving).items()]
+    unknown = [("", route.unknown.attempts) for route in serving.handler.snapshot.table.routes]
+    for name, attempts in (*known, *unknown):
+        found[name] = min(attempts, found.get(name, attempts), key=lambda each: each.max_attempts)
     return found
 
 
@@ -246,7 +203,7 @@ async def _reset_attempts(serving: Serving, question: PageRequest) -> Page:
     store = serving.handler.snapshot.services.store
     key, tool, everything = (question.body.get(name) for name in ("key", "tool", "all"))
     if isinstance(key, str) and len(question.body) == 1:
-        keys = [key]
+        keys = list(dict.fromkeys((key, refusals.read_cause(key))))
     elif (isinstance(tool, str) or everything is True) and len(question.body) == 1:
         keys = [known for known, _ in await store.list_episodes() if everything or contract.read_tool(known) == tool]
     else:
@@ -289,32 +246,12 @@ async def _show_drain(serving: Serving, _: PageRequest) -> Page:
     )
 
 
-async def _compare_schema(serving: Serving, question: PageRequest) -> Page:
-    """Shows what happens to arguments (`text`), or to earlier calls (`over`), under an edited `schema`."""
-    from proxy.server.admin.console.schema_comparison import compare_schema
-
-    body, data = question.body, serving.console
-    route, tool = str(body.get("route", "")), str(body.get("tool", ""))
-    policy = _served_tools(serving).get((route, tool)) or _tools_of(serving, route).get(tool)
-    if data is None or policy is None:
-        return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
-    binding = serving.handler.snapshot.bindings[route]
-    async with serving.comparing:
-        return await compare_schema(data, serving.config.record, binding.route, policy, question)
-
-
-def _tools_of(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
+def list_learned_tools(serving: Serving, route: str) -> Mapping[str, ToolPolicy]:
     """Returns the tools that the upstream of a route lists; nothing for a route whose tools the config names."""
     binding = serving.handler.snapshot.bindings.get(route)
     if binding is None or binding.route.learn is None:
         return {}
     return binding.catalogues.get_latest(binding.route.learn)
-
-
-async def _file(_serving: Serving, question: PageRequest) -> Page:
-    from proxy.server.admin.console.console_files import show_file
-
-    return await show_file(question)
 
 
 async def _validate(serving: Serving, question: PageRequest) -> Page:
@@ -354,13 +291,7 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/routes": {"GET": _routes},
     "/-/config": {"GET": _config},
     "/-/schemas/": {"GET": _schema},
-    "/-/guidance": {"GET": make_guidance_page},
-    "/-/overview": {"GET": _overview},
-    "/-/calls": {"GET": _calls},
-    "/-/calls/": {"GET": _call},
-    "/-/tools/": {"GET": _tool},
     "/-/reloads": {"GET": _reloads},
-    "/-/upstreams": {"GET": _upstreams},
     "/-/attempts": {"GET": _attempts},
     "/-/conversations": {"GET": _attempts},
     "/-/conversations/find": {"POST": _find_conversations},
@@ -368,17 +299,26 @@ PAGES: Final[Mapping[str, Mapping[str, Callable[[Serving, PageRequest], Awaitabl
     "/-/reload": {"POST": _reload},
     "/-/drain": {"GET": _show_drain, "POST": _drain},
     "/-/validate": {"POST": _validate},
-    "/-/trial": {"POST": _compare_schema},
     "/-/log-level": {"GET": _level, "POST": _set_level},
-    "/ui/": {"GET": _file},
 }
 
 
 def make_pages(serving: Serving) -> Pages:
     """Returns the pages of one running proxy. With `console: off` the console's files (`/ui/`) are left out."""
     shown = serving.console is not None and serving.console.mistakes is not None
+    added = {path: {page.method: _import_when_asked(page)} for path, page in list_added_pages()}
     return {
         path: {name: partial(make, serving) for name, make in made.items()}
-        for path, made in PAGES.items()
+        for path, made in {**PAGES, **added}.items()
         if shown or not path.startswith("/ui/")
     }
+
+
+def _import_when_asked(page: PageRow) -> Callable[[Serving, PageRequest], Awaitable[Page | EventPage]]:
+    """What answers a page of an extension, which is imported for the first request."""
+
+    async def answer(serving: Serving, question: PageRequest) -> Page | EventPage:
+        found: Page | EventPage = await load_place(page.place)(serving, question)
+        return found
+
+    return answer

@@ -11,6 +11,8 @@ from proxy.core.model.values import JsonValue
 from proxy.server.admin.operator_access import Role
 
 _JSON: Final = "application/json"
+# The most open streams; further readers get a 503.
+READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,18 @@ class EventPage:
     """An answer that is a stream of server-sent events. Each item of `events` holds whole events."""
 
     events: AsyncGenerator[bytes, None]
+
+
+class Readers:
+    """Counts the open streams. Setting `ending` ends each of them with the event `bye`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ending = False
+
+    def is_full(self) -> bool:
+        """Whether the highest number of streams is open."""
+        return self.count >= READERS
 
 
 def make_json_page(value: JsonValue, status: int = 200) -> Page:

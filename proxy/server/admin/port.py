@@ -22,6 +22,7 @@ from proxy.config.files.source import read_file
 from proxy.config.model import AdminConfig
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import Fields, JsonValue
+from proxy.extensions import list_added_pages
 from proxy.server.admin.api import PROBES, Pages
 from proxy.server.admin.operator_access import OperatorAccess, Role, is_foreign_page
 from proxy.server.admin.page import EventPage, Page, PageRequest, make_json_page, refuse_question
@@ -38,7 +39,9 @@ _BODY_TIME: Final = 10.0
 _API: Final = "/-/"
 _UI: Final = "/ui/"
 # A reader may POST to these paths because they change nothing.
-_HARMLESS: Final = frozenset({"/-/validate", "/-/trial", "/-/conversations/find"})
+_HARMLESS: Final = frozenset(
+    {"/-/validate", "/-/conversations/find"} | {path for path, page in list_added_pages() if page.is_harmless}
+)
 # Seconds that the answer to a wrong token waits, so that guessing is slow.
 _WRONG_TOKEN_WAIT: Final = 0.1
 _FOREIGN: Final = "a page of another origin may not use this port"

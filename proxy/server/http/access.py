@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.config.model import Auth, Cors
-from proxy.core.contract.http_operation import QueryPolicy
 from proxy.core.contract.policy import Mode
+from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.values import Fields, Headers, value_class

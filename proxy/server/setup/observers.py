@@ -1,30 +1,19 @@
-"""Observers of finished calls that a config turns on: traces (`Tracing`) and recordings (`Recorder`).
+"""Observers of finished calls that a config turns on: traces (`Tracing`), and those of extensions.
 
 `telemetry.traces` is `auto`, `otlp` or `off`; `auto` does what the standard variables `OTEL_*` ask for, as an operator
 who sets them expects. OpenTelemetry is imported only if traces are on: off, they cost nothing.
-
-`record` writes calls to a file (docs/console.md), and a reload may change everything about it. With several workers
-each has a file of its own: FILE.PID.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.adapters.base import CallShape
-from proxy.config.model import Config, RecordConfig
+from proxy.config.model import Config
 from proxy.config.sections.top_level import has_otel
-from proxy.core.model.values import Document
-from proxy.interfaces import CallRecord, Clock, Observer
-from proxy.recording.line import write_line
-from proxy.recording.record_file import RecordFile
+from proxy.extensions import EXTENSIONS, load_place
+from proxy.interfaces import Clock, Observer, Pacing
 from proxy.routing import RouteTable
 from proxy.server.handler import BeginTrace
 from proxy.server.identity import random_bits
@@ -33,7 +22,6 @@ from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.telemetry.otlp import Traces
-
 
 # The longest time that a collector may delay the end of a drain or of the process.
 FLUSH: Final = 3.0
@@ -97,62 +85,46 @@ def begin_tracing(setting: str, environ: Mapping[str, str], log: Log, metrics: M
     return Tracing() if traces is None else Tracing(traces, (traces,))
 
 
-class Recorder:
-    """Implements `Observer`. `wall` in seconds since the epoch; `chance` gives a number of at least 0 and below 1;
-    `counts` are those of the metric."""
-
-    def __init__(
-        self, wall: Callable[[], float], chance: Callable[[], float], counts: MutableMapping[tuple[str, ...], float]
-    ) -> None:
-        self._wall = wall
-        self._chance = chance
-        self._counts = counts
-        self._entry: RecordConfig | None = None
-        self._file: RecordFile | None = None
-        self._shapes: dict[str, CallShape] = {}
-        self._digest = ""
-
-    def adopt(self, config: Config, table: RouteTable, digest: str) -> None:
-        """Records by this config from now on."""
-        self._shapes, self._digest = {route.name: route.shape for route in table.routes}, digest
-        if config.record == self._entry:
-            return
-        if self._file is not None:
-            self._file.close(0)
-        self._entry, self._file = config.record, None
-        if config.record is not None:
-            path = Path(config.record.file)
-            if config.workers > 1:
-                path = path.with_name(f"{path.name}.{os.getpid()}")
-            self._file = RecordFile(path, config.record.max_size, config.record.keep, self._counts)
+class ConfiguredObserver(Protocol):
+    """What an extension adds to observe finished calls. It is told of each config, and outlives a reload."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """This recorder if the config records calls, else nothing, so that no request pays for it."""
-        return () if self._file is None else (self,)
+        """The observers that the config asks for; none where it asks for none, so that no request pays for them."""
 
-    def finished(self, record: CallRecord) -> None:
-        """Records a call if the sample includes it."""
-        entry, file, call, policy = self._entry, self._file, record.call, record.policy
-        if entry is None or file is None or call is None or policy is None:
-            return
-        share = entry.share_of(record.outcome)
-        if share < 1 and self._chance() >= share:
-            return
-        shape = self._shapes.get(record.route)
-        if shape is None:
-            return
-        sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
-        head = {
-            "at": datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds"),
-            "route": record.route, "tool": record.tool, "schema_id": record.schema_id, "config": self._digest[:12],
-            "attempt": record.attempt, "outcome": record.outcome,
-        }  # fmt: skip
-        whole = entry.values == "full"
-        make = partial(write_line, head, sent, shape, policy, whole=whole, longest=entry.longest)
-        file.add(make, len(sent) + 500)
+    def adopt(self, config: Config, table: RouteTable, digest: str) -> None:
+        """Observes by this config from now on."""
 
     async def close(self) -> None:
-        """Writes what is queued, then closes the file."""
-        if self._file is not None:
-            await asyncio.to_thread(self._file.close)
+        """Writes what is queued, and ends."""
+
+
+# How an extension makes its observer: from the clock, chance, and the metrics that it may add its rows to.
+MakeObserver = Callable[[Clock, Pacing, Metrics], ConfiguredObserver]
+
+
+class ExtensionObservers:
+    """The observers that extensions add, each made for the first config that has a section of its extension."""
+
+    def __init__(self, clock: Clock, pacing: Pacing, metrics: Metrics) -> None:
+        self._world = (clock, pacing, metrics)
+        self._made: dict[str, ConfiguredObserver] = {}
+
+    def adopt(self, config: Config, table: RouteTable, digest: str) -> None:
+        """Tells each observer of a config."""
+        for row in EXTENSIONS:
+            if row.observer and row.name not in self._made and not row.sections.keys().isdisjoint(config.sections):
+                make: MakeObserver = load_place(row.observer)
+                self._made[row.name] = make(*self._world)
+        for each in self._made.values():
+            each.adopt(config, table, digest)
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """All that the config asks for."""
+        return tuple(one for each in self._made.values() for one in each.observers)
+
+    async def close(self) -> None:
+        """Ends each."""
+        for each in self._made.values():
+            await each.close()

@@ -8,44 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
-from proxy.config.model import Config, HookEntry, OnEscalation, SecondJudging, SharedState, StateConfig
+from proxy.config.model import HookEntry, OnEscalation, SecondJudging, SharedState, StateConfig
 from proxy.config.watch import find_warnings
-from proxy.core.contract.correction import BudgetKind, CorrectionSettings, DebugStore
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault, UpstreamReply
+from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
 from proxy.core.second_judge.judge import Opinion
 from proxy.formatters import Formatters
 from proxy.interfaces import (
     CallRecord,
     Clock,
     ConnectedStore,
-    GuardedUpstream,
     SecondJudge,
     Services,
     StateStore,
-    UpstreamRequest,
 )
 from proxy.offload.pool import OffloadPool
 from proxy.second_opinion import DISAGREED, GAVE_UP, MEMORY, SecondOpinion
 from proxy.server.identity import SystemPacing
-from proxy.server.setup.upstreams import make_settings
 from proxy.state import RedisSettings, Tls, make_store
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.settings import UpstreamSettings
 
 if TYPE_CHECKING:
-    from proxy.correction import DebugLog, Trajectories
     from proxy.escalation import Delivery, Post
     from proxy.hooks import HookChain, HookLoadError
-    from proxy.outgoing import OutgoingClient
     from proxy.state.fallback import StoreChange
 
 # How long one post may take, in seconds.
@@ -196,59 +189,11 @@ def warn_of_addresses(log: Log, calls: int, by_address: int) -> None:
     log.event("Most calls carry no conversation id", "warning", calls=calls, by_address=by_address, remedy=remedy)
 
 
-# --- corrections ------------------------------------------------------------------------------------------------------
-class Corrections:
-    """Makes correctors, one for each config that is served. Their room is loaded for the first that has them."""
-
-    def __init__(self, services: Services, log: Log) -> None:
-        self._log = log
-        self._now = services.clock.now
-        self._trajectories: Trajectories | None = None
-        self._debug: tuple[DebugStore, DebugLog] | None = None
-
-    def extend(self, config: Config, services: Services) -> Services:
-        """The services with a corrector, where the config has one."""
-        settings = config.correction
-        if settings is None:
-            return services
-        from proxy.correction import Endpoint, ModelCorrector, Trajectories
-        from proxy.outgoing import OutgoingClient
-
-        if self._trajectories is None:
-            self._trajectories = Trajectories(self._now)
-        client = OutgoingClient(make_settings(config.upstreams[settings.upstream]))
-        endpoint = Endpoint(settings, partial(_exchange, services.upstreams[settings.upstream], client))
-        corrector = ModelCorrector(
-            settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._spent
-        )
-        return replace(services, corrector=corrector)
-
-    def _store(self, settings: CorrectionSettings) -> DebugLog | None:
-        if settings.debug is None:
-            return None
-        from proxy.correction import DebugLog
-
-        if self._debug is None or self._debug[0] != settings.debug:
-            self._debug = settings.debug, DebugLog(settings.debug, self._unwritten)
-        return self._debug[1]
-
-    def _spent(self, budget: BudgetKind) -> None:
-        self._log.event("correction budget used up", "warning", budget=budget.value)
-
-    def _unwritten(self, error: OSError) -> None:
-        self._log.event("debug store cannot be written", "warning", reason=error.strerror or type(error).__name__)
-
-
-async def _exchange(
-    upstream: GuardedUpstream, client: OutgoingClient, request: UpstreamRequest, limit: int
-) -> UpstreamReply | UpstreamFault:
-    """One question, unless the upstream's guard refuses it: its breaker and its bound hold for questions too."""
-    return await upstream.guard(request, lambda entered: client.fetch(entered, limit))
-
-
 # --- escalations ------------------------------------------------------------------------------------------------------
 class Escalations:
-    """Tells the webhook of the config that is served. Its room is loaded for the first config that has one."""
+    """Tells the webhook of the config that is served. Its room is loaded for the first config that has one.
+
+    Notices that still wait when the webhook changes go to the new one; without one they are said to be lost."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -258,13 +203,17 @@ class Escalations:
     def extend(self, wanted: OnEscalation | None, services: Services) -> Services:
         """The services that tell of escalations, where the config wants that."""
         if wanted is None:
+            if self._delivery is not None:
+                self._delivery.give_up()
             return services
         from proxy.escalation import Delivery, make_notice
 
-        if self._delivery is None or wanted != self._told:
+        if self._delivery is None:
             post = _webhook(wanted.webhook)
             self._delivery = Delivery(post, wanted.secret, services.clock, services.pacing, self._note_end)
-            self._told = wanted
+        elif wanted != self._told:
+            self._delivery.aim(_webhook(wanted.webhook), wanted.secret)
+        self._told = wanted
         delivery, wall = self._delivery, services.clock.wall
 
         def tell(result: ToolResult, record: CallRecord) -> None:

@@ -2,7 +2,7 @@
 is ready.
 
     Pools             makes, keeps and closes the upstreams of the served config
-    make_upstream     one upstream: its address, unix socket, TLS and limits, or its command
+    make_settings     one upstream: its address, unix socket, TLS and limits
     find_trouble      readiness: the upstream takes connections, or its health path answers (`upstreams.NAME.health`)
 
 The probes' port asks for readiness (`/readyz/upstream/NAME`), so that a tool on loopback, which kubelet cannot reach,
@@ -18,41 +18,36 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from proxy import __version__
 from proxy.config.files.secrets import reveal
-from proxy.config.model import (
-    Command,
-    Config,
-    HeaderChanges,
-    JoinedServers,
-    ServedOperations,
-    UpstreamConfig,
-    UpstreamTls,
-)
+from proxy.config.model import Config, HeaderChanges, UpstreamConfig, UpstreamTls
 from proxy.core.model.values import UpstreamReply
+from proxy.extensions import find_upstream_place, load_place
 from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
 from proxy.upstream import UpstreamGuard, UpstreamSettings
 from proxy.upstream.faults import close_body
 from proxy.upstream.http1 import Http1Upstream, make_client_context
 
-if TYPE_CHECKING:
-    from proxy.upstream.joined import JoinedUpstream
-    from proxy.upstream.operations_upstream import OperationsUpstream
-    from proxy.upstream.stdio import StdioSettings
+
+class UpstreamKind(Protocol):
+    """Makes the upstreams that have no URL: an extension's processes, and those that stand for other upstreams."""
+
+    def make(self, entry: UpstreamConfig, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool) -> Upstream:
+        """One upstream; `upstreams` are those that it may stand for. `is_known`: the config before had its name."""
+
+    def list_servers_down(self, name: str) -> dict[str, str]:
+        """Of an upstream that stands for several servers, those out of reach: name -> why."""
+
+    def take_leaving(self) -> set[asyncio.Task[object]]:
+        """The requests under way to servers that an upstream no longer stands for."""
 
 
-# The variables that the SDKs of MCP hand on to a server that they start, and those for language and time zone.
-_INHERITED: Final = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
-    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES",
-    "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
-)  # fmt: skip
+# How an extension makes it: from what `Pools.stderr` and `Pools.unreachable` take.
+MakeKind = Callable[[Callable[[str, int, str], None], Callable[[str, str, str], None]], UpstreamKind]
 
 
 @dataclass(slots=True)
@@ -69,7 +64,7 @@ class Pools:
     changed: Callable[[str, str], None]
     stderr: Callable[[str, int, str], None]
     unreachable: Callable[[str, str, str], None] = lambda name, server, reason: None  # noqa: ARG005
-    _joined: dict[str, JoinedUpstream] = field(default_factory=dict)
+    _kind: UpstreamKind | None = None
     _made: dict[str, tuple[UpstreamConfig, UpstreamGuard]] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -83,21 +78,24 @@ class Pools:
             as_before = all(after.get(part) is before.get(part) for part in _parts(entry))
             after[name] = kept if kept and kept[0] == same and as_before else (same, self._make(entry, after))
         self._made = after
-        gone = [made[1] for name, made in before.items() if after.get(name) is not made]
+        kept_on = {id(made[1].unguarded) for made in after.values()}
+        gone = [guard for _, guard in before.values() if id(guard.unguarded) not in kept_on]
         return {name: upstream for name, (_, upstream) in after.items()}, gone
 
     def _make(self, entry: UpstreamConfig, made: Mapping[str, tuple[UpstreamConfig, UpstreamGuard]]) -> UpstreamGuard:
-        upstream: Upstream
-        if entry.joined is not None:
-            upstreams = {name: guard for name, (_, guard) in made.items()}
-            joined = make_joined(entry.name, entry.joined, upstreams, partial(self.unreachable, entry.name))
-            self._joined[entry.name] = joined
-            upstream = joined
-        elif entry.operations is not None:
-            upstream = make_operations(entry.name, entry.operations, made[entry.operations.upstream][1])
+        if entry.url:
+            upstream: Upstream = Http1Upstream(make_settings(entry))
         else:
-            upstream = make_upstream(entry, partial(self.stderr, entry.name))
+            upstreams = {name: guard for name, (_, guard) in made.items()}
+            upstream = self._find_kind().make(entry, upstreams, is_known=entry.name in self._made)
         return UpstreamGuard(upstream, entry.name, entry.guard, self.now, self.changed)
+
+    def _find_kind(self) -> UpstreamKind:
+        """What makes upstreams without a URL."""
+        if self._kind is None:
+            make: MakeKind = load_place(find_upstream_place())
+            self._kind = make(self.stderr, self.unreachable)
+        return self._kind
 
     def find_unguarded(self, name: str) -> Upstream | None:
         """Finds an upstream without its breaker and limit, for requests that are neither a call nor a client's."""
@@ -111,11 +109,12 @@ class Pools:
 
     def list_servers_down(self, name: str) -> dict[str, str]:
         """The servers of a joined upstream that are out of reach: name -> why."""
-        joined = self._joined.get(name)
-        return dict(joined.down) if joined is not None and name in self._made else {}
+        return self._kind.list_servers_down(name) if self._kind is not None and name in self._made else {}
 
     def retire(self, gone: Iterable[Upstream], last: frozenset[asyncio.Task[object]]) -> None:
         """Closes upstreams once the requests in `last`, which may still use them, are over."""
+        if self._kind is not None:
+            last = last.union(self._kind.take_leaving())
         for upstream in gone:
             task = asyncio.create_task(_close_after(upstream, last))
             self._closing.add(task)
@@ -146,65 +145,6 @@ async def _close_after(upstream: Upstream, last: frozenset[asyncio.Task[object]]
 
 
 # --- one upstream -----------------------------------------------------------------------------------------------------
-def make_upstream(entry: UpstreamConfig, stderr: Callable[[int, str], None]) -> Upstream:
-    """Makes the connections to one upstream, or its processes; `stderr` gets their process id and each line that they
-    write there. Must be called inside the event loop."""
-    if entry.command is not None:
-        from proxy.upstream.stdio import StdioUpstream
-
-        return StdioUpstream(make_stdio_settings(entry.name, entry.command, stderr))
-    return Http1Upstream(make_settings(entry))
-
-
-def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str], None]) -> StdioSettings:
-    """Makes the settings of a command's processes. They inherit the few variables that programs need to run, or all
-    where the config says so."""
-    from proxy.upstream.stdio import StdioSettings
-
-    names = os.environ if command.pass_all else _INHERITED
-    inherited = {key: os.environ[key] for key in names if key in os.environ}
-    return StdioSettings(
-        name,
-        command.words,
-        {**inherited, **command.environment},
-        cwd=command.cwd or None,
-        max_children=command.max_children,
-        idle=command.idle,
-        shared=command.shared,
-        single_client=command.single_client,
-        stderr=stderr,
-    )
-
-
-def make_joined(
-    name: str, entry: JoinedServers, upstreams: Mapping[str, GuardedUpstream], report: Callable[[str, str], None]
-) -> JoinedUpstream:
-    """Makes one upstream of several servers, over their own connections; `report` gets a server and why it is down."""
-    from proxy.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
-
-    servers = tuple(
-        JoinedServer(
-            one.name,
-            one.upstream,
-            one.path,
-            one.prefix,
-            tuple((key, reveal(value)) for key, value in one.headers.set),
-            one.headers.remove,
-            one.credentials,
-        )
-        for one in entry.servers
-    )
-    settings = JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
-    return JoinedUpstream(settings, upstreams)
-
-
-def make_operations(name: str, entry: ServedOperations, upstream: GuardedUpstream) -> OperationsUpstream:
-    """Makes one MCP server of operations; `upstream` leads to the service."""
-    from proxy.upstream.operations_upstream import OperationsSettings, OperationsUpstream
-
-    return OperationsUpstream(OperationsSettings(name, entry.tools, __version__), upstream)
-
-
 def make_settings(entry: UpstreamConfig) -> UpstreamSettings:
     """Makes the settings of the connections to one upstream. Reads certificates, which `load` has checked before."""
     return UpstreamSettings(

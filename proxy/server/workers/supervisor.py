@@ -25,9 +25,8 @@ from proxy.config.load import Loaded
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.interfaces import Upstream, UpstreamRequest
-from proxy.server.admin.event_stream import Readers
 from proxy.server.admin.operator_access import Role, readers_token
-from proxy.server.admin.page import Page
+from proxy.server.admin.page import Page, Readers
 from proxy.server.ports import Port
 from proxy.telemetry.logs import Log
 from proxy.telemetry.merged import merge_pages

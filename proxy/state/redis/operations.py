@@ -96,7 +96,7 @@ def fail(key: bytes, attempt: FailedAttempt, ttl: float) -> Operation[FailureRec
         episode = read_episode(reply[2])
         if episode.failed < 1 or episode.count < 0 or reply[0] < 0:
             raise ValueError("the store counted no failure")
-        return FailureRecorded(episode, repeated=reply[1] == 1, number=reply[0])
+        return FailureRecorded(episode, repeated=reply[1] == 1, number=reply[0], resent=reply[3] == 1)
 
     return Operation(scripts.FAIL, key, (_to_milliseconds(ttl), *_KEPT, *_flatten(attempt)), read)
 

@@ -25,8 +25,9 @@ class Script:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
-# `add` adds one failed call; it gives the call's attempt, and whether its arguments were refused before. `clear` ends
-# an episode and keeps the counts of refused arguments. FAIL, CLEAR and MERGE share both.
+# `add` adds one failed call; it gives the call's attempt, whether its arguments were refused before, and whether the
+# call was a client's resend. `clear` ends an episode and keeps the counts of refused arguments. FAIL, CLEAR and MERGE
+# share both.
 _RULES = """
 local function add(key, kept_attempts, kept_digests, digest, call, seen, lines)
   local n = tonumber(redis.call('HGET', key, 'n') or 0)
@@ -39,7 +40,7 @@ local function add(key, kept_attempts, kept_digests, digest, call, seen, lines)
   for i = math.max(1, f - kept_attempts + 1), f do
     local number, known, id = string.match(redis.call('HGET', key, 'a' .. i) or '', '^(%d+) (%S+) (%S+) ')
     if known == digest then
-      if call ~= '-' and id == call then return {math.max(tonumber(number), times), times > 1} end
+      if call ~= '-' and id == call then return {math.max(tonumber(number), times), times > 1, true} end
       if joins and tonumber(number) == n then twin = true end
     end
   end
@@ -51,7 +52,7 @@ local function add(key, kept_attempts, kept_digests, digest, call, seen, lines)
   redis.call('HSET', key, 'n', n, 'f', f, 'd', table.concat(others, ' '))
   redis.call('HSET', key, 'a' .. f, n .. ' ' .. digest .. ' ' .. call .. ' ' .. lines)
   redis.call('HDEL', key, 'a' .. (f - kept_attempts))
-  return {math.max(n, now), times > 0 and not twin}
+  return {math.max(n, now), times > 0 and not twin, false}
 end
 
 local function clear(key)
@@ -72,13 +73,14 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('PTTL', KEYS[1])}
 """
 )
 
-# ttl, kept attempts, kept digests, then digest, call, seen and lines -> the attempt, 1 where repeated, and the hash
+# ttl, kept attempts, kept digests, then digest, call, seen and lines -> the attempt, 1 where repeated, the hash, and 1
+# where it was a client's resend
 FAIL = Script(
     _RULES
     + """
 local done = add(KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return {done[1], done[2] and 1 or 0, redis.call('HGETALL', KEYS[1])}
+return {done[1], done[2] and 1 or 0, redis.call('HGETALL', KEYS[1]), done[3] and 1 or 0}
 """
 )
 

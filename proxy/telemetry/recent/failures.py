@@ -16,8 +16,8 @@ from proxy.core.display.preview import MASK, make_hider
 from proxy.core.display.standins import describe_value
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.view import show_path
-from proxy.core.explain.misplaced import find_value
-from proxy.core.guidance.advice import add_advice
+from proxy.core.explain.advice import add_advice
+from proxy.core.explain.places import find_value
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import (
     ABSENT,
@@ -95,6 +95,8 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     went = record.checked.value if record.checked is not None else ABSENT
     repairs = tuple(_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED])
     answer = None if record.result is None else _mask_result(record.result, violations, leaves)
+    if answer is not None and record.code == MASK:  # the tool has named its error after a value
+        answer = replace(answer, failure=replace(answer.failure, code=replace(answer.failure.code, name=MASK)))
     if answer is not None and (record.outcome in _OF_THE_TOOL or not _QUOTING.isdisjoint(answer.failure.details)):
         failure = replace(answer.failure, message=MASK, hint=MASK if answer.failure.hint else "")
         answer = replace(answer, failure=failure, history=(MASK,) * len(answer.history))
@@ -192,6 +194,7 @@ def _mask_result(result: ToolResult, violations: tuple[Violation, ...], leaves: 
         violations=violations,
         details=dict(_mask_details(failure.details.items(), leaves)),
         sent=ABSENT,
+        mended=ABSENT,
         headers=(),
         advice=None,
         container=None if failure.container is None else replace(failure.container, attempted=None, arguments=ABSENT),

@@ -17,11 +17,12 @@ from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import may_hold_secret
 from proxy.core.display.standins import make_shape
-from proxy.core.explain.misplaced import find_value
-from proxy.core.improvement.tool_mistakes import CountedMistake, InventedKey, ToolMistakes, find_place, nodes_at
+from proxy.core.explain.places import find_value
+from proxy.core.explain.tool_mistakes import CountedMistake, InventedKey, ToolMistakes
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
+from proxy.core.rules.schema_places import find_place, nodes_at
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.recent.failures import list_errors

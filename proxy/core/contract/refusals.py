@@ -1,0 +1,130 @@
+"""What the tool itself refused or failed at, in one conversation: when it is not called any more (contract section 4).
+
+The errors stand in the store under a key of their own, beside the attempts: those of one and the same call
+(`make_same_call_key`), and all of a tool where the config gives them a budget (`make_tool_errors_key`). A call that is
+not sent because of them is kept under `make_blocked_key` of that key; the first of those is the escalation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.contract.attempts import is_finalising
+from proxy.core.contract.history import read_words, write_history
+from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy, UnknownTool
+from proxy.core.model import codes
+from proxy.core.model.values import Attempt, Document, Episode, FailedAttempt, Failure, ToolCall, ToolResult
+
+# The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
+SAME_CALL: Final = 3
+SAME_CALL_TTL: Final = 60.0
+# What the details of such a call say under `blocked`.
+REFUSED_BY_TOOL: Final = "refused by the tool"
+# Errors are counted without a bound of their own.
+MOST_ERRORS: Final = 2**31 - 1
+# The end of a key of calls that were refused for a tool's errors, and how much is kept of each one's history.
+_BLOCKED: Final = "\nblocked"
+_BLOCKED_LINES: Final = 3
+
+
+def make_same_call_key(key: str, digest: str) -> str:
+    """The store's key of the tool's refusals of one and the same call, from the key of its attempts."""
+    return f"{key}\nsame\n{digest}"
+
+
+def make_tool_errors_key(key: str) -> str:
+    """The store's key of a tool's errors in one conversation, and of how many there were."""
+    return f"{key}\nerrors"
+
+
+def make_blocked_key(key: str) -> str:
+    """The store's key of the calls that were refused for a tool's errors, from the key of those errors."""
+    return key + _BLOCKED
+
+
+def is_blocked(key: str) -> bool:
+    """Whether an episode is one of calls that were refused for a tool's errors: the first of them escalated."""
+    return key.endswith(_BLOCKED)
+
+
+def read_cause(key: str) -> str:
+    """The key of the errors for which calls were refused."""
+    return key.removesuffix(_BLOCKED)
+
+
+def read_standing(key: str, episode: Episode, policy: AttemptsPolicy) -> Attempt:
+    """Where a model stands by an episode: the attempts that count, of how many."""
+    limit = policy.max_attempts
+    if not is_blocked(key):
+        return Attempt(max([episode.count, *(times for _, times in episode.digests)]), limit)
+    if "\nsame\n" in key:
+        return Attempt(SAME_CALL - 1 + episode.failed, SAME_CALL)
+    limit = policy.tool_errors.limit or episode.failed
+    return Attempt(limit, limit)
+
+
+def is_refusal(failure: Failure) -> bool:
+    """Whether the tool refused what it was sent, so that the same again would be refused again: 400 and 422 alone, and
+    not where it says when to come back."""
+    return failure.status in (400, 422) and "retry_after" not in failure.details
+
+
+def refuse_repeated_call(
+    call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool
+) -> ToolResult | None:
+    """The answer in place of a call that the tool has refused twice within a minute, byte for byte; None: send it."""
+    if episode is None or episode.failed < SAME_CALL - 1:
+        return None
+    details, words = {"blocked": REFUSED_BY_TOOL}, read_words(episode)
+    failure = Failure(
+        codes.ATTEMPTS_EXHAUSTED,
+        f"Tool '{call.tool}' refused exactly these arguments {episode.failed} times within the last minute.",
+        details={**details, "original_error": words} if words else details,
+        sent=call.arguments.value if isinstance(call.arguments, Document) else None,
+    )
+    return ToolResult(
+        call,
+        failure,
+        attempt=Attempt(SAME_CALL, SAME_CALL),
+        escalated=True,
+        repeated=True,
+        history=(*write_history(episode), f"Attempt {SAME_CALL}: The same call again, which was not sent"),
+        limits=policy.feedback,
+        finalising=is_finalising(policy),
+    )
+
+
+def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool) -> ToolResult | None:
+    """The answer where the conversation has had as many errors of this tool as it may have; None: go on."""
+    budget = policy.attempts.tool_errors
+    if episode is None or budget.limit is None or episode.failed < budget.limit:
+        return None
+    failure = Failure(
+        codes.TOOL_ERROR_BUDGET,
+        f"Tool '{call.tool}' answered {episode.failed} calls of this conversation with an error, and no more than "
+        f"{budget.limit} are allowed within {budget.window:g} seconds of one another.",
+        details={
+            "used": str(episode.failed),
+            "limit": str(budget.limit),
+            "errors": " | ".join(write_history(episode, "Error", words=True)),
+        },
+        sent=call.arguments.value if isinstance(call.arguments, Document) else None,
+    )
+    return ToolResult(
+        call,
+        failure,
+        attempt=Attempt(budget.limit, budget.limit),
+        history=write_history(episode, "Error"),
+        limits=policy.feedback,
+        finalising=is_finalising(policy),
+    )
+
+
+def make_blocked_attempt(result: ToolResult, digest: str) -> FailedAttempt:
+    """What is kept of a call that was refused for its tool's errors."""
+    return FailedAttempt(digest, result.history[-_BLOCKED_LINES:])
+
+
+def write_standing(key: str, episode: Episode) -> tuple[str, ...]:
+    """The history of an episode for a human; of refused calls, that of the first, which escalated."""
+    return episode.attempts[0].lines if is_blocked(key) else write_history(episode)

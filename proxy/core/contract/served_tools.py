@@ -1,0 +1,57 @@
+"""Which of the tools that a server lists a route serves, and the names that clients see. Pure.
+
+A renamed tool has two names: the one its server lists, by which the config means it, and the one clients see
+(`mcp.tools.NAME.as`). A name that the config gives belongs to that tool alone, whatever else a server lists, and the
+tool's own name means nothing to clients any more. So a name means the same tool before and after a list has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTools:
+    """Which of the listed tools are served, by patterns of listed names (`fnmatch`, in exact case)."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every tool is served."""
+        return self.allow == ("*",) and not self.deny
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name is served."""
+        return any(fnmatchcase(name, one) for one in self.allow) and not any(
+            fnmatchcase(name, one) for one in self.deny
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNames:
+    """The names that clients see. `renamed` maps the listed name of each renamed tool to the shown one, and `listed`
+    maps it back."""
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    listed: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, renamed: Mapping[str, str]) -> ShownNames:
+        """The names for a config that renames these tools."""
+        return cls(renamed, {shown: listed for listed, shown in renamed.items()})
+
+    def show(self, listed: str) -> str | None:
+        """The name under which clients see a listed tool; None where that name belongs to a renamed tool."""
+        if listed in self.renamed:
+            return self.renamed[listed]
+        return None if listed in self.listed else listed
+
+    def find(self, shown: str) -> str | None:
+        """The name that the server lists for what a client calls; None for the own name of a renamed tool."""
+        if shown in self.listed:
+            return self.listed[shown]
+        return None if shown in self.renamed else shown

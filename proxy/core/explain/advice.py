@@ -1,0 +1,207 @@
+"""Adds what makes the next call right to an answer with errors: the tool's signature and a valid example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.preview import sanitise_value
+from proxy.core.explain.misplaced import find_content, find_renames, find_respelt
+from proxy.core.explain.places import find_possible_nodes, find_value
+from proxy.core.explain.signature import SHORT_ACCEPTS, Focus, write_accepts, write_schema
+from proxy.core.explain.sketch import WRONG, make_example, put_member
+from proxy.core.explain.undeclared import list_candidates
+from proxy.core.json.jsontext import are_equal, dumps, name_json_type
+from proxy.core.model import codes
+from proxy.core.model.codes import REQUIRED_MISSING
+from proxy.core.model.values import ABSENT, Absent, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
+from proxy.core.rules.facts import applies_always
+
+# What `sanitise_value` puts in the place of a value that is not to be shown.
+_HIDDEN: Final = "***"
+
+
+def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
+    """The result with `accepts` and `example`, where arguments broke a schema; any other result comes back unchanged.
+
+    The example keeps what the caller sent well, never what was just refused, by us or by the tool; it is sanitised like
+    every other echo of arguments. One that holds a placeholder is not complete: it shows the shape. An answer about a
+    tool with many properties may be longer, unless the config says how long.
+    """
+    check = None if policy is None else policy.check
+    if check is not None:
+        result = replace(result, limits=_fit_limits(result.limits, check))
+    if result.failure.advice is not None:
+        accepts, text, complete = result.failure.advice
+        return replace(result, accepts=accepts, example=text, example_complete=complete)
+    sent, found = result.failure.sent, result.failure.violations
+    if check is None or (not found and result.failure.code not in _UNPLACED):
+        return result
+    base = sent if result.failure.mended is ABSENT else result.failure.mended
+    accepts = _write_accepts(check, base, found)
+    if not found:
+        return replace(result, accepts=accepts)
+    places = {violation.path: violation.expected for violation in found if violation.code is REQUIRED_MISSING}
+    places |= dict(_list_wrong(found))
+    shown = make_example(check, _keep_good(check, base, found), {path: said for path, said in places.items() if path})
+    safe = _show_types(sanitise_value(shown.value, result.limits), shown.value)
+    complete = shown.complete and are_equal(safe, shown.value) and not _holds_placeholder(safe)
+    # What was refused is no example, nor is what leaves out a key that may have been meant for another.
+    if shown.value is ABSENT or are_equal(safe, sent) or (complete and any(map(_is_open, found))):
+        return replace(result, accepts=accepts, example="", example_complete=False)
+    return replace(result, accepts=accepts, example=dumps(safe).decode(), example_complete=complete)
+
+
+# Failures by which a tool refuses its arguments without saying which: what it takes is told all the same.
+_UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
+# With more properties than this an answer may have so many characters, where the config leaves `max_chars` as it is.
+_MANY: Final = 25
+_LARGE: Final = 3000
+_LOOKED_AT: Final = 200
+
+
+def _fit_limits(limits: FeedbackLimits, check: Check) -> FeedbackLimits:
+    if limits.max_chars != FeedbackLimits().max_chars or not _has_many(check):
+        return limits
+    return replace(limits, max_chars=_LARGE)
+
+
+def _has_many(check: Check) -> bool:
+    """Whether a schema declares more than 25 properties, those of nested objects among them."""
+    memo: dict[str, bool] = check.schemas.memos.setdefault("many properties", {})
+    known = memo.get("")
+    if known is None:
+        count, seen = 0, {id(check.root)}
+        queue = [check.root]
+        for node in queue:
+            for part in applies_always(node):
+                inner = [*part.properties.values(), *part.any_of, *part.one_of]
+                inner += [part.items] if part.items is not None else []
+                count += len(part.properties)
+                queue += [each for each in inner if id(each) not in seen]
+                seen.update(map(id, inner))
+            if count > _MANY or len(queue) > _LOOKED_AT:
+                break
+        known = memo[""] = count > _MANY
+    return known
+
+
+def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
+    """What the tool takes, in several sizes: the schema itself, where it is shorter than what is said of it."""
+    focus, around = Focus(), set[Pointer]()
+    for violation in found:
+        path = violation.path
+        if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):
+            holder = focus.at(path[:-1])
+            (holder.asked if find_possible_nodes(check, path) else holder.undeclared).add(path[-1])
+            around.add(path[:-1])
+        elif violation.code is codes.UNKNOWN_FIELD and path:
+            around.add(path[:-1])
+        elif path:
+            focus.at(path)
+    for place in around:
+        _add_candidates(check, sent, place, focus)
+    sizes = write_accepts(check.root, focus)
+    schema = write_schema(check.root) if len(sizes[0]) > SHORT_ACCEPTS else ""
+    return (f"JSON Schema {schema}", *sizes) if schema and len(schema) < len(sizes[0]) else sizes
+
+
+def _add_candidates(check: Check, sent: JsonValue, place: Pointer, focus: Focus) -> None:
+    """Adds the fields that unknown keys of an object may stand for."""
+    holder = find_value(sent, place)
+    if not isinstance(holder, dict):
+        return
+    declared = {key: member for node in find_possible_nodes(check, place) for key, member in node.properties.items()}
+    unsent = {key: member for key, member in declared.items() if key not in holder}
+    found = {
+        candidate
+        for key in islice((key for key in holder if key not in declared), _MOST_KEYS)
+        for candidate in list_candidates(key, unsent)
+    }
+    if found:
+        focus.at(place).candidates.update(found)
+
+
+_MOST_KEYS: Final = 12
+
+
+def _keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> JsonValue:
+    """What was sent without what is wrong in it, each value under the name and at the place that it belongs to."""
+    content = find_content(check, sent)
+    if content is not sent:
+        return content
+    wrong = dict(_list_wrong(found))
+    kept = _without(sent, [violation.path for violation in found])
+    for path in wrong:
+        kept = put_member(kept, path, WRONG)
+    for target, source in (find_renames(check, sent, found) | find_respelt(check, kept)).items():
+        kept = put_member(_drop_member(kept, source), target, find_value(sent, source))
+        if len(source) > 1 and find_value(kept, source[:-1]) == {} and not find_possible_nodes(check, source[:-1]):
+            kept = _drop_member(kept, source[:-1])  # a wrapper that holds nothing more
+    return kept
+
+
+def _is_open(violation: Violation) -> bool:
+    """Whether it is open what an unknown key was meant for."""
+    asks = ("There is no such field: if", "Did you", "Name it so")
+    return violation.code is codes.UNKNOWN_FIELD and violation.hint.startswith(asks)
+
+
+def _list_wrong(found: Iterable[Violation]) -> Iterator[tuple[Pointer, str]]:
+    """The members with a wrong value, whose place an example shows, and what is expected there: leaving them out would
+    lose what was asked for. Nothing, sent as null or an empty text, asks for nothing."""
+    for violation in found:
+        keys = [index for index, step in enumerate(violation.path) if isinstance(step, str)]
+        named = violation.code in (REQUIRED_MISSING, codes.UNKNOWN_FIELD)
+        if keys and not named and violation.value not in (None, "", ABSENT):
+            yield violation.path[: keys[-1] + 1], violation.expected
+
+
+def _without(sent: JsonValue, places: Iterable[Pointer]) -> JsonValue:
+    """A value without the members at these places; an item of a list takes the list with it, and a text outside of any
+    object takes the whole value."""
+    for path in places:
+        keys = [index for index, step in enumerate(path) if isinstance(step, str)]
+        if keys:
+            sent = _drop_member(sent, path[: keys[-1] + 1])
+        elif isinstance(find_value(sent, path), str):
+            sent = ABSENT
+    return sent
+
+
+def _drop_member(value: JsonValue, path: Pointer) -> JsonValue:
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and step in value:
+        if not rest:
+            return {key: item for key, item in value.items() if key != step}
+        return {key: _drop_member(item, rest) if key == step else item for key, item in value.items()}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value) and rest:
+        return [_drop_member(item, rest) if index == step else item for index, item in enumerate(value)]
+    return value
+
+
+def _show_types(safe: JsonValue, value: JsonValue) -> JsonValue:
+    """The sanitised value with the type in the place of each value that is hidden: masking hides values, not types."""
+    if safe == _HIDDEN and not isinstance(value, Absent):
+        return value if _is_placeholder(value) else f"<{name_json_type(value)}>"
+    if isinstance(safe, dict) and isinstance(value, dict):
+        return {key: _show_types(item, value.get(key, ABSENT)) for key, item in safe.items()}
+    if isinstance(safe, list) and isinstance(value, list) and len(safe) == len(value):
+        return [_show_types(*pair) for pair in zip(safe, value, strict=True)]
+    return safe
+
+
+def _is_placeholder(value: JsonValue) -> bool:
+    return isinstance(value, str) and value.startswith("<") and value.endswith(">")
+
+
+def _holds_placeholder(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_placeholder(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_holds_placeholder(item) for item in value)
+    return _is_placeholder(value)

@@ -1,0 +1,156 @@
+"""The places of a value and the schemas that judge them.
+
+`find_nodes_at` gives the schemas that always judge a place, `find_possible_nodes` those of branches as well, and
+`walk_places` every place of a value with the schemas that judge it, branches that take it included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.model.values import ABSENT, JsonValue, Pointer
+from proxy.core.model.work import Work
+from proxy.core.rules.facts import applies_always
+from proxy.core.schema.nodes import Node
+
+_MOST_NODES: Final = 64
+_MOST_KEPT: Final = 512
+
+
+def find_nodes_at(check: Check, path: Pointer) -> list[Node]:
+    """The schemas that always judge a place, none where nothing declares it."""
+    nodes = list(applies_always(check.root))
+    for step in path:
+        below = [child for node in nodes if (child := find_child(node, step)) is not None]
+        nodes = [part for child in below for part in applies_always(child)]
+    return nodes
+
+
+def find_possible_nodes(check: Check, path: Pointer) -> list[Node]:
+    """Every schema that may judge a place: those that always do, and those of branches and conditions. At most 64."""
+    memo: dict[tuple[int, Pointer], list[Node]] = check.schemas.memos.setdefault("possible nodes", {})
+    nodes = memo.get((id(check.root), path))
+    if nodes is None:
+        if not path:
+            nodes = _with_branches([check.root])
+        else:
+            above = find_possible_nodes(check, path[:-1])
+            nodes = _with_branches([child for node in above if (child := find_child(node, path[-1])) is not None])
+        if nodes and len(memo) < _MOST_KEPT:  # places that no schema declares are not kept
+            memo[id(check.root), path] = nodes
+    return nodes
+
+
+def _with_branches(nodes: Iterable[Node]) -> list[Node]:
+    found: dict[int, Node] = {}
+    queue = list(nodes)
+    for node in queue:
+        for part in applies_always(node):
+            if id(part) not in found and len(found) < _MOST_NODES:
+                found[id(part)] = part
+                sides = [side for side in (part.condition or ())[1:] if side is not None]
+                queue += [*part.any_of, *part.one_of, *sides, *part.dependent.values()]
+    return list(found.values())
+
+
+def list_declared_at(check: Check, place: Pointer) -> dict[str, Node]:
+    """The keys that some schema declares at a place, branches of unions included."""
+    return {key: member for node in find_possible_nodes(check, place) for key, member in node.properties.items()}
+
+
+def find_child(node: Node, step: str | int) -> Node | None:
+    """The schema a node itself declares for a key or an item, or None."""
+    if isinstance(step, int):
+        return node.item(step)
+    return node.properties.get(step)
+
+
+def list_members(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
+    """The keys or indexes of an object or array with what stands there; nothing for any other value."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+def find_value(value: JsonValue, path: Pointer) -> JsonValue:
+    """The value at a path, `ABSENT` where there is none."""
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return ABSENT
+    return value
+
+
+def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
+    """Whether the schemas of a place accept a value there."""
+    return all(check.accepts_at(node, value) for node in find_nodes_at(check, path))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place in a value with every schema that judges it."""
+
+    path: Pointer
+    value: JsonValue
+    parts: list[Node]
+
+
+def walk_places(check: Check, value: JsonValue, work: Work) -> Iterator[Place]:
+    """Every place in a value that a schema judges, parents first. Raises TooMuchWorkError."""
+    stack: list[tuple[tuple[Node, ...], JsonValue, Pointer]] = [((check.root,), value, ())]
+    while stack:
+        nodes, current, path = stack.pop()
+        parts = list_alternatives(check, nodes, current, work)
+        yield Place(path, current, parts)
+        below = []
+        for step, member in list_members(current):
+            work.spend(1 + len(parts))
+            children = tuple({id(child): child for part in parts if (child := find_child(part, step))}.values())
+            if children:
+                below.append((children, member, (*path, step)))
+        stack.extend(reversed(below))
+
+
+def list_declared_keys(parts: Iterable[Node]) -> set[str]:
+    """The keys an object may have, empty where the schemas leave it open on purpose: no key declared at all, patterns,
+    or a schema for every other key."""
+    parts = list(parts)
+    if any(part.pattern_properties or _typed_rest(part) for part in parts):
+        return set()
+    return {key for part in parts for key in part.properties}
+
+
+def list_alternatives(check: Check, nodes: Iterable[Node], value: JsonValue, work: Work) -> list[Node]:
+    """The schemas that judge a value, with the branches of unions that take it, each once. Raises TooMuchWorkError."""
+    found: dict[int, Node] = {}
+    stack = list(nodes)
+    while stack:
+        for part in applies_always(stack.pop()):
+            if id(part) in found:
+                continue
+            found[id(part)] = part
+            for branch in (*part.any_of, *part.one_of, *_sides(check, part, value, work)):
+                work.look(value)
+                if check.accepts_at(branch, value):
+                    stack.append(branch)
+    return list(found.values())
+
+
+def _sides(check: Check, part: Node, value: JsonValue, work: Work) -> Iterator[Node]:
+    """The side of an `if` that applies, the `if` where it holds, and the schemas of dependent keys."""
+    if part.condition is not None:
+        test, then, other = part.condition
+        work.look(value)
+        holds = check.accepts_at(test, value)
+        yield from (side for side in ((test, then) if holds else (other,)) if side is not None)
+    if isinstance(value, dict):
+        yield from (schema for key, schema in part.dependent.items() if key in value)
+
+
+def _typed_rest(part: Node) -> bool:
+    """Whether `additionalProperties` names a schema of its own, so that other keys are declared in kind."""
+    return part.additional is not None and isinstance(part.additional.raw, dict) and bool(part.additional.raw)

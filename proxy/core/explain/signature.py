@@ -1,0 +1,261 @@
+"""What a tool takes, in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
+
+`write_signature` writes a schema as a whole. `write_accepts` writes the `Accepts:` line of an answer in several sizes,
+longest first: where not everything fits, what is shown is chosen. First come the fields in error and those that an
+unknown key may have been meant for, then what is required, then fields near in words to what was sent; of the rest the
+names stand alone, and no name is cut while anything else is left to cut. What repeats is written once (`as 'from'`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.display.graphemes import cut, cut_sentences
+from proxy.core.explain.expectation import describe_types, is_sensitive, list_limits, write_literal
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.model.work import WRITING_SIGNATURE, Work
+from proxy.core.rules.facts import applies_always, list_required, read_facts
+from proxy.core.schema.nodes import Node
+
+MAX_DEPTH: Final = 4
+_MAX_CHOICES: Final = 12
+_MAX_KEYS: Final = 24
+_MAX_NAME: Final = 60
+_MAX_ALTERNATIVE: Final = 400
+_MAX_DESCRIPTION: Final = 100
+# A text that repeats is written once from this length on.
+_WORTH_NAMING: Final = 32
+# An `Accepts` up to this length needs no shorter one beside it.
+SHORT_ACCEPTS: Final = 400
+# Places of a schema that are visited to write one size.
+_ALL_KEYS: Final = 400
+
+
+def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
+    """A schema in TypeScript-like shorthand, `depth` levels of it, at most 500 places; `...` stands for the rest."""
+    memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
+    text = memo.get((id(node), depth))
+    if text is None:
+        text = memo[id(node), depth] = _Writer(Work(WRITING_SIGNATURE), _SIZES[0]).write(node, depth, None, "")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
+    `candidates` are keys here that an unknown key may have been meant for, which are shown with their description;
+    `asked` are missing keys, which are required whoever misses them; `undeclared` are those that no schema declares."""
+
+    inside: dict[str, Focus] = field(default_factory=dict)
+    candidates: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    undeclared: set[str] = field(default_factory=set)
+
+    def below(self, step: str | int) -> Focus:
+        """The focus of a member, made where there is none."""
+        return self.inside.setdefault("*" if isinstance(step, int) else step, Focus())
+
+    def at(self, path: Pointer) -> Focus:
+        """The focus of a place, made with those above it."""
+        focus = self
+        for step in path:
+            focus = focus.below(step)
+        return focus
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How much is shown: levels of what is not in focus, how many keys of an object, and whether optional keys without
+    focus have their types."""
+
+    depth: int
+    keys: int
+    typed: bool
+
+
+_SIZES: Final = (_Size(MAX_DEPTH, _MAX_KEYS, True),)
+_ACCEPTS: Final = (
+    _Size(8, _ALL_KEYS, True),
+    _Size(MAX_DEPTH, _ALL_KEYS, True),
+    _Size(2, _ALL_KEYS, True),
+    _Size(1, _ALL_KEYS, True),
+    _Size(2, _ALL_KEYS, False),
+    _Size(1, _ALL_KEYS, False),
+    _Size(0, _ALL_KEYS, False),
+)
+
+
+def write_accepts(node: Node, focus: Focus) -> tuple[str, ...]:
+    """What a schema takes, in several sizes, longest first; one where that is short."""
+    found: list[str] = []
+    for size in _ACCEPTS:
+        text = _Writer(Work(WRITING_SIGNATURE), size).write(node, size.depth, focus, "")
+        if not found or len(text) < len(found[-1]):
+            found.append(text)
+        if len(text) <= SHORT_ACCEPTS:
+            break
+    return tuple(found)
+
+
+class _Writer:
+    """Writes one size of a signature."""
+
+    def __init__(self, work: Work, size: _Size) -> None:
+        self.work = work
+        self.size = size
+        self.written: dict[str, str] = {}
+        self.open: set[int] = set()  # the objects that are being written, by their schema's identity
+
+    def write(self, node: Node, depth: int, focus: Focus | None, name: str) -> str:
+        self.work.left -= 1
+        if self.work.left < 0:
+            return "..."
+        parts = list(applies_always(node))
+        site = read_facts(node).site
+        keys = {key: member for part in parts for key, member in part.properties.items()}
+        if site.choices is not None and not site.free_text and not keys:
+            most = _ALL_KEYS if focus is not None else _MAX_CHOICES
+            return _join_alternatives([write_literal(choice) for choice in site.choices], "null" in site.types, most)
+        if keys and "object" in site.types:
+            return self.write_object(parts, keys, depth, focus)
+        branches = next((part.any_of or part.one_of for part in parts if part.any_of or part.one_of), ())
+        if branches:
+            if depth <= 0 and focus is None:
+                return "..."
+            shown = [self.write(branch, depth - 1, focus, name) for branch in branches[: 2 * _MAX_CHOICES]]
+            return _join_alternatives(shown, False, _MAX_CHOICES)
+        if site.types == {"object"}:
+            return self.write_map(parts, depth, name) + self.write_limits(node, name)
+        if site.types == {"array"}:
+            item = next((part.items for part in parts if part.items is not None), None)
+            below = focus.inside.get("*") if focus is not None else None
+            inner = "any"
+            if item is not None and (depth > 0 or focus is not None):
+                inner = self.write(item, depth - 1, below, name)
+            inner = f"({inner})" if " | " in inner else inner
+            return inner + "[]" + self.write_limits(node, name)
+        types = describe_types(site).replace(" or ", " | ").replace("any value", "any")
+        return types + self.write_limits(node, name)
+
+    def write_limits(self, node: Node, name: str) -> str:
+        """The limits of a place in brackets; a long text that stood before is named by where it stood."""
+        limits = list_limits(node)
+        text = f" ({', '.join(limits)})" if limits else ""
+        if len(text) < _WORTH_NAMING or not name:
+            return text
+        first = self.written.setdefault(text, name)
+        return text if first == name else f" (as '{first}')"
+
+    def write_map(self, parts: list[Node], depth: int, name: str) -> str:
+        """An object whose keys are not declared one by one: the form of their names and what stands under them."""
+        rules = [(f"name with pattern {cut(pattern, _MAX_NAME)}", member)
+                 for part in parts for pattern, member in part.pattern_properties.items()]  # fmt: skip
+        rules += [("name", part.additional) for part in parts if part.additional is not None and part.additional.raw]
+        rules = [(key, member) for key, member in rules if isinstance(member.raw, dict)]
+        if not rules or depth <= 0:
+            return "object"
+        return "{" + ", ".join(f"[{key}]: {self.write(member, depth - 1, None, name)}" for key, member in rules) + "}"
+
+    def write_object(self, parts: list[Node], keys: Mapping[str, Node], depth: int, focus: Focus | None) -> str:
+        own = next(id(part) for part in parts if part.properties)
+        if own in self.open and (focus is None or not focus.inside):
+            return "{as above}"
+        if depth <= 0 and focus is None:
+            return "{...}"
+        self.open.add(own)
+        text = self.write_members(parts, keys, depth, focus)
+        self.open.discard(own)
+        return text
+
+    def write_members(self, parts: list[Node], keys: Mapping[str, Node], depth: int, focus: Focus | None) -> str:
+        wanted = list_required(parts) | (focus.asked if focus is not None else set())
+        ordered = sorted(keys, key=lambda key: key not in wanted)
+        named: list[str] = []
+        shown = [
+            self.write_member(key, keys[key], key in wanted, depth, focus)
+            for key in self.choose(ordered, wanted, focus, named)
+        ]
+        left = len(keys) - len(shown) - len(named)
+        shown += [f"{cut(key, _MAX_NAME)}: any (required)" for key in sorted(focus.undeclared if focus else ())]
+        if named:
+            shown.append("optional, without their types: " + ", ".join(named))
+        if left > 0:
+            shown.append(f"... {left} more")
+        return "{" + ", ".join(shown) + "}"
+
+    def choose(self, ordered: list[str], wanted: set[str], focus: Focus | None, named: list[str]) -> Iterator[str]:
+        """The keys that are shown with their types; those that are only named go into `named`."""
+        if self.size.typed:
+            yield from ordered[: self.size.keys]
+            return
+        first = {*focus.inside, *focus.candidates} if focus is not None else set()
+        shown = [key for key in ordered if key in first] + [key for key in ordered if key in wanted - first]
+        named += [cut(key, _MAX_NAME) for key in ordered if key not in first and key not in wanted]
+        yield from shown
+
+    def write_member(self, key: str, node: Node, is_wanted: bool, depth: int, focus: Focus | None) -> str:
+        below = focus.inside.get(key) if focus is not None else None
+        is_candidate = focus is not None and key in focus.candidates
+        if focus is not None and below is None and (is_candidate or key in focus.asked):
+            below = Focus()
+        name = cut(key, _MAX_NAME)
+        text = self.write(node, max(depth - 1, 2) if below is not None else depth - 1, below, name)
+        if len(text) >= _WORTH_NAMING and "..." not in text:
+            first = self.written.setdefault(text, name)
+            text = text if first == name else f"as '{first}'"
+        if is_wanted:
+            text = text[:-1] + ", required)" if text.endswith(")") and "(" in text else text + " (required)"
+        text = f"{name}{'' if is_wanted else '?'}: {text}"
+        described = _describe(node) if is_candidate else ""
+        return f"{text} /* {described} */" if described else text
+
+
+def _describe(node: Node) -> str:
+    """The schema's description of a place, short; '' without one."""
+    texts = (part.get("description") for part in applies_always(node))
+    found = next((text for text in texts if isinstance(text, str)), "")
+    return "" if is_sensitive(node) else cut_sentences(" ".join(found.split()).replace("*/", "* /"), _MAX_DESCRIPTION)
+
+
+def _join_alternatives(shown: Iterable[str], null: bool, most: int) -> str:
+    kept = list(dict.fromkeys(cut(text, _MAX_ALTERNATIVE) for text in shown))
+    if null and "null" not in kept:
+        kept.append("null")
+    more = [f"... {len(kept) - most} more"] if len(kept) > most else []
+    return " | ".join(kept[:most] + more)
+
+
+# --- the schema itself ------------------------------------------------------------------------------------------------
+# Keywords that tell a model nothing about what to send.
+_SILENT: Final = frozenset(["$schema", "$id", "$comment", "title", "examples", "deprecated", "readOnly"])
+# Members that hold values, and those under which names stand.
+_VALUES: Final = frozenset(["default", "const", "enum", "required"])
+_NAMES: Final = frozenset(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"])
+
+
+def write_schema(node: Node) -> str:
+    """The schema as compact JSON, without what tells a model nothing and without what a secret's schema shows of it."""
+    memo: dict[int, str] = node.schemas.memos.setdefault("schema text", {})
+    text = memo.get(id(node))
+    if text is None:
+        text = memo[id(node)] = dumps(_prune(node.raw, False)).decode("utf-8", "replace")
+    return text
+
+
+def _prune(value: JsonValue, are_names: bool) -> JsonValue:
+    if isinstance(value, list):
+        return [_prune(item, False) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if are_names:
+        return {key: _prune(item, False) for key, item in value.items()}
+    secret = value.get("writeOnly") is True or value.get("format") == "password" or value.get("x-sensitive") is True
+    hidden = _SILENT | {"default", "const", "enum"} if secret else _SILENT
+    return {
+        key: item if key in _VALUES else _prune(item, key in _NAMES)
+        for key, item in value.items()
+        if key not in hidden and not key.startswith("x-")
+    }

@@ -1,0 +1,254 @@
+"""Examples for answers: the good values that the caller sent, and placeholders for what is wrong or missing.
+
+It never invents a plausible value for a wrong one. Where a value cannot be known, `<string>` or `<integer>` stands in
+its place, and the example is marked as incomplete (contract section 3). Of a union the branch is drawn that the caller
+meant; where that is open, a placeholder stands for the property that tells the branches apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.explain.expectation import describe_types, list_choices
+from proxy.core.explain.places import find_nodes_at, find_possible_nodes, find_value
+from proxy.core.model.values import ABSENT, JsonValue, Pointer
+from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
+from proxy.core.rules.branches import list_shared_choices, select_branches
+from proxy.core.rules.facts import applies_always, list_declared, list_member_schemas, list_required, read_facts
+from proxy.core.rules.proposals import Site
+from proxy.core.schema.nodes import Node
+
+_MAX_DEPTH: Final = 24
+
+
+_PLACE: Final = 20
+
+
+# Characters of a placeholder, and items of a list that are kept.
+_LONGEST_PLACEHOLDER: Final = 80
+
+
+_ITEMS: Final = 20
+
+
+class _Wrong:
+    """The type of `WRONG`."""
+
+    def __repr__(self) -> str:
+        return "WRONG"
+
+
+# Stands where a value was refused.
+WRONG: Final = _Wrong()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An example for an answer. `complete`: it is valid as it stands; else it only shows the shape. `value` is `ABSENT`
+    where not even the shape can be shown."""
+
+    value: JsonValue = field(repr=False)
+    complete: bool
+
+
+def make_example(
+    check: Check, sent: JsonValue = ABSENT, places: Mapping[Pointer, str] = MappingProxyType({})
+) -> Example:
+    """Arguments with every required key, those at `places` too (with what is expected there in words), and the caller's
+    good values (`sent`, with `WRONG` in the place of the others). Deterministic; never raises."""
+    try:
+        sketch = _Sketch(check, Work(SKETCHING), sent)
+        value = sketch.draw(check.root, sent, 0)
+        for path, expected in places.items():
+            value = sketch.add(value, path, expected)
+    except (TooMuchWorkError, RecursionError):
+        return Example(ABSENT, False)
+    return Example(value, value is not ABSENT and check.accepts(value))
+
+
+class _Sketch:
+    """Draws an example for an answer: good values of the caller, and placeholders for unknown values."""
+
+    def __init__(self, check: Check, work: Work, sent: JsonValue) -> None:
+        self.check = check
+        self.work = work
+        self.holders = set(_list_holders(sent))  # containers with a wrong value inside, by identity
+        self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
+
+    def is_accepted(self, node: Node, value: JsonValue) -> bool:
+        if value is WRONG or id(value) in self.holders:
+            return False
+        self.work.look(value)
+        return self.check.accepts_at(node, value)
+
+    def good(self, schemas: list[Node], value: JsonValue) -> bool:
+        """Whether every schema of a member accepts what was sent there."""
+        for schema in schemas:  # noqa: SIM110 - all() takes twice as long, and this runs for every member of a call
+            if not self.is_accepted(schema, value):
+                return False
+        return True
+
+    def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
+        """The sent value where it is good; else the first drawing that is accepted, or else the first of all."""
+        self.work.spend(_PLACE)
+        if sent is not ABSENT and self.is_accepted(node, sent):
+            return sent
+        first = ABSENT
+        for drawing in self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ():
+            if drawing is not ABSENT and self.is_accepted(node, drawing):
+                return drawing
+            first = drawing if first is ABSENT else first
+        return first
+
+    def add(self, value: JsonValue, path: Pointer, expected: str) -> JsonValue:
+        """The value with a drawing at a path where an object lacks a key that it may have."""
+        missing = next((index for index in range(len(path)) if find_value(value, path[: index + 1]) is ABSENT), None)
+        if missing is None:
+            return value
+        if missing < len(path) - 1:  # an object above it is not there either: it is drawn with what it needs
+            above = path[: missing + 1]
+            larger = self.add(value, above, "") if isinstance(above[-1], str) else value
+            return larger if find_value(larger, above) is ABSENT else self.add(larger, path, expected)
+        if not isinstance(find_value(value, path[:-1]), dict):
+            return value
+        schemas = find_nodes_at(self.check, path)
+        if not schemas and find_possible_nodes(self.check, path):
+            return value  # another branch of a union has it than was drawn
+        if not schemas:  # the tool asks for what its schema does not declare
+            around = find_nodes_at(self.check, path[:-1])
+            is_closed = any(part.additional is not None and part.additional.never for part in around)
+            shown = expected.split(" (")[0] if len(expected.split(" (")[0]) <= _LONGEST_PLACEHOLDER else ""
+            return value if is_closed else put_member(value, path, f"<{shown.replace(chr(39), '') or 'value'}>")
+        drawn = self.draw(schemas[0], ABSENT, len(path))
+        return value if drawn is ABSENT else put_member(value, path, drawn)
+
+    def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
+        """Drawings of a place, best first."""
+        parts = list(applies_always(node))
+        site = read_facts(node).site
+        if site.choices is not None and not site.free_text and "object" not in site.types:
+            named = list_choices(site.choices).replace("'", "")
+            several = named if len(named) <= _LONGEST_PLACEHOLDER else f"one of the {len(site.choices)} values"
+            yield site.choices[0] if len(site.choices) == 1 else f"<{several}>"
+            return
+        branches = self.list_nearest(
+            [each for part in parts for each in select_branches(part.any_of or part.one_of, sent)], sent
+        )
+        is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
+        if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
+            yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
+            return
+        if (undecided := self.draw_undecided(branches, sent)) is not None:
+            yield undecided
+            return
+        for branch in branches:
+            yield self.draw(branch, sent, depth + 1)
+        if branches and isinstance(sent, dict):
+            return
+        if "array" in site.types and isinstance(sent, list) and sent:
+            yield self.draw_items(list_member_schemas(parts, 0, self.work), sent, depth)
+            return
+        yield from self.plain(parts, site, depth)
+
+    def draw_items(self, schemas: list[Node], sent: list[JsonValue], depth: int) -> JsonValue:
+        """The items of a list, each good one as it came; only what is wrong inside them goes where nothing says what
+        they are."""
+        if not schemas:
+            return _strip(sent[:_ITEMS])
+        return [item if self.good(schemas, item) else self.draw(schemas[0], item, depth + 1) for item in sent[:_ITEMS]]
+
+    def list_nearest(self, branches: list[Node], sent: JsonValue) -> list[Node]:
+        """The branches that declare most of the sent keys."""
+        known = [len(list_declared(applies_always(branch)) & sent.keys()) if isinstance(sent, dict) else 0
+                 for branch in branches]  # fmt: skip
+        return [branch for branch, count in zip(branches, known, strict=True) if count == max(known)]
+
+    def draw_undecided(self, branches: list[Node], sent: JsonValue) -> JsonValue:
+        """What was sent with a placeholder for the property that tells the branches apart, None where it is known which
+        is meant."""
+        if not isinstance(sent, dict) or len(branches) < 2:
+            return None
+        for key, choices in list_shared_choices(tuple(branches)):
+            if sent.get(key, WRONG) is WRONG:
+                declared = {name for branch in branches for name in list_declared(applies_always(branch))}
+                kept = {name: _strip(item) for name, item in sent.items() if name in declared and item is not WRONG}
+                named = list_choices(choices).replace("'", "")
+                return {key: f"<{named if len(named) <= _LONGEST_PLACEHOLDER else 'one of the alternatives'}>", **kept}
+        return None
+
+    def plain(self, parts: list[Node], site: Site, depth: int) -> Iterator[JsonValue]:
+        if "string" in site.types:
+            form = next((str(part.get("format")) for part in parts if part.has("format")), "string")
+            yield f"<{form}>"
+        if "array" in site.types:
+            least = max((n for part in parts if isinstance(n := part.get("minItems"), int)), default=0)
+            schemas = list_member_schemas(parts, 0, self.work)
+            inner = self.item(schemas[0], depth) if schemas else "<value>"
+            yield [] if inner is ABSENT else [inner] * max(1, min(least, 5))
+        if "integer" in site.types:
+            yield f"<{describe_types(Site(site.types & {'integer', 'number'}, False, None))}>"
+        if "boolean" in site.types:
+            yield "<true or false>"
+        if "null" in site.types:
+            yield None
+        if "object" in site.types:
+            yield {}
+
+    def item(self, node: Node, depth: int) -> JsonValue:
+        """The drawing of an array's item, `ABSENT` within an item of the same schema: a tree has an end."""
+        if id(node) in self.items:
+            return ABSENT
+        self.items.add(id(node))
+        drawn = self.draw(node, ABSENT, depth + 1)
+        self.items.discard(id(node))
+        return drawn
+
+    def object(self, parts: list[Node], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
+        """Good members as they came; required members are drawn where they are wrong or missing."""
+        wanted, known = list_required(parts), list_declared(parts)
+        built: dict[str, JsonValue] = {}
+        for key in (*sorted(wanted & known), *given, *sorted(wanted - known)):
+            if key in built or (key not in known and key not in wanted):
+                continue
+            schemas = list_member_schemas(parts, key, self.work)
+            if key in given and self.good(schemas, given[key]):
+                built[key] = given[key]
+            elif key in wanted or given[key] is WRONG or isinstance(given[key], dict | list):
+                drawn = self.draw(schemas[0], given.get(key, ABSENT), depth + 1) if schemas else "<value>"
+                built.update({} if drawn is ABSENT else {key: drawn})
+        return built
+
+
+def _list_holders(value: JsonValue) -> Iterator[int]:
+    """The containers of a value that hold `WRONG` at any depth, by identity."""
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = False
+    for item in members:
+        below = list(_list_holders(item)) if isinstance(item, dict | list) else []
+        found = found or item is WRONG or bool(below)
+        yield from below
+    if found:
+        yield id(value)
+
+
+def _strip(value: JsonValue) -> JsonValue:
+    """A value without what is wrong inside it."""
+    if isinstance(value, dict):
+        return {key: _strip(item) for key, item in value.items() if item is not WRONG}
+    return [_strip(item) for item in value if item is not WRONG] if isinstance(value, list) else value
+
+
+def put_member(value: JsonValue, path: Pointer, member: JsonValue) -> JsonValue:
+    """A value with a member at a path whose parents are objects or items that are there; otherwise the value itself."""
+    if not path:
+        return member
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(step, str) and (not rest or step in value):
+        return {**value, step: put_member(value.get(step), rest, member)}
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return [put_member(item, rest, member) if index == step else item for index, item in enumerate(value)]
+    return value

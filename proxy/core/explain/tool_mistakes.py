@@ -1,0 +1,66 @@
+"""What models got wrong with one tool, as counted: places in the schema, codes, rules and names, never a value unless
+the operator wants values seen (`tried`).
+
+Counts go by places in the schema (`rules/schema_places.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from proxy.core.model.values import Pointer
+
+
+@dataclass(slots=True)
+class CountedMistake:
+    """One kind of mistake at one place: broken keywords of one code, or repairs by one rule (`code` is its name).
+
+    `calls` had it, `alone` had nothing else against them. `right` of the `retried` calls were right at the next try.
+    `last` in seconds since the epoch. `got` are types of what came, `shapes` and `tried` of texts.
+    """
+
+    place: Pointer
+    code: str
+    repaired: bool = False
+    calls: int = 0
+    alone: int = 0
+    retried: int = 0
+    right: int = 0
+    last: float = 0.0
+    expected: str = ""
+    keyword: str = ""
+    got: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class InventedKey:
+    """A key that models send and the schema does not declare: `parent` is the place of its object.
+
+    `refused`: how many calls were refused for this key and nothing else. `instead` counts by required key that lacked
+    beside it how many calls would be right if that key had this name.
+    """
+
+    parent: Pointer
+    name: str
+    calls: int = 0
+    refused: int = 0
+    last: float = 0.0
+    beside: Counter[str] = field(default_factory=Counter)
+    instead: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMistakes:
+    """All that was counted of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would
+    have refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without
+    a call that would have been refused. `mode`: enforce or report."""
+
+    calls: int
+    mistakes: tuple[CountedMistake, ...] = ()
+    invented: tuple[InventedKey, ...] = ()
+    mode: str = "enforce"
+    would_refuse: int = 0
+    since_refusal: float = 0.0

@@ -1,0 +1,273 @@
+"""Keys that no schema declares: what each may stand for, and where it belongs; and keys that are deprecated.
+
+An unknown key often carries what the user asked for, under another name or at another place. It is told the fields that
+it may stand for, or the object that declares it; only a key for which nothing is left is to be left out. A field is a
+candidate by likeness, by words that two names share, or by a word of the key that stands in the field's description
+(`max_price` for `budget`, described as "Maximum price in EUR"). No key is taken for another: whoever called decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from proxy.core.check.validation import Check
+from proxy.core.display.graphemes import cut
+from proxy.core.display.preview import clean_text
+from proxy.core.display.suggestions import find_abbreviation, find_nearest, is_same_name, split_words, turns_meaning
+from proxy.core.explain.expectation import describe_expectation, read_own_words
+from proxy.core.explain.places import (
+    find_possible_nodes,
+    find_value,
+    is_taken_at,
+    list_declared_at,
+    list_declared_keys,
+    list_members,
+    walk_places,
+)
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model import codes
+from proxy.core.model.codes import Severity
+from proxy.core.model.values import ABSENT, JsonValue, Pointer, Violation
+from proxy.core.model.work import EXPLAINING, TooMuchWorkError, Work, afford_work, borrow_work
+from proxy.core.rules.facts import applies_always
+from proxy.core.rules.keys import TELLING_WORDS
+from proxy.core.schema.nodes import Node
+
+# Names compared for a did-you-mean, and names shown together.
+LOOKED_AT: Final = 200
+_NAMED: Final = 4
+_MAX_UNKNOWN: Final = 100
+_MOST_NOTICES: Final = 100
+# Characters of the fields listed as expected; so few fields are all named, whatever the unknown key is.
+_ROOM_FOR_FIELDS: Final = 200
+_FEW: Final = 4
+# Keywords that forbid keys which nothing declares.
+_CLOSED: Final = frozenset({"additionalProperties", "unevaluatedProperties"})
+# Objects that are searched for the place of an unknown key.
+_MOST_HOLDERS: Final = 60
+_DEEPEST_HOME: Final = 3
+_MOST_CANDIDATES: Final = 4
+_COMPARING: Final = 4
+_LONGEST_DESCRIPTION: Final = 400
+_LONGEST_COMPARED: Final = 100
+# Words of keys without which a call may do something else: negations, ends of spans, and what is done at all.
+_ACTING: Final = TELLING_WORDS | {"action", "operation", "mode", "confirm", "preview", "simulate", "cancel", "status"}
+# Words that say too little to relate two names.
+_GENERIC: Final = frozenset(
+    ["id", "uid", "uuid", "name", "type", "value", "data", "key", "is", "has", "the", "of", "to", "in", "for", "and",
+     "or", "by", "with", "a", "an", "on", "at", "from", "this", "that", "be", "use", "used", "will", "optional",
+     "field", "parameter", "argument", "list", "string", "number", "object", "array", "if", "it", "no", "not"]
+)  # fmt: skip
+
+
+def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> Iterator[Violation]:
+    """VAL-005 for every key no schema declares, where the schema itself would let it pass (`unknown_keys`).
+
+    At most 100; a value too large to search has one of its own, at the root.
+    """
+    try:
+        with borrow_work(EXPLAINING) as work:
+            yield from islice(_unknown_at(check, value, severity, work), _MAX_UNKNOWN)
+    except TooMuchWorkError:
+        message = "The arguments are too large to be searched for unknown fields"
+        yield Violation(codes.UNKNOWN_FIELD, (), message, hint="Send less in one call.", severity=severity)
+
+
+def has_only_undeclared(check: Check, value: JsonValue) -> bool:
+    """Whether a refused value would be accepted without the keys that its schemas do not declare and forbid."""
+    names: dict[Pointer, frozenset[str]] = {}
+    for broken in islice(check.list_broken(value), _MAX_UNKNOWN):
+        detail = broken.detail
+        if broken.keyword not in _CLOSED or not isinstance(detail, list):
+            return False
+        names[broken.path] = names.get(broken.path, frozenset()) | {key for key in detail if isinstance(key, str)}
+    return bool(names) and check.accepts(_drop_keys(value, (), names))
+
+
+def _drop_keys(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozenset[str]]) -> JsonValue:
+    """The value without the named keys of the objects at some paths."""
+    if isinstance(value, dict):
+        gone = names.get(path, frozenset())
+        return {key: _drop_keys(item, (*path, key), names) for key, item in value.items() if key not in gone}
+    if isinstance(value, list):
+        return [_drop_keys(item, (*path, index), names) for index, item in enumerate(value)]
+    return value
+
+
+def _unknown_at(check: Check, value: JsonValue, severity: Severity, work: Work) -> Iterator[Violation]:
+    """Undeclared keys; a place whose schema declares no key at all takes any. Raises TooMuchWorkError."""
+    for place in walk_places(check, value, work):
+        if isinstance(place.value, dict) and (known := list_declared_keys(place.parts)):
+            for key in place.value:
+                if key not in known:
+                    yield make_unknown_violation((*place.path, key), place.value, place.parts, severity)
+
+
+def make_unknown_violation(path: Pointer, holder: JsonValue, parts: Iterable[Node], severity: Severity) -> Violation:
+    """VAL-005 for one key of an object; `parts` are the schemas that judge it."""
+    name, sent = str(path[-1]), holder if isinstance(holder, dict) else {}
+    declared = {key: member for part in parts for key, member in part.properties.items()}
+    unsent = {key: declared[key] for key in sorted(declared.keys() - sent.keys())}
+    patterns = sorted({pattern for part in parts for pattern in part.pattern_properties})
+    message = f"Unknown field '{clean_text(name, 60)}'"
+    if patterns and not unsent:
+        expected = "field names that match " + " or ".join(cut(pattern, 80) for pattern in patterns[:_NAMED])
+        hint = "Name it so, or leave it out."
+    else:
+        near, twice = list_candidates(name, unsent), sorted(declared.keys() & sent.keys())
+        expected = _list_fields([*near, *unsent, *twice])
+        hint = _explain_unknown(name, unsent, near)
+        if (other := next((key for key in twice if is_same_name(key, name)), "")) and not near:
+            hint = f"You sent '{cut(other, 60)}' as well: send that alone."
+    return Violation(codes.UNKNOWN_FIELD, path, message, expected, hint, severity, sent.get(name, ABSENT))
+
+
+def _list_fields(names: Iterable[str]) -> str:
+    """`one of the fields 'a', 'b'`: as many as 200 characters hold, best first."""
+    listed = list(dict.fromkeys(names))
+    shown: list[str] = []
+    room = _ROOM_FOR_FIELDS
+    for name in listed:
+        room -= len(name[:60]) + 4
+        if room < 0:
+            break
+        shown.append(f"'{cut(name, 60)}'")
+    more = f" (+{len(listed) - len(shown)} more)" if len(shown) < len(listed) else ""
+    return f"one of the fields {', '.join(shown)}{more}" if listed else "no fields"
+
+
+def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> str:
+    """What to do about an unknown key: it may carry what was asked for, under another name than the tool's."""
+    same = [key for key in near if split_words(key) == split_words(name)]
+    meant = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT])
+    if meant is not None:
+        takes = cut(describe_expectation(unsent[meant]), 160)
+        return f"Did you mean '{cut(meant, 60)}'" + (f" ({takes})?" if takes != "any value" else "?")
+    leave = "leave it out"
+    if not _ACTING.isdisjoint(split_words(name)):
+        leave += " only if the call means the same without it"
+    if not unsent:
+        return f"There is no such field: {leave}."
+    near = near or (list(unsent) if len(unsent) <= _FEW else [])
+    if len(near) == 1:
+        return f"There is no such field: if you did not mean '{cut(near[0], 60)}', {leave}."
+    which = ", ".join(f"'{cut(key, 60)}'" for key in near) if near else "those expected"
+    return f"There is no such field: if you meant none of {which}, {leave}."
+
+
+def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violation:
+    """An unknown key that another object here declares and lacks: it is to be moved there. Others come back as they
+    are."""
+    if violation.code is not codes.UNKNOWN_FIELD or not violation.path or violation.severity is not Severity.ERROR:
+        return violation
+    homes = _find_homes(check, root, violation.path)
+    if not homes or len(homes) > _NAMED:
+        return violation
+    targets = " or ".join(f"'{cut(format_pointer(home), 120)}'" for home in homes)
+    said = f"It belongs to {targets}" if len(homes) == 1 else f"It may belong to {targets}"
+    return replace(violation, hint=f"{said}: move it there.")
+
+
+def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
+    """The places where objects that were sent, or that may stand beside the key, lack a key of its name that they
+    declare and take its value for."""
+    name, value = str(path[-1]), find_value(root, path)
+    if find_nearest(name, [key for key in list_declared_at(check, path[:-1]) if key != name]) is not None:
+        return []  # it is like a field beside it
+    homes: list[Pointer] = []
+    queue: list[tuple[JsonValue, Pointer]] = [(root, ())]
+    for holder, place in islice(queue, _MOST_HOLDERS):
+        if isinstance(holder, dict) and place != path[:-1] and name not in holder:
+            homes += [(*place, name)] if name in list_declared_at(check, place) else []
+        if place == path[:-1] and isinstance(holder, dict):
+            homes += _list_absent_homes(check, holder, place, name)
+        queue += [(item, (*place, step)) for step, item in list_members(holder) if isinstance(item, dict | list)]
+    return [home for home in homes if home[: len(path)] != path and is_taken_at(check, home, value)]
+
+
+def _list_absent_homes(check: Check, holder: dict[str, JsonValue], place: Pointer, name: str) -> Iterator[Pointer]:
+    """The places of a name inside objects that may stand beside a key and do not, or in the items of their lists."""
+    queue: list[Pointer] = [(*place, key) for key in list_declared_at(check, place) if key not in holder]
+    for path in islice(queue, _MOST_HOLDERS):
+        below = list_declared_at(check, path)
+        if name in below:
+            yield (*path, name)
+        if len(path) - len(place) < _DEEPEST_HOME:
+            queue += [(*path, key) for key in below]
+            queue += [(*path, 0)] if any(node.items is not None for node in find_possible_nodes(check, path)) else []
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
+    """A warning for each key that the schema calls deprecated; at most 100, none where there is too much to search."""
+    if check.schemas.mentions("deprecated"):
+        try:
+            with borrow_work(EXPLAINING) as work:
+                yield from islice(_deprecated_at(check, value, work), _MOST_NOTICES)
+        except TooMuchWorkError:
+            return
+
+
+def _deprecated_at(check: Check, value: JsonValue, work: Work) -> Iterator[Violation]:
+    for place in walk_places(check, value, work):
+        marked = next((part for part in place.parts if part.get("deprecated") is True), None)
+        if place.path and marked is not None:
+            message = f"Field '{clean_text(str(place.path[-1]), 60)}' is deprecated"
+            hint = read_own_words(marked)
+            yield Violation(codes.DEPRECATED_FIELD, place.path, message, hint=hint, severity=Severity.WARNING)
+
+
+# --- candidates -------------------------------------------------------------------------------------------------------
+
+
+def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
+    """The fields, of those that were not sent, that an unknown key may have been meant for; best first, at most 4."""
+    looked_at = dict(islice(unsent.items(), LOOKED_AT))
+    name = name[:_LONGEST_COMPARED]
+    words = _words(name) - _list_common(looked_at)
+    like = {find_nearest(name, looked_at), find_abbreviation(name, looked_at)}
+    scored = [(4 * (key in like) + _score(words, name, key, node), key) for key, node in looked_at.items()]
+    return [key for score, key in sorted(scored, key=lambda pair: -pair[0]) if score > 0][:_MOST_CANDIDATES]
+
+
+def _list_common(fields: Mapping[str, Node]) -> frozenset[str]:
+    """The words that stand in the names of more than a fifth of many fields, and so tell none from another."""
+    counted = Counter(word for key in fields for word in _words(key))
+    return frozenset(word for word, times in counted.items() if times > max(3, len(fields) // 5))
+
+
+def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
+    """How many words of an unknown key stand in a field's name, which count twice, and in its description."""
+    if not words or not afford_work(_COMPARING):
+        return 0
+    shared = 2 * len(words & _words(key)) + len(words & _description_words(node))
+    return shared if shared and not turns_meaning(name, key) else 0
+
+
+def _words(name: str) -> frozenset[str]:
+    return _stem_words(split_words(name))
+
+
+@lru_cache(maxsize=4096)
+def _stem_words(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_stem, words)) - _GENERIC
+
+
+def _stem(word: str) -> str:
+    """A word without the ending of its plural."""
+    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
+
+
+def _description_words(node: Node) -> frozenset[str]:
+    memo: dict[int, frozenset[str]] = node.schemas.memos.setdefault("description words", {})
+    words = memo.get(id(node))
+    if words is None:
+        texts = (part.get("description") for part in applies_always(node))
+        text = next((text for text in texts if isinstance(text, str)), "")
+        words = memo[id(node)] = _words(text[:_LONGEST_DESCRIPTION])
+    return words

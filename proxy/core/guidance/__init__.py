@@ -1,1 +1,0 @@
-"""Examples, prompt text and vendor exports made from schemas."""

@@ -1,0 +1,313 @@
+"""The extensions: products of their own, each in one folder beside this file, joined to the main job by its row here.
+
+A row names what its extension adds, and the places in it that the main job calls, written `module:name` below this
+package. A module is imported when a verb, a config key, a route or a page first needs it; a plain `serve` imports none.
+Nothing else names a module of an extension (tests/test_architecture.py), so a folder can be taken away
+(tests/extensions/test_locks.py). Its row then still says to which extension a verb or a config key belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """One page of the operator's port: `place` is a function `(serving, PageRequest) -> Page | EventPage`.
+    `is_harmless`: a reader may POST to it, because it changes nothing. `pooled`: a function `(worker pool, PageRequest)
+    -> Page | EventPage` that answers above several workers; '' where any one worker may answer."""
+
+    place: str
+    method: str = "GET"
+    is_harmless: bool = False
+    pooled: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteKind:
+    """What a protocol of routes consists of: an `Adapter` (adapters/base.py), a `RouteKindReader` of their keys
+    (config/route_kinds.py), a `RouteHandler` (server/listed_routes.py), and the `LearnedLists` of one route."""
+
+    adapter: str
+    reader: str
+    handler: str
+    lists: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoConfig:
+    """A flag of `serve` in place of a config: `make_file` is a function `(args, kept) -> path` that writes one, which
+    exists until `kept` closes; `find_trouble` a coroutine function `(url, headers)` that says in lines why the tools
+    cannot be reached."""
+
+    make_file: str
+    find_trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
+
+    `verbs`: verb -> a module with `register(subparsers)` and `run(args) -> exit code`, as in `proxy/cli/`.
+    `sections`: top-level key of the config -> a `ReadSection` (config/context.py). The keys' schema is the
+        `config.schema.json` in the extension's folder.
+    `policy_keys`: key of a policy (of `defaults`, a tool, a route) -> a function of the key's merged value.
+    `check`: a `CheckKeys` (config/context.py), called for a config in which one of `keys` is written.
+    `pages`: path below the operator's port -> what answers it. A path that ends in a slash takes all below it.
+    `observer`: makes a `ConfiguredObserver` (server/setup/observers.py) for the first config with one of `sections`.
+    `answers`: a function of the config; gives an `AnswerPath` (server/handler.py) for each path that it serves beside
+        the routes. Called for a config with one of `sections`; so is the next.
+    `services`: makes a `ServiceExtender` (server/setup/added.py) for the first config with one of `sections`.
+    `tool_texts`: a function of the config; gives the `ToolTexts` that MCP clients are told, or None.
+    `route_kinds`: value of a route's `protocol` -> what speaks it.
+    `upstreams`: makes the `UpstreamKind` (server/setup/upstreams.py) of upstreams without a URL.
+    `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
+    `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
+    `no_config`: flag of `serve` -> what it does.
+    `adapters`: name of an `Adapter` (adapters/base.py) that routes may have -> the adapter.
+    `binder`: makes the `OperationRule` (core/contract/request_rules.py) of a tool: from its `RequestForm`, the check of
+        its schema, whether it is called by name, and the query policy.
+    `tool_keys`: key of a tool -> a function `(context, path, written) -> RequestForm | None`.
+    `route_keys`: key of a route -> a function `(catalogue, route, formats, query policy) -> ChannelJudge`.
+    `schema_sources`: key of a `schema` that is no JSON Schema -> a `ReadSource` (config/schema_sources.py).
+    `other_keys`: its keys of the config at other places, which the readers above read.
+    `metrics`: the rows of its metrics, for docs; the extension itself adds them to `Metrics`.
+    """
+
+    name: str
+    adds: str
+    uses: tuple[str, ...] = ()
+    verbs: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
+    policy_keys: Mapping[str, str] = field(default_factory=dict)
+    check: str = ""
+    pages: Mapping[str, PageRow] = field(default_factory=dict)
+    observer: str = ""
+    metrics: str = ""
+    answers: str = ""
+    tool_texts: str = ""
+    services: str = ""
+    route_kinds: Mapping[str, RouteKind] = field(default_factory=dict)
+    upstreams: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str] = field(default_factory=dict)
+    no_config: Mapping[str, NoConfig] = field(default_factory=dict)
+    other_keys: tuple[str, ...] = ()
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    binder: str = ""
+    tool_keys: Mapping[str, str] = field(default_factory=dict)
+    route_keys: Mapping[str, str] = field(default_factory=dict)
+    schema_sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key of the config that is the extension's."""
+        return (*self.sections, *self.policy_keys, *self.tool_keys, *self.route_keys, *self.other_keys)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(__file__).parent / self.name
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the extension's folder is there."""
+        return _has_folder(self.name)
+
+    @property
+    def absence(self) -> str:
+        """What is said of a verb or key where the folder is not there."""
+        return f"belongs to the extension {self.name!r}, which is not installed here"
+
+
+EXTENSIONS: Final = (
+    Extension(
+        "recording",
+        adds="calls recorded to a file, and judged again by another config: `record`, `replay`, `diff`",
+        verbs={"replay": "recording.cli.replay", "diff": "recording.cli.diff"},
+        sections={"record": "recording.record_section:read_record"},
+        pages={"/-/trial": PageRow("recording.schema_comparison:make_comparison_page", "POST", is_harmless=True)},
+        observer="recording.recorder:make_recorder",
+        metrics="recording.recorder:METRICS",
+    ),
+    Extension(
+        "guidance",
+        adds="what agents read of tools before they call: prompt text, and definitions as vendors want them",
+        verbs={"guidance": "guidance.cli.guidance", "export": "guidance.cli.export"},
+        sections={"guidance": "guidance.guidance_section:read_guidance"},
+        pages={"/-/guidance": PageRow("guidance.guidance_page:make_guidance_page")},
+        answers="guidance.served_guidance:make_answers",
+        tool_texts="guidance.tool_texts:make_tool_texts",
+    ),
+    Extension(
+        "operations",
+        adds="HTTP operations: OpenAPI descriptions, and arguments in path, query, headers, cookies and forms",
+        adapters={"http": "operations.adapters.http_operation:ADAPTER"},
+        binder="operations.adapters.bound_operation:bind_operation",
+        tool_keys={"request": "operations.config.operation_section:read_request"},
+        route_keys={"parameters": "operations.config.route_channels:read_channels"},
+        schema_sources={"openapi": "operations.config.document_source:read_operation"},
+        sources={"openapi": "operations.importing.openapi:read_again"},
+        imports={"openapi": "operations.cli.import_openapi"},
+        no_config={"openapi": NoConfig("operations.cli.openapi_config:make_config_file")},
+    ),
+    Extension(
+        "mcp",
+        adds="MCP: servers that list their tools, over HTTP or as processes, alone or several as one; `stdio`",
+        verbs={"stdio": "mcp.cli.stdio", "install": "mcp.cli.install", "uninstall": "mcp.cli.uninstall"},
+        route_kinds={
+            "mcp": RouteKind(
+                adapter="mcp.adapters.mcp:ADAPTER",
+                reader="mcp.config.mcp_routes:McpRoutes",
+                handler="mcp.server.exchange:Exchange",
+                lists="mcp.server.lists.catalogue:Catalogues",
+            )
+        },
+        upstreams="mcp.upstreams:McpUpstreams",
+        sources={"mcp": "mcp.importing.mcp:read_again"},
+        imports={"mcp": "mcp.cli.import_mcp", "mcpservers": "mcp.cli.import_mcpservers"},
+        no_config={"mcp": NoConfig("mcp.cli.no_config:make_config_file", "mcp.cli.no_config:find_trouble")},
+        other_keys=(
+            "mcp",
+            "servers",
+            "operations",
+            "command",
+            "env",
+            "cwd",
+            "max_children",
+            "idle_session",
+            "shared",
+        ),
+    ),
+    Extension(
+        "correction",
+        adds="a model that is asked for a better call than one that failed, and `evaluate`",
+        verbs={"evaluate": "correction.cli.evaluate"},
+        sections={"correction": "correction.correction_section:read_correction"},
+        policy_keys={"correct": "correction.correction_section:read_correction_policy"},
+        check="correction.correction_section:check_correct",
+        services="correction.correctors:Corrections",
+    ),
+    Extension(
+        "console",
+        adds="the operator's pages: whether the proxy works, what happened to calls, what to change in a schema",
+        verbs={"calls": "console.cli.calls"},
+        pages={
+            "/ui/": PageRow("console.pages:make_file_page"),
+            "/-/overview": PageRow("console.pages:make_overview", pooled="console.pool_pages:join_overviews"),
+            "/-/calls": PageRow("console.pages:make_calls_page", pooled="console.pool_pages:join_calls"),
+            "/-/calls/": PageRow("console.pages:make_call_page", pooled="console.pool_pages:find_call"),
+            "/-/tools/": PageRow("console.pages:make_tool_page", pooled="console.pool_pages:join_tools"),
+            "/-/upstreams": PageRow("console.pages:make_upstreams_page", pooled="console.pool_pages:join_upstreams"),
+        },
+    ),
+    Extension(
+        "kubernetes",
+        adds="the sidecar in Kubernetes manifests: `inject`",
+        verbs={"inject": "kubernetes.cli.inject"},
+    ),
+)
+
+
+def load_place(place: str) -> Any:
+    """Imports what a row names: a module, or `module:name` in one."""
+    module, _, name = place.partition(":")
+    found = import_module(f"{__name__}.{module}")
+    return getattr(found, name) if name else found
+
+
+def list_installed() -> list[Extension]:
+    """The rows of the extensions whose folders are there."""
+    return [row for row in EXTENSIONS if row.is_installed]
+
+
+def list_added_pages() -> list[tuple[str, PageRow]]:
+    """The pages of all installed extensions, with their paths."""
+    return [page for row in list_installed() for page in row.pages.items()]
+
+
+def find_verb(verb: str) -> Extension | None:
+    """The extension that a verb belongs to, installed or not."""
+    return next((row for row in EXTENSIONS if verb in row.verbs), None)
+
+
+def find_protocol(protocol: str) -> Extension | None:
+    """The extension that speaks a protocol, installed or not."""
+    return next((row for row in EXTENSIONS if protocol in row.route_kinds), None)
+
+
+def find_route_kind(protocol: str) -> RouteKind | None:
+    """What speaks a protocol of an extension; None for the main job's own."""
+    row = find_protocol(protocol)
+    return None if row is None else row.route_kinds[protocol]
+
+
+def find_upstream_place() -> str:
+    """What makes upstreams without a URL. Raises LookupError where no extension does."""
+    found = [row.upstreams for row in list_installed() if row.upstreams]
+    if not found:
+        raise LookupError("no installed extension makes upstreams without a URL")
+    return found[0]
+
+
+def find_flag(flag: str) -> Extension:
+    """The extension of a flag of `serve`, installed or not. Raises StopIteration for any other flag."""
+    return next(row for row in EXTENSIONS if flag in row.no_config)
+
+
+def find_source(kind: str) -> Extension:
+    """The extension that reads a kind of recorded import, installed or not. Raises StopIteration for any other kind."""
+    return next(row for row in EXTENSIONS if kind in row.sources)
+
+
+def find_schema_source(key: str) -> Extension:
+    """The extension that takes schemas out of a kind of document, installed or not. Raises StopIteration for others."""
+    return next(row for row in EXTENSIONS if key in row.schema_sources)
+
+
+def find_adapter_place(name: str) -> str:
+    """An extension's adapter of this name; '' where none has one."""
+    if (kind := find_route_kind(name)) is not None:
+        return kind.adapter
+    return next((row.adapters[name] for row in EXTENSIONS if name in row.adapters), "")
+
+
+def find_binder() -> str:
+    """What makes the rules of operations. Raises StopIteration where no extension does."""
+    return next(row.binder for row in EXTENSIONS if row.binder)
+
+
+def find_tool_key(key: str) -> str:
+    """What reads a key of a tool. Raises StopIteration where no extension does."""
+    return next(row.tool_keys[key] for row in EXTENSIONS if key in row.tool_keys)
+
+
+def find_route_key(key: str) -> str:
+    """What reads a key of a route. Raises StopIteration where no extension does."""
+    return next(row.route_keys[key] for row in EXTENSIONS if key in row.route_keys)
+
+
+def list_import_kinds() -> list[tuple[str, str]]:
+    """The kinds of `import` that installed extensions add, each with its module."""
+    return [kind for row in list_installed() for kind in row.imports.items()]
+
+
+def find_key(key: str) -> Extension | None:
+    """The extension that a key of the config belongs to, installed or not."""
+    return next((row for row in EXTENSIONS if key in row.keys), None)
+
+
+# Every key of a policy that is an extension's -> its reader.
+POLICY_PLACES: Final[Mapping[str, str]] = {key: place for row in EXTENSIONS for key, place in row.policy_keys.items()}
+
+
+@cache
+def _has_folder(name: str) -> bool:
+    spec = find_spec(f"{__name__}.{name}")
+    return spec is not None and spec.origin is not None  # a folder of compiled leftovers alone has no origin

@@ -1,0 +1,173 @@
+"""The page `/-/calls`: lists the last calls with filters, shows one call in full, or sends calls as a stream of events.
+
+A position in the ring of kept calls is written `BOOT.NUMBER`: the run of the process and the number of the call. With
+several workers a position holds one such pair for each worker, joined by commas. Every answer has a `cursor`; a reader
+sends it back as `after` to get only newer calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote
+
+from proxy.core.json.jsontext import parse
+from proxy.core.model.values import JsonProblem, JsonValue
+from proxy.extensions.console.event_stream import follow_calls
+from proxy.server.admin.console_data import ConsoleData
+from proxy.server.admin.page import EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
+from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
+
+# The highest and the default number of entries in one answer (`limit`).
+MOST_ENTRIES: Final = 500
+_USUAL: Final = 200
+_SEVERAL: Final = ("tool", "route", "outcome")
+_SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id")
+_KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes"})
+_SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers) -> Page | EventPage:
+    """Returns the kept calls, newest first, or a stream of the calls to come where the reader accepts events."""
+    query = parse_qs(question.query, keep_blank_values=True)
+    if question.wants_events and question.resume:
+        query["after"] = [question.resume]
+    wanted = read_filter(query, data)
+    if isinstance(wanted, str):
+        return refuse_question(wanted)
+    if question.wants_events:
+        return EventPage(follow_calls(data, wanted, _start(query, data), readers))
+    limit = _read_limit(query)
+    if limit is None:
+        return refuse_question(f"`limit` is a number from 1 to {MOST_ENTRIES}")
+    return make_json_page(list_entries(data, wanted, limit, query))
+
+
+def list_entries(
+    data: ConsoleData, wanted: CallFilter, limit: int, query: Mapping[str, list[str]]
+) -> dict[str, JsonValue]:
+    """Returns the answer of `/-/calls`.
+
+    The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
+    (`bound`), and how many newer calls than `after` are not in it (`missed`): they are more than `limit`, or have left
+    the ring. With `changes` it also holds the proxy's changes since that position.
+    """
+    recent, continues = data.recent, bool(query.get("after"))
+    found = list(recent.select(wanted, None if continues else limit))
+    shown: dict[str, JsonValue] = {
+        "calls": [name_entry(data, make_entry(kept)) for kept in found[:limit]],
+        "cursor": f"{recent.boot}.{recent.last}",
+        "kept": recent.size,
+        "bound": recent.bound,
+        "missed": count_missed(data, wanted.after) + len(found[limit:]) if continues else 0,
+    }
+    if "changes" in query:
+        seen = read_place(query["changes"][0], data.recent.boot) or 0
+        shown["changes"] = [{"event": each.event, "at": each.at, **each.data} for each in data.changes.after(seen)]
+        shown["changes_cursor"] = f"{recent.boot}.{data.changes.last}"
+    return shown
+
+
+async def show_call(data: ConsoleData, question: PageRequest) -> Page:
+    """Shows one call in full."""
+    place = unquote(question.rest)
+    seq = read_place(place, data.recent.boot) if "." in place else _number(place)
+    kept = None if seq is None else data.recent.find(seq)
+    if kept is None:
+        return refuse_question(f"no call {place[:64]!r} is kept (any more)", 404)
+    return make_json_page(open_call(data, kept, with_values=question.role == "operator"))
+
+
+def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:
+    """Returns everything known about a kept call, and its arguments where they are kept and `with_values` allows it."""
+    shown = name_entry(data, make_entry(kept))
+    shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
+    if kept.failure is not None and (text := kept.failure.compose_answer()):
+        shown["model_read"] = text
+    shown["values"] = data.values if with_values else "off"
+    values = data.recent.values.read(kept.seq) if data.recent.values is not None and with_values else None
+    if values is not None:
+        came, went = (_read_value(text) for text in values)
+        shown |= {"came": came, **({"went": went} if values[1] else {})}
+    return shown
+
+
+def name_entry(data: ConsoleData, entry: dict[str, Any]) -> dict[str, JsonValue]:
+    """Adds the id (`BOOT.NUMBER`) under which `/-/calls/` finds the entry again."""
+    return {"id": f"{data.recent.boot}.{entry['seq']}", **entry}
+
+
+def _read_value(text: bytes) -> JsonValue:
+    value = parse(text)
+    return text.decode("utf-8", "replace") if isinstance(value, JsonProblem) else value
+
+
+# --- the query --------------------------------------------------------------------------------------------------------
+def read_filter(query: Mapping[str, list[str]], data: ConsoleData) -> CallFilter | str:
+    """Returns the filter that a query describes, or a text that says what is wrong with the query."""
+    for name in query:
+        if name not in _KNOWN:
+            return f"`{name[:40]}` is not a filter; the filters are: {', '.join(sorted(_KNOWN))}"
+    found: dict[str, Any] = {name: frozenset(filter(None, query.get(name, ()))) for name in _SEVERAL}
+    found |= {name: query[name][0] for name in _SINGLE if name in query}
+    if text := _first(query, "since"):
+        seconds = _read_since(text)
+        if seconds is None:
+            return "`since` is a duration such as 10m, or seconds since the epoch"
+        found["since"] = seconds if seconds > 1e9 else data.wall() - seconds
+    for name in ("after", "before"):
+        if text := _first(query, name):
+            if _PLACE.fullmatch(text) is None:
+                return f"`{name}` is a number, or the `cursor` of an answer"
+            place = read_place(text, data.recent.boot) if "." in text else _number(text)
+            found[name] = place or 0
+    return CallFilter(**found)
+
+
+def read_place(text: str, boot: str) -> int | None:
+    """Returns the number that a position holds for this run of the process, or None where it holds none."""
+    for pair in text.split(","):
+        run, _, number = pair.partition(".")
+        if run == boot:
+            return _number(number)
+    return None
+
+
+def count_missed(data: ConsoleData, after: int) -> int:
+    """Counts the calls that left the ring before a reader at position `after` could see them."""
+    return max(0, min(data.recent.oldest, data.recent.last) - after - 1) if data.recent.oldest else 0
+
+
+def _start(query: Mapping[str, list[str]], data: ConsoleData) -> int | None:
+    """Returns the position behind which a stream begins: the one in `after`, or the newest call without `after`.
+
+    None means that `after` belongs to another run of the process.
+    """
+    text = _first(query, "after")
+    if not text:
+        return data.recent.last
+    return read_place(text, data.recent.boot) if "." in text else _number(text)
+
+
+def _first(query: Mapping[str, list[str]], name: str) -> str:
+    return query.get(name, [""])[0]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
+def _read_since(text: str) -> float | None:
+    found = _SINCE.fullmatch(text)
+    return float(found["number"]) * _UNITS[found["unit"]] if found is not None else None
+
+
+def _read_limit(query: Mapping[str, list[str]]) -> int | None:
+    text = _first(query, "limit")
+    if not text:
+        return _USUAL
+    number = _number(text)
+    return number if number is not None and 1 <= number <= MOST_ENTRIES else None

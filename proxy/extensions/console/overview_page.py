@@ -1,0 +1,255 @@
+"""The pages that summarise: `/-/overview`, `/-/tools/` and `/-/upstreams`.
+
+`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows what models get wrong with one
+tool, and `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
+
+Counts come from the counters of the metrics. Percentiles come from the kept calls, so they cover the last 2,000 calls
+at most (`admin.keep.calls` sets another number).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote
+
+from proxy import __version__
+from proxy.config.model import UpstreamConfig
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.explain.tool_mistakes import CountedMistake
+from proxy.core.json.jsontext import format_pointer
+from proxy.core.model.codes import VIOLATION_CODES
+from proxy.core.model.values import JsonValue
+from proxy.core.rules.rules import LEVEL_MEANINGS
+from proxy.server.admin.console_data import ConsoleData
+from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.recent.ring import CallFilter, make_entry
+from proxy.telemetry.recent.timeline import make_stamp
+
+WINDOWS: Final = {"1m": 60.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0}
+_P95: Final = 0.95
+_MEDIAN: Final = 0.5
+# Above this share of calls whose conversation is known by the client's address only, the overview asks for an id.
+_MANY_BY_ADDRESS: Final = 0.30
+_FEW: Final = 20
+# The most changes of a circuit breaker that are shown for an upstream.
+MOST_CHANGES: Final = 20
+_REPORT: Final = "report"
+_SAFE_AFTER: Final = 24 * 3600.0
+
+_WORDS: Final = {name: code.meaning for name, code in VIOLATION_CODES.items()}
+
+Tools = Mapping[tuple[str, str], ToolPolicy]
+
+
+def show_overview(data: ConsoleData, question: PageRequest, tools: Tools, state: Mapping[str, JsonValue]) -> Page:
+    """Shows the overview of a time window. `tools` are the served tools by route and name; `state` holds the fields
+    about the proxy itself, such as its status and digest."""
+    window = parse_qs(question.query).get("window", ["15m"])[0]
+    if window not in WINDOWS or data.bars is None or data.mistakes is None:
+        return refuse_question(
+            f"`window` is one of: {', '.join(WINDOWS)}" if data.bars is not None else "the console is off", 400
+        )
+    seconds = WINDOWS[window]
+    bars = list(data.bars.within(seconds))
+    calls: Counter[tuple[str, ...]] = Counter()
+    for bar in bars:
+        calls.update(bar.counts)
+    times = _read_times(data, seconds)
+    shown: dict[str, JsonValue] = {
+        "version": __version__,
+        "at": make_stamp(data.wall()),
+        "window": window,
+        "values": data.values if question.role == "operator" else "off",
+        "role": question.role,
+        "calls_kept": data.recent.size,
+        "calls_bound": data.recent.bound,
+        **state,
+        "totals": _by_outcome(calls),
+        "own_p95_ms": _percentile(times.own),
+        "bars": [{"at": make_stamp(bar.at), "outcomes": _by_outcome(bar.counts)} for bar in bars],
+        "tools": list(_rows(data, tools, calls, times.by_tool)),
+        "by_address": times.by_address,
+    }
+    shown["needs"] = [*_needs(shown)]
+    return make_json_page(shown)
+
+
+class _Times:
+    """Figures of the kept calls of a window: durations by tool and the proxy's own time (both in ms), and how many
+    conversations (`of`) are known by their address (`calls`)."""
+
+    def __init__(self) -> None:
+        self.by_tool: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self.own: list[float] = []
+        self.by_address = {"calls": 0, "of": 0}
+
+
+def _read_times(data: ConsoleData, seconds: float) -> _Times:
+    times = _Times()
+    for kept in data.recent.select(CallFilter(since=data.wall() - seconds)):
+        entry = make_entry(kept)
+        times.by_tool[entry["http.route"], str(entry.get("gen_ai.tool.name", ""))].append(entry["duration_ms"])
+        if "overhead_ms" in entry:
+            times.own.append(entry["overhead_ms"])
+        if entry.get("conversation.source"):
+            times.by_address["of"] += 1
+            times.by_address["calls"] += entry["conversation.source"] == "address"
+    return times
+
+
+def _rows(
+    data: ConsoleData, tools: Tools, calls: Counter[tuple[str, ...]], times: Mapping[tuple[str, str], list[float]]
+) -> Iterable[dict[str, JsonValue]]:
+    """Yields one row for each tool that is served or was called; the tools with the most calls stand first."""
+    if data.mistakes is None or data.bars is None:
+        return
+    worst, retries = data.mistakes.worst(), data.mistakes.retries()
+    by_tool: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for (route, tool, outcome), number in calls.items():
+        by_tool[route, tool][outcome] += number
+    keys = sorted({*by_tool, *tools}, key=lambda key: (-by_tool[key].total(), key))
+    total = data.bars.total()
+    for key in keys:
+        policy, outcomes = tools.get(key), by_tool[key]
+        if policy is None and set(outcomes) <= {"passthrough"}:
+            continue
+        retried, right = retries.get(key, (0, 0))
+        row: dict[str, JsonValue] = {
+            "route": key[0], "tool": key[1], "calls": outcomes.total(), "outcomes": dict(outcomes),
+            "mode": policy.mode.value if policy is not None else "enforce", "retried": retried, "right": right,
+            "p95_ms": _percentile(times.get(key, [])), "served": policy is not None,
+        }  # fmt: skip
+        if key in worst:
+            row["worst"] = show_mistake(worst[key])
+        if policy is not None and policy.mode.value == _REPORT:
+            seen = data.mistakes.mistakes_of(*key, sum(n for (r, t, _), n in total.items() if (r, t) == key), _REPORT)
+            row |= {"would_refuse": seen.would_refuse, "safe_to_enforce": seen.since_refusal >= _SAFE_AFTER}
+        yield row
+
+
+def show_mistake(mistake: CountedMistake) -> dict[str, JsonValue]:
+    """Returns one counted mistake as a JSON object."""
+    found: dict[str, JsonValue] = {
+        "path": format_pointer(mistake.place), "code": mistake.code, "repaired": mistake.repaired,
+        "calls": mistake.calls, "alone": mistake.alone, "retried": mistake.retried, "right": mistake.right,
+        "last": make_stamp(mistake.last), "got": dict(mistake.got),
+    }  # fmt: skip
+    if mistake.code in _WORDS:
+        found["what"] = _WORDS[mistake.code]
+    for name in ("expected", "keyword"):
+        if value := getattr(mistake, name):
+            found[name] = value
+    if mistake.shapes:
+        found["shapes"] = dict(mistake.shapes.most_common())
+    return found
+
+
+def _by_outcome(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for key, number in counts.items():
+        found[key[-1]] += number
+    return dict(found)
+
+
+def _percentile(times: list[float], share: float = _P95) -> float | None:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))] if times else None
+
+
+# --- what needs attention ---------------------------------------------------------------------------------------------
+def _needs(shown: Mapping[str, Any]) -> Iterable[dict[str, JsonValue]]:
+    """Yields what an operator should look at now. `page` is the console's page that shows it."""
+    if shown.get("status") == "draining":
+        yield {"what": "draining", "text": "the proxy is draining", "page": "#/overview"}
+    for mistake in shown.get("config_mistakes", ())[:1]:
+        text = f"a changed config was not taken over: {mistake}"
+        yield {"what": "config", "text": text, "page": "#/config"}
+    for section in shown.get("restart_needed", ()):
+        yield {"what": "restart", "text": f"`{section}` needs a restart", "page": "#/config"}
+    for name, state in shown.get("breakers", {}).items():
+        if state != "closed":
+            yield {"what": "breaker", "text": f"the breaker of `{name}` is {state.upper()}", "page": "#/upstreams"}
+    waiting = shown.get("conversations_waiting", 0)
+    if waiting:
+        text = f"{waiting} conversation{'s wait' if waiting > 1 else ' waits'} for a human"
+        yield {"what": "waiting", "text": text, "page": "#/conversations?waiting=true"}
+    calls, of = shown["by_address"]["calls"], shown["by_address"]["of"]
+    if of >= _FEW and calls > of * _MANY_BY_ADDRESS:
+        text = f"{100 * calls // of} % of calls are known by their address alone: send X-Conversation-Id"
+        yield {"what": "address", "text": text, "page": "#/conversations"}
+
+
+# --- one tool ---------------------------------------------------------------------------------------------------------
+def show_tool(data: ConsoleData, question: PageRequest, tools: Tools) -> Page:
+    """Answers `/-/tools/ROUTE/TOOL`: the schema, counts, invented keys, and proposed changes of the schema."""
+    from proxy.extensions.console.core.improvements import list_improvements
+
+    route, _, tool = map(unquote, question.rest.partition("/"))
+    policy = tools.get((route, tool))
+    if policy is None or data.mistakes is None or data.bars is None:
+        return refuse_question(f"no tool {tool[:128]!r} is served on the route {route[:128]!r}", 404)
+    total = {key[2]: number for key, number in data.bars.total().items() if key[:2] == (route, tool)}
+    seen = data.mistakes.mistakes_of(route, tool, sum(total.values()), policy.mode.value)
+    with_values = question.role == "operator" and data.values != "off"
+    schema = policy.check.root.raw if policy.check is not None else None
+    shown = [
+        {"rule": each.rule, "path": each.place, "text": each.text, "calls": each.calls, "passes": each.passes,
+         **({"schema": each.schema} if each.schema is not None else {})}
+        for each in list_improvements(policy.check, seen)
+        if with_values or each.rule != "value_tried" or not each.passes
+    ]  # fmt: skip
+    return make_json_page(
+        {
+            "route": route, "tool": tool, "mode": policy.mode.value, "schema_id": policy.schema_id,
+            "repair": f"{level} ({LEVEL_MEANINGS[level]})" if (level := policy.repair.level) else "none",
+            "description": policy.description, "schema": schema, "outcomes": total, "calls": seen.calls,
+            "mistakes": [show_mistake(each) for each in seen.mistakes],
+            "invented": [
+                {"parent": format_pointer(key.parent), "name": key.name, "calls": key.calls, "refused": key.refused,
+                 "last": make_stamp(key.last), "beside": dict(key.beside)}
+                for key in seen.invented
+            ],
+            "changes": shown,
+        }
+    )  # fmt: skip
+
+
+# --- upstreams --------------------------------------------------------------------------------------------------------
+
+_WINDOW: Final = 900.0
+
+
+def show_upstreams(
+    data: ConsoleData, upstreams: Mapping[str, UpstreamConfig], breakers: Mapping[str, str], metrics: Metrics
+) -> Page:
+    """Shows every upstream of the config. Requests and resends count since the start of the process; faults and times
+    cover the last 15 minutes."""
+    times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
+    shown = []
+    for name in upstreams:
+        changes = data.changes.breaker_changes(name)
+        row: dict[str, JsonValue] = {
+            "upstream": name,
+            "breaker": breakers.get(name, "none"),
+            "breaker_since": changes[0]["timestamp"] if changes else None,
+            "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
+            "faults": dict(data.changes.faults(name, data.wall() - _WINDOW)),
+            "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
+            "p50_ms": _percentile(times[name], _MEDIAN),
+            "p95_ms": _percentile(times[name]),
+            "changes": changes[:MOST_CHANGES],
+        }
+        shown.append(row)
+    return make_json_page({"upstreams": shown})
+
+
+def _read_upstream_times(data: ConsoleData) -> Mapping[str, list[float]]:
+    """Returns the durations of each upstream in ms, of the kept calls of the last 15 minutes."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for kept in data.recent.select(CallFilter(since=data.wall() - _WINDOW)):
+        entry = make_entry(kept)
+        if "upstream.duration_ms" in entry:
+            found[str(entry["server.address"])].append(entry["upstream.duration_ms"])
+    return found

@@ -1,0 +1,66 @@
+"""The pages that the extension adds to the operator's port: one function for each."""
+
+from __future__ import annotations
+
+from proxy.core.model.values import JsonValue
+from proxy.extensions.console.calls_page import list_calls, show_call
+from proxy.extensions.console.overview_page import show_overview, show_tool, show_upstreams
+from proxy.extensions.console.ui.console_files import show_file
+from proxy.server.admin.api import list_current_tools, list_limits
+from proxy.server.admin.attempts_page import is_waiting
+from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
+from proxy.server.lifecycle import Serving
+
+
+async def make_calls_page(serving: Serving, question: PageRequest) -> Page | EventPage:
+    """The kept calls, or the stream of calls to come."""
+    if serving.console is None:
+        return _off()
+    if question.wants_events and serving.readers.is_full():
+        return refuse_question("too many readers follow the calls at the same time: try again later", 503)
+    return await list_calls(serving.console, question, serving.readers)
+
+
+async def make_call_page(serving: Serving, question: PageRequest) -> Page:
+    """One kept call in full."""
+    return _off() if serving.console is None else await show_call(serving.console, question)
+
+
+async def make_overview(serving: Serving, question: PageRequest) -> Page:
+    """Whether the proxy works, and what needs attention."""
+    if serving.console is None:
+        return _off()
+    served, handler = serving.reloader.served, serving.handler
+    episodes = await handler.snapshot.services.store.list_episodes()
+    limits = list_limits(serving)
+    state: dict[str, JsonValue] = {
+        "status": "draining" if handler.draining else "ok",
+        "digest": served.loaded.digest,
+        "config_mistakes": list(serving.reloader.mistakes),
+        "restart_needed": list(served.restart_needed),
+        "breakers": serving.breaker_states(),
+        "conversations_waiting": sum(is_waiting(key, episode, limits) for key, episode in episodes),
+        "workers": 1,
+    }
+    return show_overview(serving.console, question, list_current_tools(serving), state)
+
+
+async def make_tool_page(serving: Serving, question: PageRequest) -> Page:
+    """What models get wrong with one tool."""
+    return _off() if serving.console is None else show_tool(serving.console, question, list_current_tools(serving))
+
+
+def _off() -> Page:
+    return refuse_question("the console is off (`admin.console`)", 404)
+
+
+async def make_upstreams_page(serving: Serving, _: PageRequest) -> Page:
+    """Breakers, statuses, faults and times of every upstream."""
+    if serving.console is None:
+        return _off()
+    return show_upstreams(serving.console, serving.config.upstreams, serving.breaker_states(), serving.metrics)
+
+
+async def make_file_page(_serving: Serving, question: PageRequest) -> Page:
+    """Serves a file of the console."""
+    return await show_file(question)

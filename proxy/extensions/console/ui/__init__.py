@@ -1,0 +1,1 @@
+"""The files for the browser, and what serves them."""

@@ -1,0 +1,13 @@
+"""Corrections (GoMind's layers 3 and 4): a model is asked for the call that was meant, in place of one that failed.
+
+    ModelCorrector   one correction, in order: may it be asked? ask, read the answer, try the call, record the result
+      rules          when a layer is asked, and what its verdict leads to: the seeds' tables as data
+      questions      the bundled prompts (`prompts/`) and what fills them in; the form of the answer
+      changes        secrets out of the prompt and back into the answer; what a correction may change
+      endpoint       the model endpoint: its budgets, one question and its answer
+      verdicts       from an endpoint's answer to a verdict, whatever the answer holds
+      record         span events and questions for the record; whole prompts and answers for inspection
+      trajectory     what is remembered of a conversation
+
+Nothing here sends to a tool or judges a call: a correction proposes a `ToolCall`, which is checked like every other.
+"""

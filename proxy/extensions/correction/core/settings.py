@@ -1,0 +1,112 @@
+"""The model endpoint and how it is asked, and what a prompt may hold. Every default stands here, once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.contract.correction import Layer
+from proxy.core.display.placeholders import fill_placeholders
+from proxy.core.model.values import Headers, JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionBudget:
+    """How many questions may be asked at most, of one call, in one conversation, and in one hour, and how many tokens
+    they and their answers may cost in an hour; None: any number."""
+
+    per_call: int = 4
+    per_conversation: int = 20
+    per_hour: int = 200
+    tokens_per_hour: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryLimits:
+    """How much is remembered of a conversation: its last `steps` results of at most `max_chars` code points each, for
+    `ttl` seconds after the last one, of the last `conversations`."""
+
+    steps: int = 5
+    max_chars: int = 2000
+    conversations: int = 1000
+    ttl: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class DebugStore:
+    """The file that keeps whole prompts and answers, and its size in bytes; the older half is in `<file>.1`."""
+
+    file: str
+    max_size: int = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionSettings:
+    """The model endpoint and how it is asked. Times in seconds, sizes in bytes.
+
+    `upstream` names the entry that leads there and `headers` are that entry's (the API key among them); `body` holds
+    further members of the request, null removes one. `timeout` is for one question, `deadline` for all of one call.
+    `max_corrections`: corrected calls of one call that may be sent to its tool. `query`: (kind,
+    name) of the places where clients tell what the user wants. `prompts` holds the operator's own, by layer.
+    `structured_output`: the endpoint is asked to answer in the form of the tool's schema.
+    """
+
+    upstream: str
+    model: str
+    path: str = "/v1/chat/completions"
+    headers: Headers = field(default=(), repr=False)
+    body: Mapping[str, JsonValue] = field(default_factory=dict, repr=False)
+    temperature: float = 0.1
+    max_tokens: int = 1000
+    timeout: float = 10.0
+    deadline: float = 20.0
+    concurrency: int = 4
+    max_corrections: int = 2
+    max_answer: int = 256 * 1024
+    budget: CorrectionBudget = field(default_factory=CorrectionBudget)
+    trajectory: TrajectoryLimits = field(default_factory=TrajectoryLimits)
+    query: tuple[tuple[str, str], ...] = (("header", "x-user-query"),)
+    prompts: Mapping[Layer, str] = field(default_factory=dict, repr=False)
+    debug: DebugStore | None = None
+    structured_output: bool = True
+
+
+# --- prompts ----------------------------------------------------------------------------------------------------------
+# What may stand in `{{ }}` in a prompt. Values come as text or as JSON, without secrets.
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "tool": "the tool's name",
+    "description": "what the tool does",
+    "schema": "the JSON Schema of its arguments; their signature where that is too long",
+    "arguments": "the arguments that failed, as JSON",
+    "error": "what the model would be told of the failure",
+    "status": "the HTTP status",
+    "code": "the error's code",
+    "category": "the error's category",
+    "details": "the error's details, as JSON",
+    "attempt": "which question about this call it is, from 1 on",
+    "query": "what the user wants (`correction.query`), or `unknown`",
+    "trajectory": "earlier calls of the conversation and their results, as JSON, or `none`",
+}
+# Without these a prompt cannot be answered.
+NEEDED: Final[Mapping[Layer, frozenset[str]]] = {
+    Layer.VALIDATION_FEEDBACK: frozenset({"arguments", "error", "schema"}),
+    Layer.SEMANTIC_RETRY: frozenset({"arguments", "error", "query", "trajectory"}),
+}
+# The text before this line is the system message, the text behind it the user message.
+_DIVIDER: Final = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
+
+
+def make_messages(prompt: str, values: Mapping[str, str]) -> list[dict[str, str]]:
+    """The chat messages of a prompt. What is filled in is text: nothing in it is looked through for placeholders."""
+    system, divider, user = _divide_prompt(prompt)
+    told = fill_placeholders(user, values).strip()
+    first = fill_placeholders(system, values).strip()
+    said = [{"role": "system", "content": first}] if divider and first else []
+    return [*said, {"role": "user", "content": told}]
+
+
+def _divide_prompt(prompt: str) -> tuple[str, bool, str]:
+    parts = _DIVIDER.split(prompt, maxsplit=1)
+    return (parts[0], True, parts[1]) if len(parts) == 2 else ("", False, prompt)

@@ -1,0 +1,327 @@
+"""`ModelCorrector`: one correction, from a failure to its result.
+
+    correct           while a layer may be asked: propose a call, run it, record the result
+      _propose          layer 3, and where that finds nothing, layer 4
+        _ask              budgets, the prompt, the endpoint, the verdict
+        _apply_verdict    the call that a verdict asks for, if it may be made
+
+Nothing here decides whether a call may go to its tool: each proposal is checked like every call. The record says what
+happened, and holds no argument value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from proxy.core.contract.correction import Asked, BudgetKind, Layer, Scope
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.display.secrets import mask_credentials
+from proxy.core.explain.explain import find_failing_places
+from proxy.core.json.jsontext import dumps, format_pointer
+from proxy.core.model.values import (
+    CheckedCall,
+    Delivered,
+    Document,
+    Failure,
+    JsonValue,
+    Repair,
+    ToolCall,
+    UpstreamReply,
+)
+from proxy.core.tool_errors.backoff import compute_pause
+from proxy.extensions.correction import changes, questions, verdicts
+from proxy.extensions.correction.core.settings import CorrectionSettings
+from proxy.extensions.correction.endpoint import Answered, Budgets, Endpoint
+from proxy.extensions.correction.questions import find_forms
+from proxy.extensions.correction.record import CorrectionRecorder, DebugLog
+from proxy.extensions.correction.rules import Action, asks, may_go_again, may_have_run
+from proxy.extensions.correction.trajectory import GatheredStream, Trajectories, Trajectory
+from proxy.extensions.correction.verdicts import ModelVerdict, Unusable, Usage
+from proxy.interfaces import CallRoute, CorrectionQuestion, Services, Stumble, TryCall
+
+# The most bytes of JSON for one character of a prompt.
+_ESCAPED: Final = 6
+# The most places outside the scope that a note to the model names.
+_NAMED: Final = 5
+# After these outcomes the next layer is asked; after all others none is.
+_NEXT_LAYER: Final = frozenset({Asked.CANNOT_FIX, Asked.UNUSABLE, Asked.OUT_OF_SCOPE})
+
+
+@dataclass(slots=True)
+class _Run:
+    """The state of one correction. `call` and `failure` are the latest; `due` is its deadline on the monotonic clock;
+    `note` tells the model what was wrong with its last answer."""
+
+    call: ToolCall
+    failure: Failure
+    stumble: Stumble
+    trajectory: Trajectory
+    query: str
+    due: float
+    recorder: CorrectionRecorder
+    note: str = ""
+    exhausted: set[Layer] = field(default_factory=set)
+
+    @property
+    def independent(self) -> bool:
+        return not self.trajectory.steps
+
+    @property
+    def arguments(self) -> JsonValue:
+        """The latest arguments; {} for an absent body, None where they cannot be read."""
+        document = self.call.arguments
+        return ({} if document.text == b"" else document.value) if isinstance(document, Document) else None
+
+    @property
+    def size(self) -> int:
+        document = self.call.arguments
+        return len(document.text) if isinstance(document, Document) else 0
+
+    def show_arguments(self) -> JsonValue:
+        """The latest arguments without secrets."""
+        return changes.hide_secrets(self.arguments, self.stumble.policy.feedback)
+
+
+class ModelCorrector:
+    """Implements `Corrector` over a chat endpoint. `services` are those of the snapshot it belongs to. `report`
+    receives a defect of the proxy (the request's id and the exception), which costs the caller nothing; `warn` receives
+    a budget that is used up."""
+
+    def __init__(
+        self,
+        settings: CorrectionSettings,
+        endpoint: Endpoint,
+        trajectories: Trajectories,
+        services: Services,
+        debug: DebugLog | None,
+        report: Callable[[str, BaseException], None],
+        warn: Callable[[BudgetKind], None],
+    ) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self._trajectories = trajectories
+        self._services = services
+        self._debug = debug
+        self._report = report
+        self._budgets = Budgets(settings.budget, services, warn)
+
+    def note_delivery(
+        self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
+    ) -> UpstreamReply:
+        """Remembers a tool's whole answer for layer 4. A defect here must not cost a caller its answer."""
+
+        def remember(body: bytes) -> None:
+            try:
+                whole = replace(reply, body=body)
+                self._trajectories.add(
+                    checked,
+                    whole,
+                    call_route.find_user_query(self._settings.query),
+                    self._settings.trajectory,
+                    policy.feedback,
+                )
+            except Exception as error:  # noqa: BLE001 - see above
+                self._report("", error)
+
+        if not isinstance(reply.body, bytes):
+            return replace(reply, body=GatheredStream(reply.body, remember))
+        remember(reply.body)
+        return reply
+
+    async def correct(self, stumble: Stumble, try_call: TryCall) -> Delivered | Failure | None:
+        """The result of a corrected call; None where there is none and the first failure stands."""
+        run: _Run | None = None
+        policy = stumble.policy.correction
+        for _ in range(self._settings.max_corrections):
+            try:
+                run = run or self._begin(stumble)
+                proposal = await self._propose(run)
+            except Exception as error:  # noqa: BLE001 - a defect here must not cost a caller its answer
+                self._report(stumble.record.request_id, error)
+                return None
+            if proposal is None:
+                return None
+            result = await try_call(proposal)
+            delivered = isinstance(result, Delivered) and not result.failed
+            run.recorder.note_result(proposal, delivered)
+            if isinstance(result, Delivered):
+                return result if delivered or result.reply.status >= 500 else None
+            if may_have_run(result):
+                return result
+            run.call, run.failure = proposal, result
+            if run.note and policy.semantic_retry:  # layer 4 may change what layer 3 may not
+                run.exhausted.add(Layer.VALIDATION_FEEDBACK)
+        return None
+
+    def _begin(self, stumble: Stumble) -> _Run:
+        policy, now = stumble.policy.correction, self._services.clock.now
+        known = self._trajectories.find(stumble.call.conversation) if policy.trajectory else Trajectory()
+        query = stumble.call_route.find_user_query(self._settings.query) if policy.trajectory else ""
+        recorder = CorrectionRecorder(stumble.record, now)
+        due = now() + self._settings.deadline
+        return _Run(stumble.call, stumble.failure, stumble, known, query or known.query, due, recorder)
+
+    async def _propose(self, run: _Run) -> ToolCall | None:
+        """The call to try next, or None."""
+        for layer in Layer:
+            while self._may_ask(run, layer):
+                found = await self._ask(run, layer)
+                if isinstance(found, ToolCall):
+                    return found
+                if found is Asked.OUT_OF_SCOPE:
+                    continue  # once more: the note says what was wrong with it
+                if found not in _NEXT_LAYER:
+                    return None
+                run.exhausted.add(layer)
+        return None
+
+    def _may_ask(self, run: _Run, layer: Layer) -> bool:
+        policy = run.stumble.policy
+        readable = isinstance(run.call.arguments, Document)  # changes cannot be compared with unreadable arguments
+        again = layer not in run.exhausted and run.recorder.count(layer) < policy.correction.max_attempts
+        return readable and again and asks(layer, run.failure, policy, run.independent)
+
+    # --- one question -------------------------------------------------------------------------------------------------
+    async def _ask(self, run: _Run, layer: Layer) -> ToolCall | Asked:
+        if self._services.clock.now() >= run.due:
+            return Asked.TIMEOUT
+        if run.size > _ESCAPED * questions.LONGEST_ARGUMENTS:
+            return Asked.TOO_LONG
+        shown = questions.write_json(run.show_arguments())
+        if len(shown) > questions.LONGEST_ARGUMENTS:
+            return Asked.TOO_LONG
+        if not await self._endpoint.enter(run.due - self._services.clock.now()):
+            return self._skip(run, layer, Asked.BUSY)
+        try:
+            spent = await self._budgets.take(run.call.conversation, len(run.stumble.record.questions))
+            if spent is not None:
+                return self._skip(run, layer, Asked.BUDGET, spent)
+            run.recorder.note_start(layer, run.call, run.failure, run.independent)
+            return await self._read_answer(run, layer, self._write_question(run, layer, shown))
+        finally:
+            self._endpoint.leave()
+
+    def _skip(self, run: _Run, layer: Layer, why: Asked, spent: BudgetKind | None = None) -> Asked:
+        run.recorder.note_skipped(CorrectionQuestion(layer, why, 0.0, run.independent, spent))
+        return why
+
+    def _write_question(self, run: _Run, layer: Layer, shown: str) -> list[dict[str, str]]:
+        told = {
+            "arguments": shown,
+            "attempt": str(len(run.stumble.record.questions) + 1),
+            "query": questions.describe_wish(run.query),
+            "trajectory": run.trajectory.write_json() if run.trajectory.steps else "none",
+        }
+        prompt = self._settings.prompts.get(layer) or questions.load_prompt(layer)
+        return questions.write_messages(prompt, run.call, run.failure, run.stumble.policy, told, run.note)
+
+    async def _read_answer(self, run: _Run, layer: Layer, asked: list[dict[str, str]]) -> ToolCall | Asked:
+        now = self._services.clock.now
+        started = now()
+        forms = find_forms(layer, run.stumble.policy)
+        answer = await self._endpoint.ask(asked, forms, min(run.due - started, self._settings.timeout))
+        seconds, body = now() - started, answer.body
+        verdict = verdicts.read_verdict(body, layer) if isinstance(body, bytes) else None
+        usage = verdicts.read_usage(body) if isinstance(body, bytes) else Usage()
+        await self._budgets.spend_tokens(usage.prompt + usage.completion)
+        meant: ToolCall | Asked
+        if isinstance(verdict, ModelVerdict):
+            meant = await self._apply_verdict(run, layer, verdict)
+        else:
+            meant = body if isinstance(body, Asked) else Asked.UNUSABLE
+        outcome = Asked.DELIVERED if isinstance(meant, ToolCall) else meant
+        question = CorrectionQuestion(
+            layer, outcome, seconds, run.independent, None, usage.prompt, usage.completion, answer.format
+        )  # fmt: skip
+        read = verdict if isinstance(verdict, ModelVerdict) else None
+        run.recorder.note_answer(run.call, question, read, _count_changes(meant, layer))
+        if self._debug is not None:
+            await self._debug.add(self._make_entry(run, question, asked, answer, verdict))
+        return meant
+
+    def _make_entry(
+        self, run: _Run, question: CorrectionQuestion, asked: list[dict[str, str]], answer: Answered, verdict: object
+    ) -> dict[str, JsonValue]:
+        return {
+            "at": round(self._services.clock.wall(), 3),
+            "site": question.layer.value,
+            "correlation_id": run.stumble.record.request_id,
+            "tool": run.call.tool,
+            "call_id": run.call.call_id,
+            "model": self._settings.model,
+            "messages": [dict(message) for message in asked],
+            "format": answer.format.value,
+            "answer": mask_credentials(answer.body.decode("utf-8", "replace"))
+            if isinstance(answer.body, bytes)
+            else None,
+            "outcome": question.outcome.value,
+            "unusable": verdict.value if isinstance(verdict, Unusable) else None,
+            "tokens": question.prompt_tokens + question.completion_tokens,
+            "milliseconds": round(question.seconds * 1000),
+        }
+
+    # --- what a verdict leads to --------------------------------------------------------------------------------------
+    async def _apply_verdict(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
+        match verdict.action:
+            case Action.CHANGE:
+                return await self._change_arguments(run, layer, verdict)
+            case Action.AGAIN:
+                return await self._repeat_call(run, wait=False)
+            case Action.BACK_OFF:
+                return await self._repeat_call(run, wait=True)
+            case Action.STOP:
+                return Asked.CANNOT_FIX
+
+    async def _change_arguments(self, run: _Run, layer: Layer, verdict: ModelVerdict) -> ToolCall | Asked:
+        shown, before = run.show_arguments(), run.arguments
+        wanted = verdict.whole if verdict.whole is not None else changes.lay_over(shown, verdict.changes)
+        after = changes.restore_secrets(wanted, shown, before)
+        paths, run.note = changes.find_changes(before, after), ""
+        if not paths:
+            return await self._repeat_call(run, wait=False)
+        if run.stumble.policy.correction.scope_of(layer) is Scope.FAILING:
+            failing = await self._find_failing(run.call, run.stumble.policy, run.failure)
+            if beyond := changes.find_out_of_scope(paths, failing):
+                run.note = _name_beyond([format_pointer(path) for path in beyond])
+                after = changes.keep_in_scope(before, after, failing)
+                paths = changes.find_changes(before, after)
+        if not paths:
+            return Asked.OUT_OF_SCOPE
+        if any(changes.holds_mask(after, path) for path in paths):
+            return Asked.UNUSABLE
+        document = run.call.arguments
+        repairs = document.repairs if isinstance(document, Document) else ()
+        made = tuple(Repair(layer.value, path) for path in paths)
+        return replace(run.call, arguments=Document(dumps(after), after, (*repairs, *made)), raw=b"")
+
+    async def _find_failing(self, call: ToolCall, policy: ToolPolicy, failure: Failure) -> list[tuple[str, ...]]:
+        elsewhere = self._services.elsewhere
+        if elsewhere is None:
+            return find_failing_places(call, policy, failure)
+        return await elsewhere.find_failing(call, policy, failure)
+
+    async def _repeat_call(self, run: _Run, *, wait: bool) -> ToolCall | Asked:
+        """The same call once more, where the rules of resends allow it."""
+        record, policy, services = run.stumble.record, run.stumble.policy, self._services
+        upstream = services.upstreams.get(record.upstream)
+        if not may_go_again(run.failure, policy, len(record.resends)) or upstream is None:
+            return Asked.CANNOT_FIX
+        if not upstream.grants_resend():
+            return Asked.CANNOT_FIX
+        if wait:
+            await services.pacing.sleep(compute_pause(policy.resend, 0, services.pacing.chance()))
+        return run.call
+
+
+def _count_changes(meant: ToolCall | Asked, layer: Layer) -> int:
+    """How many places a proposal changes."""
+    if isinstance(meant, Asked) or not isinstance(meant.arguments, Document):
+        return 0
+    return sum(repair.rule == layer.value for repair in meant.arguments.repairs)
+
+
+def _name_beyond(places: list[str]) -> str:
+    named = ", ".join(places[:_NAMED]) + (" and more" if len(places) > _NAMED else "")
+    return f"\n\nYour last answer also changed {named}, which had not failed: repeat everything there as it is."

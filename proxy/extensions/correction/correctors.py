@@ -1,0 +1,64 @@
+"""Gives the calls of a config its corrector. What was remembered of conversations outlives a reload."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from proxy.config.model import Config
+from proxy.core.contract.correction import BudgetKind
+from proxy.core.model.values import UpstreamFault, UpstreamReply
+from proxy.extensions.correction.core.settings import CorrectionSettings, DebugStore
+from proxy.extensions.correction.correction_section import find_correction
+from proxy.extensions.correction.corrector import ModelCorrector
+from proxy.extensions.correction.endpoint import Endpoint
+from proxy.extensions.correction.record import DebugLog
+from proxy.extensions.correction.trajectory import Trajectories
+from proxy.interfaces import GuardedUpstream, Services, UpstreamRequest
+from proxy.outgoing import OutgoingClient
+from proxy.server.setup.upstreams import make_settings
+from proxy.telemetry.logs import Log
+
+
+class Corrections:
+    """Makes correctors, one for each config that is served."""
+
+    def __init__(self, services: Services, log: Log) -> None:
+        self._log = log
+        self._now = services.clock.now
+        self._trajectories: Trajectories | None = None
+        self._debug: tuple[DebugStore, DebugLog] | None = None
+
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services with a corrector, where the config has one."""
+        settings = find_correction(config)
+        if settings is None:
+            return services
+        if self._trajectories is None:
+            self._trajectories = Trajectories(self._now)
+        client = OutgoingClient(make_settings(config.upstreams[settings.upstream]))
+        endpoint = Endpoint(settings, partial(_exchange, services.upstreams[settings.upstream], client))
+        corrector = ModelCorrector(
+            settings, endpoint, self._trajectories, services, self._store(settings), self._log.defect, self._spent
+        )
+        return replace(services, corrector=corrector)
+
+    def _store(self, settings: CorrectionSettings) -> DebugLog | None:
+        if settings.debug is None:
+            return None
+        if self._debug is None or self._debug[0] != settings.debug:
+            self._debug = settings.debug, DebugLog(settings.debug, self._unwritten)
+        return self._debug[1]
+
+    def _spent(self, budget: BudgetKind) -> None:
+        self._log.event("correction budget used up", "warning", budget=budget.value)
+
+    def _unwritten(self, error: OSError) -> None:
+        self._log.event("debug store cannot be written", "warning", reason=error.strerror or type(error).__name__)
+
+
+async def _exchange(
+    upstream: GuardedUpstream, client: OutgoingClient, request: UpstreamRequest, limit: int
+) -> UpstreamReply | UpstreamFault:
+    """One question, unless the upstream's guard refuses it: its breaker and its bound hold for questions too."""
+    return await upstream.guard(request, lambda entered: client.fetch(entered, limit))

@@ -1,0 +1,65 @@
+"""`export --format F` prints the tools of a config as OpenAI, Anthropic, Gemini or MCP expect them, as a JSON list."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from proxy.cli.options import HelpText
+
+EPILOG: Final = """\
+examples:
+  toolcall-proxy export --config config.yaml --format openai > tools.json
+  toolcall-proxy export --config config.yaml --format gemini --tool weather
+  toolcall-proxy export --config config.yaml --format openai --final
+  toolcall-proxy export --config config.yaml --format openai --with-http
+
+The list goes to standard output. What a vendor's dialect cannot say goes to standard error, a line for each loss; the
+proxy judges by the whole schema all the same (docs/guidance.md). `--final` prints the final outputs (routes with
+`upstream: none`) in place of the tools: `response_format` of OpenAI, `output_format` of Anthropic, `response_schema` of
+Gemini, strict where that can be.
+
+exit codes: 0 printed, 1 printed without tools that cannot be exported, 2 the config or the tool is wrong
+"""
+
+FORMATS: Final = ("openai", "anthropic", "gemini", "mcp")
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "export",
+        help="your tools as OpenAI, Anthropic, Gemini or MCP definitions",
+        description="Prints the tools of a config as one vendor's API takes them.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
+    verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="whose format")
+    verb.add_argument("--final", action="store_true", help="the final outputs, for the vendor's structured outputs")
+    verb.add_argument(
+        "--with-http", action="store_true", help="beside each definition the method and URL at this proxy"
+    )
+    verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exports `args.tool` (default: every tool) of `args.config` and gives the exit code."""
+    from proxy.core.json.jsontext import dumps
+    from proxy.extensions.guidance.cli.known_tools import find_http, load_tools
+    from proxy.extensions.guidance.core.export import export, export_outputs
+
+    found = load_tools("export", args.config, args.tool)
+    if found is None:
+        return 2
+    exported = (export_outputs if args.final else export)(found[1], args.format)
+    tools = exported.tools
+    if args.with_http:
+        places = find_http(found[0], list(exported.names))
+        tools = tuple({"definition": tool, "http": place} for tool, place in zip(tools, places, strict=True))
+    # one tool per line, with exact numbers
+    print("[\n" + ",\n".join(dumps(tool).decode() for tool in tools) + "\n]")
+    for loss in exported.losses:
+        print(loss, file=sys.stderr)
+    return 1 if exported.left_out else 0

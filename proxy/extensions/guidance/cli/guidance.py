@@ -1,0 +1,108 @@
+"""`guidance [--tool T]` prints text for an agent's prompt about the tools of a config."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from proxy.cli.options import HelpText
+
+# Seconds between two looks at the config's files.
+_EVERY: Final = 1.0
+
+EPILOG: Final = """\
+examples:
+  toolcall-proxy guidance --config config.yaml
+  toolcall-proxy guidance --config config.yaml --tool weather > prompt.txt
+  toolcall-proxy guidance --config config.yaml --watch prompt.txt    writes it anew whenever the config changes
+
+The text begins with the ReAct header and the type rules; then each tool with its arguments and with right and wrong
+calls, made from its schema. Nothing is contacted. A running proxy gives the same at /-/guidance (docs/guidance.md).
+
+exit codes: 0 printed, 2 the config or the tool is wrong
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "guidance",
+        help="prompt text that makes models call your tools right",
+        description="Prints what a model should read before it calls the tools of a config.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
+    verb.add_argument(
+        "--with-http", action="store_true", help="at the end the method and URL of each tool at this proxy"
+    )
+    verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
+    verb.add_argument("--watch", metavar="FILE", type=Path, help="write it there, and again when the config changes")
+    verb.add_argument("--max-chars", type=_read_length, metavar="N", help="the longest text (default: the config's)")
+
+
+def _read_length(text: str) -> int:
+    """Reads a length in characters. Raises ArgumentTypeError for anything else."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of characters, such as 12000")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the guidance for `args.tool` (default: every tool) of `args.config`, or keeps a file of it up to date
+    until it is interrupted, and gives the exit code."""
+    text = _write(args)
+    if text is None:
+        return 2
+    if args.watch is None:
+        print(text, end="")
+        return 0
+    _keep_file(args, text)
+    return 0
+
+
+def _write(args: argparse.Namespace) -> str | None:
+    """The text; None, with the reason printed, where there is none."""
+    from proxy.core.decide import decide
+    from proxy.extensions.guidance.cli.known_tools import find_http, load_tools
+    from proxy.extensions.guidance.core.prompt import write_guidance
+    from proxy.extensions.guidance.guidance_section import find_guidance
+
+    found = load_tools("guidance", args.config, args.tool)
+    if found is None:
+        return None
+    config, policies = found
+    settings = find_guidance(config)
+    text = write_guidance(policies, args.max_chars or settings.max_chars, decide, (), settings.template)
+    if args.with_http:
+        places = zip(policies, find_http(config, list(policies)), strict=True)
+        text += "\n## Over HTTP\n\n" + "".join(
+            f"- {name}: {place['method']} {place['url']}\n" for name, place in places
+        )
+    return text
+
+
+def _keep_file(args: argparse.Namespace, text: str) -> None:
+    """Writes the text now and after each change of it. A config with mistakes leaves the last good text in place."""
+    from proxy.config.load import load
+    from proxy.config.mistakes import ConfigError
+    from proxy.config.watch import hash_files
+
+    while True:
+        replacement = args.watch.with_name(f"{args.watch.name}.new")
+        replacement.write_text(text, encoding="utf-8")
+        replacement.replace(args.watch)  # atomic: a reader never finds half of it
+        print(f"{args.watch} is up to date", file=sys.stderr, flush=True)
+        written = text
+        while text == written:
+            try:
+                seen = load(args.config, os.environ).seen
+            except ConfigError as error:
+                seen = error.seen
+            while hash_files(seen) == seen:
+                time.sleep(_EVERY)
+            text = _write(args) or written

@@ -1,0 +1,1 @@
+"""Prompt text and vendor exports made from schemas."""

@@ -1,0 +1,67 @@
+"""The section `guidance` of the config: the text that agents read before they call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from proxy.config.context import Context, read_named_text
+from proxy.config.files.secrets import reveal
+from proxy.config.files.source import Files
+from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.model import Config, UpstreamConfig
+from proxy.config.sections.units import read_switch
+from proxy.core.display.placeholders import find_placeholders
+from proxy.extensions.guidance.core.prompt import NEEDED, PLACEHOLDERS
+
+_TEMPLATE: Final = ("guidance", "template")
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """The text that agents read before they call: at most `max_chars` characters, with or without the state of the
+    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents fetch it, '' for none.
+    `mcp`: where MCP clients read it. `template`: the operator's own text around its parts, '' for the usual one."""
+
+    dynamic_state: bool = True
+    max_chars: int = 12_000
+    serve: str = ""
+    mcp: Literal["off", "instructions", "descriptions"] = "off"
+    template: str = field(default="", repr=False)
+
+
+def read_guidance(context: Context, files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> Guidance:
+    """Reads the settings of the text that agents read before they call; reports a template that cannot be read or
+    filled in."""
+    written = context.mapping("guidance")
+    made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
+    if "dynamic_state" in written:
+        made["dynamic_state"] = read_switch(written["dynamic_state"])
+    if "serve" in written:
+        made["serve"] = reveal(written["serve"])
+    if "mcp" in written:
+        made["mcp"] = "off" if written["mcp"] is False else reveal(written["mcp"])
+    if "template" in written:
+        text = read_named_text(context, files, _TEMPLATE, written["template"])
+        if text is not None and _is_usable_template(context, text):
+            made["template"] = text
+    return Guidance(**made)
+
+
+def _is_usable_template(context: Context, text: str) -> bool:
+    """Whether a template can be filled in; reports each reason why not."""
+    held, known = find_placeholders(text), tuple(PLACEHOLDERS)
+    unknown, missing = sorted(held - PLACEHOLDERS.keys()), sorted(NEEDED - held)
+    for name in unknown:
+        hint = suggest_word(name, known) or f"known: {join_words(known)}"
+        context.mistake(_TEMPLATE, f"the template holds {{{{{name[:60]}}}}}, which nothing fills in", hint)
+    for name in missing:
+        context.mistake(_TEMPLATE, f"the template has no {{{{{name}}}}}", f"add it: {PLACEHOLDERS[name]}")
+    return not unknown and not missing
+
+
+def find_guidance(config: Config) -> Guidance:
+    """What a config says of guidance; the defaults where it says nothing."""
+    found: Guidance = config.sections.get("guidance", Guidance())
+    return found

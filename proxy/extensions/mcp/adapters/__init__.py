@@ -1,0 +1,1 @@
+"""MCP's messages: read and written without I/O."""

@@ -1,0 +1,228 @@
+"""Asks an MCP server for its tools and reads the answers (specification, "Listing Tools"). Pure.
+
+The request repeats the client's credentials, session and revision, so the list is the one that this client would get.
+Answers come as JSON or as server-sent events; both are read here, also in answers to the client's own requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.contract.listed_schema import Unparsed
+from proxy.core.contract.listed_tools import ListedTool, Listing
+from proxy.core.json.eventtext import read_events
+from proxy.core.json.jsontext import TextLimits, dumps, join_frame, parse, split_frame
+from proxy.core.model.values import ABSENT, JsonValue, RawRequest
+from proxy.extensions.mcp.adapters.mcpmessage import (
+    LIST,
+    METHOD_HEADER,
+    NAME_HEADER,
+    PARAM_PREFIX,
+    VERSION_META,
+    Message,
+)
+
+# The most bytes of one list, all pages together: room for a thousand tools with large schemas.
+MAX_LIST: Final = 16 * 1024 * 1024
+# The most pages of one list, because a server could always name a next one.
+MAX_PAGES: Final = 200
+# Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
+MAX_TOOLS: Final = 10_000
+MAX_SCHEMA: Final = 256 * 1024
+# Replaces the length of a schema: there is none, or it was too large to keep.
+_NONE: Final = -1
+_TOO_LARGE: Final = -2
+_LIMITS: Final = TextLimits(depth=64, nodes=2_000_000)
+_DESCRIPTION: Final = 2000
+# The longest validity of a list that a server may declare, in milliseconds: a day.
+_LONGEST_TTL: Final = 86_400_000
+
+# Headers of the client's request that do not belong in a request of ours.
+_DROPPED: Final = frozenset(
+    [METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "content-type", "idempotency-key", "last-event-id",
+     "range", "x-tool-call-id"]
+)  # fmt: skip
+_ACCEPT: Final = "application/json, text/event-stream"
+# The `_meta` keys that a request must carry since 2026-07-28 or that name the client; only these are copied.
+_META_PREFIX: Final = "io.modelcontextprotocol/"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsPage:
+    """One page of a list. `cursor` leads to the next page, None at the end; `ttl` in seconds, None where the server
+    gives none. `digest` differs for pages read from different bytes."""
+
+    tools: tuple[ListedTool, ...]
+    cursor: str | None
+    ttl: float | None
+    digest: bytes = b""
+
+
+def make_list_request(
+    client: RawRequest, message: Message, cursor: str | None, request_id: str, key_header: str = ""
+) -> RawRequest:
+    """Builds the request for a page of the list from a client's request. `request_id` is an id that no client uses.
+    `key_header` names the idempotency key of the client's call: a server that saw it here would not run the call."""
+    params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
+    if message.modern:
+        meta = {key: value for key, value in message.meta.items() if key.startswith(_META_PREFIX)}
+        params["_meta"] = {VERSION_META: message.revision, **meta}
+    body: dict[str, JsonValue] = {"jsonrpc": "2.0", "id": request_id, "method": LIST}
+    kept = [
+        field
+        for field in client.headers
+        if field[0] not in _DROPPED and field[0] != key_header and not field[0].startswith((PARAM_PREFIX, "if-"))
+    ]
+    own = [("accept", _ACCEPT), ("content-type", "application/json")]
+    if message.modern:
+        own.append((METHOD_HEADER, LIST))
+    return replace(
+        client, method="POST", headers=(*kept, *own), body=dumps({**body, "params": params} if params else body)
+    )
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[str, JsonValue] | None:
+    """The JSON-RPC answer to a request, in a body of either kind; None where it is not (or not yet) there."""
+    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+        candidates: Iterable[bytes] = read_events(body)
+    else:
+        candidates = (body,)
+    for text in candidates:
+        value = parse(text, _LIMITS)
+        if isinstance(value, dict) and "method" not in value and _is_same(value.get("id", ABSENT), request_id):
+            return value
+    return None
+
+
+def _is_same(left: JsonValue, right: JsonValue) -> bool:
+    return type(left) is type(right) and bool(left == right)
+
+
+def read_page(answer: dict[str, JsonValue]) -> ToolsPage | None:
+    """The page of the list in a JSON-RPC answer; None for an error or anything else."""
+    result = answer.get("result")
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not isinstance(tools, list):
+        return None
+    cursor, ttl = result.get("nextCursor"), result.get("ttlMs")
+    listed = (_read_tool(entry) for entry in tools)
+    return ToolsPage(
+        tuple(tool for tool in listed if tool is not None),
+        cursor if isinstance(cursor, str) else None,
+        min(ttl, _LONGEST_TTL) / 1000 if isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0 else None,
+    )
+
+
+def _read_tool(entry: JsonValue) -> ListedTool | None:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(name, str):
+        return None
+    described, hints = entry.get("description"), entry.get("annotations")
+    hints = hints if isinstance(hints, dict) else {}
+    return ListedTool(
+        name,
+        described[:_DESCRIPTION] if isinstance(described, str) else "",
+        entry.get("inputSchema", ABSENT),
+        entry.get("outputSchema", ABSENT),
+        hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
+        destructive=hints.get("destructiveHint") is True,
+        read_only=hints.get("readOnlyHint") is True,
+    )
+
+
+def make_listing(pages: Iterable[ToolsPage], size: int) -> Listing:
+    """All pages together; of two tools with one name the first counts."""
+    tools: dict[str, ListedTool] = {}
+    for page in pages:
+        for tool in page.tools:
+            if tool.name not in tools:
+                tools[tool.name] = tool if tool.digest else replace(tool, digest=_hash_tool(tool))
+    names = "\n".join(f"{tool.digest} {tool.name}" for tool in tools.values())
+    return Listing(tools, hashlib.sha256(names.encode("utf-8", "surrogatepass")).hexdigest(), size)
+
+
+def _hash_tool(tool: ListedTool) -> str:
+    parts = [
+        tool.name,
+        tool.description,
+        _show_schema(tool.schema),
+        _show_schema(tool.output),
+        tool.idempotent,
+        tool.destructive,
+        tool.read_only,
+    ]
+    return hashlib.blake2b(dumps(parts), digest_size=16).hexdigest()
+
+
+def _show_schema(schema: JsonValue) -> JsonValue:
+    return None if schema is ABSENT else [schema]
+
+
+# --- large answers, read in a child process ---------------------------------------------------------------------------
+def make_reading_job(content_type: str, body: bytes, request_id: JsonValue) -> bytes:
+    """What `pack_page` takes."""
+    return join_frame([content_type, request_id], body)
+
+
+def pack_page(payload: bytes) -> bytes:
+    """Reads a large answer; gives what `unpack_page` takes: names and digests, and each schema as text."""
+    (content_type, request_id), body = split_frame(payload)
+    answer = find_answer(content_type, body, request_id)
+    if answer is None:
+        return join_frame(None)
+    page = read_page(answer)
+    if page is None:
+        error = answer.get("error")
+        return join_frame({"error": {"code": error.get("code")}} if isinstance(error, dict) else {})
+    if len(page.tools) > MAX_TOOLS:
+        return join_frame(None)
+    texts: list[bytes] = []
+    told = [
+        [
+            *(tool.name, tool.description, tool.idempotent, tool.destructive, tool.read_only, _hash_tool(tool)),
+            *_list_texts(tool, texts),
+        ]
+        for tool in page.tools
+    ]
+    ttl = None if page.ttl is None else int(page.ttl * 1000)
+    return join_frame({"cursor": page.cursor, "ttl": ttl, "tools": told}, b"".join(texts))
+
+
+def _list_texts(tool: ListedTool, texts: list[bytes]) -> Iterator[int]:
+    """The lengths of a tool's two schemas, whose texts are added; below zero for one that is absent, or too large."""
+    for schema in (tool.schema, tool.output):
+        text = b"" if schema is ABSENT else dumps(schema)
+        if schema is ABSENT or len(text) > MAX_SCHEMA:
+            yield _NONE if schema is ABSENT else _TOO_LARGE
+        else:
+            texts.append(text)
+            yield len(text)
+
+
+def unpack_page(result: bytes) -> ToolsPage | dict[str, JsonValue] | None:
+    """The page that a child has read, the answer that held none, or None where there was no answer."""
+    head, texts = split_frame(result)
+    if not isinstance(head, dict) or "tools" not in head:
+        return head if isinstance(head, dict) else None
+    tools: list[ListedTool] = []
+    at = 0
+    for name, description, idempotent, destructive, read_only, digest, *lengths in head["tools"]:
+        schemas: list[JsonValue] = []
+        for length in lengths:
+            schemas.append(_unpack_text(texts, at, length))
+            at += max(length, 0)
+        hints = idempotent, digest, destructive, read_only
+        tools.append(ListedTool(name, description, schemas[0], schemas[1], *hints))
+    return ToolsPage(tuple(tools), head["cursor"], None if head["ttl"] is None else head["ttl"] / 1000)
+
+
+def _unpack_text(texts: bytes, at: int, length: int) -> JsonValue:
+    if length == _NONE:
+        return ABSENT
+    if length == _TOO_LARGE:
+        return Unparsed(b"", f"it is longer than {MAX_SCHEMA} bytes")
+    return Unparsed(texts[at : at + length])

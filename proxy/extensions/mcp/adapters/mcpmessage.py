@@ -1,0 +1,335 @@
+"""Messages that MCP clients post, and the headers that repeat parts of them. Pure.
+
+A body is one JSON-RPC message (or a batch, in old revisions). Two eras of the protocol are in use at once, and one
+connection can carry both while a client tries which one its server knows. So the era belongs to each message:
+2026-07-28 and later name their revision in the header `MCP-Protocol-Version` and in `_meta`; all other messages are of
+the old era (`initialize`, sessions).
+
+Since 2026-07-28 load balancers route by `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` without reading the body
+(specification, "Request Metadata"). So a reader of the body has to refuse headers that contradict it
+(`find_disagreement`, `find_wrong_mirror`), and whoever changes the body has to change them with it (`update_headers`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.json.jsontext import (
+    LosslessFloat,
+    TextLimits,
+    dumps,
+    find_at_pointer,
+    find_case_duplicate,
+    make_decimal,
+    parse,
+    write_number,
+)
+from proxy.core.json.strictreader import KnownText, outline
+from proxy.core.model.values import ABSENT, Headers, JsonProblem, JsonValue, Pointer, RawRequest
+
+CALL: Final = "tools/call"
+LIST: Final = "tools/list"
+VERSION_HEADER: Final = "mcp-protocol-version"
+VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+SESSION_HEADER: Final = "mcp-session-id"
+
+# The members that define a message and a call; they must not have a second reading.
+_MESSAGE: Final[tuple[Pointer, ...]] = (("method",), ("id",), ("params",))
+_CALLED: Final[tuple[Pointer, ...]] = (("params", "name"), ("params", "arguments"))
+
+# The first revision without sessions (specification 2026-07-28, changelog). Revisions are dates, so they can be
+# compared.
+_MODERN: Final = "2026-07-28"
+_REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `id` is `ABSENT` for a notification, and where no answer could repeat it; `params` may be any value.
+
+    `revision` is the revision that the message names, or ''; `modern` means 2026-07-28 or later.
+    """
+
+    id: JsonValue
+    method: str
+    params: JsonValue = field(default=ABSENT, repr=False)
+    revision: str = ""
+
+    @property
+    def modern(self) -> bool:
+        """Whether the message belongs to the revisions without sessions."""
+        return self.revision >= _MODERN
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the message calls a tool."""
+        return self.method == CALL
+
+    def param(self, name: str) -> JsonValue:
+        """A member of `params`, `ABSENT` where there is none."""
+        return self.params.get(name, ABSENT) if isinstance(self.params, dict) else ABSENT
+
+    @property
+    def meta(self) -> dict[str, JsonValue]:
+        """The message's `_meta`."""
+        found = self.param("_meta")
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBatch:
+    """Several messages in one body (revision 2025-03-26). `may_pass` says that none of them calls a tool."""
+
+    may_pass: bool
+
+
+# Requests of a server -> the capability that a client has to declare for them ("Capability Negotiation").
+_NEEDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+
+
+def find_missing_capability(method: JsonValue, declared: JsonValue) -> str:
+    """The capability that a client would need for a request of a server and has not declared; '' where it lacks none,
+    or has declared nothing at all."""
+    needed = _NEEDS.get(method, "") if isinstance(method, str) else ""
+    return needed if isinstance(declared, dict) and needed not in declared else ""
+
+
+def is_bare(request: RawRequest) -> bool:
+    """Whether a request carries no message: a GET or DELETE without a body. One with a body is read like a POST,
+    because servers may treat it as one (`X-HTTP-Method-Override`)."""
+    return request.method != "POST" and not request.body
+
+
+def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBatch | JsonProblem:
+    """The message of a POST, or why its body is unreadable. Never raises."""
+    value = parse(request.body, limits)
+    if isinstance(value, JsonProblem):
+        return value
+    if isinstance(value, list):
+        return MessageBatch(
+            all(isinstance(item, dict) and item.get("method") != CALL and not _find_ambiguity(item) for item in value)
+        )
+    if not isinstance(value, dict):
+        return JsonProblem("not a JSON-RPC message", 1, 1)
+    return _find_ambiguity(value) or _make_message(value, request)
+
+
+def _find_ambiguity(value: dict[str, JsonValue]) -> JsonProblem | None:
+    """The problem of a message that a server which ignores the case of names could read differently; None without
+    one."""
+    places = _MESSAGE + _CALLED if value.get("method") == CALL else _MESSAGE
+    return next((found for place in places if (found := find_case_duplicate(value, place)) is not None), None)
+
+
+def guess_message(request: RawRequest) -> Message | None:
+    """The likely message of an unreadable body: enough to answer under its id, never enough to forward.
+
+    For bodies that `read_message` refuses although a lenient reader accepts them (duplicate keys, too much depth).
+    """
+    value = read_lenient(request.body)
+    return _make_message(value, request) if value else None
+
+
+def read_lenient(text: bytes) -> dict[str, JsonValue]:
+    """The object in a text, as a lenient reader takes it where it is no strict JSON: enough to find what it belongs to,
+    never enough to forward. Empty where there is none."""
+    value = parse(text)
+    if isinstance(value, JsonProblem):
+        # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
+        seen = text.outline if type(text) is KnownText else outline(text)
+        value = json.loads(seen) if seen else None
+    return value if isinstance(value, dict) else {}
+
+
+def _make_message(value: dict[str, JsonValue], request: RawRequest) -> Message:
+    method, params = value.get("method"), value.get("params", ABSENT)
+    return Message(_read_id(value), method if isinstance(method, str) else "", params, _find_revision(request, params))
+
+
+def _read_id(value: dict[str, JsonValue]) -> JsonValue:
+    found = value.get("id", ABSENT)
+    return found if write_id(found) else ABSENT
+
+
+def write_id(value: JsonValue) -> bytes:
+    """A JSON-RPC id as JSON: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null); b'' for any other value,
+    and for a text that no answer could repeat, because it has half a character."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | LosslessFloat):
+        return b""
+    try:
+        return dumps(value)
+    except UnicodeEncodeError:
+        return b""
+
+
+def _find_revision(request: RawRequest, params: JsonValue) -> str:
+    """The later of the revisions in header and `_meta`; a message in which they differ is refused for that."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    told = (value for name, value in request.headers if name == VERSION_HEADER)
+    said: tuple[JsonValue, ...] = (*told, meta.get(VERSION_META) if isinstance(meta, dict) else None)
+    return max((one for one in said if isinstance(one, str) and _REVISION.fullmatch(one)), default="")
+
+
+# --- headers that repeat a message ------------------------------------------------------------------------------------
+
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+PARAM_PREFIX: Final = "mcp-param-"
+
+_REPEATING: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
+
+# The member of `params` that the header `Mcp-Name` repeats.
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+# RFC 9110 section 5.6.2: the grammar of header names.
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+# "Value Encoding": these values are sent plainly; all others, and any that look encoded, are sent as base64.
+_PLAIN: Final = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
+_CODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+# Deeper chains of properties are ignored, because nobody routes by them.
+_DEEPEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A parameter that a header repeats: its place in the arguments, and the header's name in lower case."""
+
+    path: Pointer
+    header: str
+
+
+def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
+    """The parameters that a tool's inputSchema marks with `x-mcp-header`; only those reached by `properties` alone
+    count ("Schema Extension")."""
+    return tuple(_list_mirrors(schema, ()))
+
+
+def _list_mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or len(path) >= _DEEPEST:
+        return
+    for name, inner in properties.items():
+        if isinstance(inner, dict):
+            said = inner.get("x-mcp-header")
+            if isinstance(said, str) and _TOKEN.fullmatch(said):
+                yield Mirror((*path, name), PARAM_PREFIX + said.lower())
+            yield from _list_mirrors(inner, (*path, name))
+
+
+def find_disagreement(request: RawRequest, message: Message) -> str:
+    """A message about the first header that contradicts the body; '' where none does.
+
+    A missing header is left to the upstream, which refuses the request and names the header.
+    """
+    if not message.modern:
+        return ""
+    named = message.param(_NAMED.get(message.method, ""))
+    pairs = (
+        ("MCP-Protocol-Version", request.header(VERSION_HEADER), message.meta.get(VERSION_META)),
+        ("Mcp-Method", request.header(METHOD_HEADER), message.method),
+        ("Mcp-Name", decode_value(request.header(NAME_HEADER)), named),
+    )
+    for name, header, body in pairs:
+        if header is not None and isinstance(body, str) and header != body:
+            return f"Header mismatch: {name} does not match the body"
+    return _find_repeated_header(request)
+
+
+def _find_repeated_header(request: RawRequest) -> str:
+    """A message about a repeating header that stands twice, of which two readers could take different values; ''
+    otherwise."""
+    seen: set[str] = set()
+    for name, _ in request.headers:
+        if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
+            return f"Header mismatch: {name} is there twice"
+        seen.add(name)
+    return ""
+
+
+def find_wrong_mirror(request: RawRequest, wanted: tuple[Mirror, ...], arguments: JsonValue) -> str:
+    """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' where none
+    does."""
+    arguments = _open_arguments(arguments)
+    for mirror in wanted:
+        sent = request.header(mirror.header)
+        if sent is not None and not _is_said_by(decode_value(sent), _find_at(arguments, mirror.path)):
+            return f"Header mismatch: {mirror.header} does not match the body"
+    return ""
+
+
+def update_headers(headers: Headers, tool: str, wanted: tuple[Mirror, ...], arguments: JsonValue) -> Headers:
+    """The headers of a call whose body was changed: `Mcp-Name` and `Mcp-Param-*` say what the body says now."""
+    ours = {mirror.header for mirror in wanted}
+    kept = [field for field in rename_in_headers(headers, tool) if field[0] not in ours]
+    told = ((mirror.header, _write_text(_find_at(arguments, mirror.path))) for mirror in wanted)
+    return (*kept, *((name, encode_value(text)) for name, text in told if text is not None))
+
+
+def rename_in_headers(headers: Headers, tool: str) -> Headers:
+    """The headers of a call with another tool name in `Mcp-Name`, where they have one."""
+    return tuple((name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers)
+
+
+def make_headers(message: Message, wanted: tuple[Mirror, ...]) -> Headers:
+    """The headers that a request of the revisions without sessions has to carry beside its message."""
+    if not message.modern:
+        return ()
+    named = message.param(_NAMED.get(message.method, ""))
+    said = ((VERSION_HEADER, message.revision), (METHOD_HEADER, message.method))
+    name = ((NAME_HEADER, encode_value(named)),) if isinstance(named, str) else ()
+    return update_headers((*said, *name), named if isinstance(named, str) else "", wanted, message.param("arguments"))
+
+
+def encode_value(text: str) -> str:
+    """A value as a header may carry it."""
+    if _PLAIN.fullmatch(text) and not _CODED.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+def decode_value(header: str | None) -> str | None:
+    """The decoded value of a header; the value itself where its base64 is broken, so that it matches nothing."""
+    found = _CODED.fullmatch(header) if header is not None else None
+    if found is None:
+        return header
+    try:
+        return base64.b64decode(found[1], validate=True).decode()
+    except ValueError:  # not base64, ASCII or UTF-8
+        return header
+
+
+def _open_arguments(arguments: JsonValue) -> JsonValue:
+    """Parses arguments that came as JSON in a string: a later repair must not hide a contradiction."""
+    if not isinstance(arguments, str):
+        return arguments
+    value = parse(arguments.encode("utf-8", "surrogatepass"))
+    return ABSENT if isinstance(value, JsonProblem) else value
+
+
+def _find_at(arguments: JsonValue, path: Pointer) -> JsonValue:
+    try:
+        return find_at_pointer(arguments, path)
+    except LookupError:
+        return ABSENT
+
+
+def _write_text(value: JsonValue) -> str | None:
+    """A value in the specification's spelling ("Type conversion"); None where it has no header."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | LosslessFloat):
+        return write_number(value)
+    return value if isinstance(value, str) else None
+
+
+def _is_said_by(header: str | None, value: JsonValue) -> bool:
+    text = _write_text(value)
+    if text is None or header is None or header == text:
+        return text is not None and header is not None
+    number = parse(header.encode("utf-8", "surrogatepass"))
+    numeric = isinstance(value, int | float | LosslessFloat) and not isinstance(value, bool)
+    return numeric and isinstance(number, int | float | LosslessFloat) and make_decimal(number) == make_decimal(value)

@@ -1,0 +1,1 @@
+"""The verbs of the extension, and serving without a config."""

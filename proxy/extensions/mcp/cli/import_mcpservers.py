@@ -1,0 +1,93 @@
+"""`toolcall-proxy import mcpservers FILE` writes a config for the servers that a client's config names."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy.cli.import_ import EXIT_NOTHING, EXIT_PROBLEM, check_written, list_left_out, write_table
+
+if TYPE_CHECKING:
+    from proxy.extensions.mcp.importing.client_files import ClientFile
+    from proxy.extensions.mcp.importing.mcpservers import McpServers
+
+
+def register(kinds: Any) -> None:
+    """Describes the kind of source."""
+    from proxy.extensions.mcp.importing.clients import CLIENTS
+
+    clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
+    clients.add_argument(
+        "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json, .vscode/mcp.json or config.toml"
+    )
+    clients.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
+    clients.add_argument("--force", action="store_true", help="replace files that exist")
+    clients.add_argument(
+        "--client", choices=tuple(CLIENTS), default="", help="whose config it is (default: by the file)"
+    )
+    clients.add_argument(
+        "--rewrite",
+        action="store_true",
+        help="write nothing: print the client's config with the proxy in front of each server, started by the client",
+    )
+    clients.add_argument(
+        "--urls",
+        action="store_true",
+        help="with --rewrite: entries that lead to a proxy that serves the written config",
+    )
+    clients.add_argument(
+        "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the config for the servers that a client's config names, or prints that client's config rewritten."""
+    from proxy.extensions.mcp.importing.client_files import find_own_program, read_client_file
+    from proxy.extensions.mcp.importing.mcpservers import read_mcpservers
+    from proxy.importing.files import CONFIG, write_files
+    from proxy.importing.harvest import ImportProblem
+
+    try:
+        if args.rewrite and not (args.one or args.urls):
+            return _print_in_front(read_client_file(args.source, args.client))
+        found = read_mcpservers(args.source, args.client)
+        if args.rewrite:
+            print(found.rewrite_client_config(find_own_program(), one=args.one), end="")
+            return 0
+        for line in _describe_servers(found, one=args.one):
+            print(line)
+        if not found.upstreams:
+            print("import: no server there can be served: nothing is written", file=sys.stderr)
+            return EXIT_NOTHING
+        (config,) = write_files(args.into, {CONFIG: found.write_config(CONFIG, one=args.one)}, force=args.force)
+        config.chmod(0o600)
+    except ImportProblem as problem:
+        print(f"import: {problem}", file=sys.stderr)
+        return EXIT_PROBLEM
+    print(f"\nwrote {config}")
+    if found.variables:
+        print(f"set before it is served: {', '.join(found.variables)}")
+        return 0
+    return check_written(config)
+
+
+def _print_in_front(file: ClientFile) -> int:
+    """Prints a client's config with the proxy in front of its servers; says on stderr which were left."""
+    from proxy.extensions.mcp.importing.client_files import find_own_program, put_in_front
+
+    edit = put_in_front(file, find_own_program())
+    for line in write_table("left as it was", list_left_out(edit.left)):
+        print(line, file=sys.stderr)
+    sys.stdout.write(edit.text.decode())
+    return 0 if edit.changed else EXIT_NOTHING
+
+
+def _describe_servers(found: McpServers, *, one: bool) -> Iterator[str]:
+    """Lines about which servers are served where, and which are not."""
+    from proxy.extensions.mcp.importing.mcpservers import JOINED_PATH
+
+    yield from write_table("served", [(name, JOINED_PATH if one else f"/{name}/mcp") for name in found.upstreams])
+    yield from write_table("left out", list_left_out(found.left_out))

@@ -1,0 +1,90 @@
+"""`toolcall-proxy install CLIENT` puts the proxy in front of the MCP servers in a client's config, with a backup."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.cli.options import HelpText
+
+if TYPE_CHECKING:
+    from proxy.extensions.mcp.importing.client_files import ClientFile
+
+EXIT_NOTHING: Final = 1
+EXIT_PROBLEM: Final = 2
+
+_EPILOG: Final = """\
+examples:
+  toolcall-proxy install claude-desktop
+  toolcall-proxy install cursor files github
+  toolcall-proxy install claude-code --project
+
+Each server is then started behind the proxy (`toolcall-proxy stdio -- COMMAND ...`) by the client itself. A server at a
+URL is taken where its headers stand in the config or it runs on this machine; any other could ask for OAuth, which the
+client can do and the proxy cannot: name it to take it all the same. `toolcall-proxy uninstall CLIENT` undoes it.
+
+exit codes: 0 written, 1 no server to put it in front of, 2 the file cannot be read or written
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Describes the verb and its arguments."""
+    parser = subparsers.add_parser(
+        "install",
+        help="put the proxy in front of the MCP servers in a client's config",
+        description="Edits the config of an MCP client: the proxy stands in front of its servers. Everything else in "
+        "the file stays as it is, and a copy of it is kept beside it.",
+        epilog=_EPILOG,
+        formatter_class=HelpText,
+    )
+    add_client_arguments(parser)
+
+
+def add_client_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that say which servers of which client are meant."""
+    from proxy.extensions.mcp.importing.clients import CLIENTS
+
+    parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
+    parser.add_argument("servers", metavar="SERVER", nargs="*", help="these servers only (default: all)")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--file", metavar="FILE", type=Path, help="the client's config (default: the user's)")
+    place.add_argument("--project", action="store_true", help="the client's config in the current folder")
+
+
+def read_wanted_file(args: argparse.Namespace) -> ClientFile:
+    """Reads the config that the arguments name. Raises ImportProblem."""
+    from proxy.extensions.mcp.importing.client_files import read_client_file
+    from proxy.extensions.mcp.importing.clients import CLIENTS
+    from proxy.importing.harvest import ImportProblem
+
+    client = CLIENTS[args.client]
+    if args.project and not client.project_file:
+        raise ImportProblem(f"{client.title} has no config of a project", "leave out --project")
+    path = Path(client.project_file) if args.project else args.file or client.find_user_file(os.environ)
+    return read_client_file(path, client.name)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Puts the proxy in front of the servers; gives the exit code."""
+    from proxy.cli.import_ import list_left_out, write_table
+    from proxy.extensions.mcp.importing.client_files import find_own_program, install, put_in_front
+    from proxy.importing.harvest import ImportProblem
+
+    try:
+        file = read_wanted_file(args)
+        edit = put_in_front(file, find_own_program(), args.servers)
+        for line in write_table("left as it was", list_left_out(edit.left)):
+            print(line)
+        if not edit.changed:
+            print(f"install: {file.path}: no server to put the proxy in front of: nothing is written", file=sys.stderr)
+            return EXIT_NOTHING
+        backup = install(file, edit)
+    except ImportProblem as problem:
+        print(f"install: {problem}", file=sys.stderr)
+        return EXIT_PROBLEM
+    print(f"wrote {file.path}: the proxy is in front of {', '.join(edit.changed)}")
+    print(f"as it was before: {backup}\nnext: start {file.client.title} anew")
+    return 0

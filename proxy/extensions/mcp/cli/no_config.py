@@ -1,0 +1,96 @@
+"""Serves without a config of the user's: makes the config of one MCP server.
+
+`serve --mcp` and `stdio` use the temporary files written here; they are removed at the end. The tools of the server are
+learned while serving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+_NAME: Final = "mcp.yaml"
+
+
+def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = (), timeout: str | None = None) -> str:
+    """A config (YAML) with one route to the MCP server at `url`, below the path that the server has. `headers` go with
+    every request to it; `timeout` is how long its tools may take (None: as long as they may by default).
+
+    A URL that no upstream can have (with a query, without a scheme) gives a config that reports it when it is read.
+    """
+    parts = urlsplit(url)
+    origin, path = f"{parts.scheme}://{parts.netloc}" if parts.scheme else url, parts.path or "/"
+    origin += f"?{parts.query}" if parts.query else ""
+    sent = {name: escape_text(value) for name, value in headers}
+    return f"""\
+version: 1
+admin: off
+upstreams:
+  mcp: {{url: {json.dumps(origin)}, headers: {{set: {json.dumps(sent)}}}}}
+routes:
+  - {{path: {json.dumps(path)}, upstream: mcp, protocol: mcp{_write_timeout(timeout)}}}
+"""
+
+
+def _write_timeout(timeout: str | None) -> str:
+    return f", timeout: {json.dumps(timeout)}" if timeout else ""
+
+
+def write_command_config(words: Sequence[str], timeout: str | None = None) -> str:
+    """A config (YAML) with one route, `/mcp`, to the MCP server that a command starts. The server gets the environment
+    and the working folder that the proxy was started with: whoever wrote the command has chosen them for the server.
+    `timeout` is how long its tools may take (None: there is no limit)."""
+    command, folder = json.dumps([escape_text(word) for word in words]), json.dumps(escape_text(str(Path.cwd())))
+    return f"""\
+version: 1
+admin: off
+upstreams:
+  mcp: {{command: {command}, pass_env: all, cwd: {folder}}}
+routes:
+  - {{path: /mcp, upstream: mcp, protocol: mcp{_write_timeout(timeout)}}}
+"""
+
+
+def escape_text(text: str) -> str:
+    """A text as a config holds it: `${` begins a reference there."""
+    return text.replace("$", "$$")
+
+
+def make_mcp_config_file(config: str, kept: ExitStack) -> Path:
+    """Writes a config to a file that exists until `kept` closes."""
+    path = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-"))) / _NAME
+    path.write_text(config, encoding="utf-8")
+    return path
+
+
+def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
+    """Writes the config for `serve --mcp` to a file that exists until `kept` closes."""
+    if args.command:
+        text = write_command_config(args.command, args.timeout)
+    else:
+        text = write_mcp_config(args.mcp, args.header, args.timeout)
+    return make_mcp_config_file(text, kept)
+
+
+async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:
+    """Says in lines why no MCP server answers at a URL; none where one does."""
+    from proxy.extensions.mcp.importing.mcp import read_mcp
+    from proxy.importing.harvest import ImportProblem
+
+    try:
+        await read_mcp(url, tuple(headers))
+    except ImportProblem as problem:
+        lines = [str(problem)]
+        if urlsplit(url).path.rstrip("/").endswith("/sse"):
+            lines.append(
+                "a path like this is that of the transport of 2024-11-05 (HTTP+SSE), which is not spoken: put a bridge "
+                f"in front of it (fastmcp run {url} --transport http) and name the bridge's URL"
+            )
+        return lines
+    return []

@@ -1,0 +1,197 @@
+"""`toolcall-proxy stdio` speaks MCP over stdin and stdout, for clients that start commands (Claude Desktop, Cursor).
+
+The proxy serves on a unix socket in a private folder, and a bridge carries lines to it, so a call over stdio takes the
+same path as any other. Stdout carries only messages; anything else written to it, by a library for example, goes to
+stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from proxy.cli.options import HelpText, add_header_option, add_timeout_option, read_header
+
+if TYPE_CHECKING:
+    from proxy.config.load import Loaded
+    from proxy.config.model import RouteEntry
+
+EXIT_CONFIG: Final = 2
+# The longest message of a client; the proxy's own limit for a body applies first.
+_LINE: Final = 64 * 1024 * 1024
+
+DESCRIPTION: Final = """\
+Speaks MCP over stdin and stdout, for clients that start commands, and stands in front of one MCP server: a command
+of its own, an URL, or a route of a config. `toolcall-proxy install CLIENT` writes it into the client's config."""
+
+EPILOG: Final = """\
+examples:
+  toolcall-proxy stdio -- npx -y @modelcontextprotocol/server-filesystem /data
+  toolcall-proxy stdio --url https://tools.example.com/mcp --header "Authorization: Bearer $TOKEN"
+  toolcall-proxy stdio --config config.yaml --route /files
+
+Logs go to stderr, which such clients keep (docs/mcp.md).
+
+exit codes: 0 the client closed its end, 2 the config has mistakes
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Describes the verb and its arguments."""
+    parser = subparsers.add_parser(
+        "stdio",
+        help="the same for clients that start commands: MCP over stdin and stdout",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        usage="toolcall-proxy stdio [--config FILE [--route PATH] | --url URL | [--] COMMAND ARGUMENT ...]",
+        formatter_class=HelpText,
+    )
+    parser.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="starts the server; -- may precede"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a config with a route that says `protocol: mcp`")
+    parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
+    parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
+    add_header_option(parser, "send this with every request")
+    add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
+    parser.add_argument(
+        "--header-env",
+        metavar="NAME=VARIABLE",
+        action="append",
+        default=[],
+        help="the same, with the value of an environment variable: arguments of a process can be read by others",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves one client until it closes its input; gives the exit code."""
+    from proxy.config.mistakes import ConfigError
+
+    args.command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if unfit := _find_contradiction(args):
+        print(f"stdio: {unfit}", file=sys.stderr)
+        return EXIT_CONFIG
+    with contextlib.ExitStack() as kept:
+        out = kept.enter_context(_reserve_stdout())
+        folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="toolcall-proxy-")))
+        try:
+            loaded = _load(args, kept)
+            route = _find_route(loaded, args.route)
+            headers = dict(args.header) | _read_variables(args.header_env)
+        except ConfigError as error:
+            print("\n".join(str(mistake) for mistake in error.mistakes), file=sys.stderr)
+            return EXIT_CONFIG
+        except LookupError as error:
+            print(f"stdio: {error.args[0]}", file=sys.stderr)
+            return EXIT_CONFIG
+        with contextlib.suppress(BrokenPipeError):
+            asyncio.run(_serve(loaded, route, folder / "listen", headers, out, args.url or ""))
+    return 0
+
+
+def _find_contradiction(args: argparse.Namespace) -> str:
+    """The contradiction among the arguments, or ''."""
+    said = [word for word, value in (("--config", args.config), ("--url", args.url), ("--", args.command)) if value]
+    if len(said) != 1:
+        return "which server?  (-- COMMAND ARGUMENT ..., --url URL or --config FILE: one of them)"
+    if args.timeout and args.config is not None:
+        return "--timeout goes with --url and a command; a config says `timeout`"
+    return "--route goes with --config alone" if args.route is not None and args.config is None else ""
+
+
+@contextlib.contextmanager
+def _reserve_stdout() -> Iterator[BinaryIO]:
+    """Reserves stdout for messages: other writes to it go to stderr from now on."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "wb", buffering=0) as out:
+        os.dup2(2, 1)
+        yield out
+
+
+def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
+    from proxy.config.load import load
+    from proxy.extensions.mcp.cli.no_config import make_mcp_config_file, write_command_config, write_mcp_config
+
+    if args.config is not None:
+        return load(args.config, os.environ)
+    if args.url:
+        text = write_mcp_config(args.url, timeout=args.timeout)
+    else:
+        text = write_command_config(args.command, args.timeout)
+    return load(make_mcp_config_file(text, kept), os.environ)
+
+
+def _read_variables(written: Sequence[str]) -> dict[str, str]:
+    """The headers whose values stand in the environment. Raises LookupError, whose message says what is missing."""
+    headers: dict[str, str] = {}
+    for word in written:
+        name, _, variable = word.partition("=")
+        if not variable or variable not in os.environ:
+            raise LookupError(f"--header-env {word}: there is no environment variable {variable!r}")
+        try:
+            header, value = read_header(f"{name}: {os.environ[variable]}")
+        except argparse.ArgumentTypeError as error:
+            raise LookupError(f"--header-env {word}: {error}") from None
+        headers[header] = value
+    return headers
+
+
+def _find_route(loaded: Loaded, path: str | None) -> RouteEntry:
+    """The MCP route to serve. Raises LookupError, whose message says what to write instead."""
+    routes = {route.path: route for route in loaded.config.routes if route.mcp is not None}
+    if path is not None and path not in routes:
+        raise LookupError(f"no MCP route has the path {path!r}  (there are: {', '.join(routes) or 'none'})")
+    if path is None and len(routes) != 1:
+        there = f"say one of them with --route: {', '.join(routes)}" if routes else "add one with `protocol: mcp`"
+        raise LookupError(f"the config has {len(routes) or 'no'} MCP routes  ({there})")
+    return routes[path] if path is not None else next(iter(routes.values()))
+
+
+async def _serve(
+    loaded: Loaded, route: RouteEntry, socket: Path, headers: dict[str, str], out: BinaryIO, server: str
+) -> None:
+    from proxy.config.model import Address
+    from proxy.extensions.mcp.server.stdio import carry
+    from proxy.server import start_serving
+
+    one_at_a_time = asyncio.Lock()
+
+    async def write(message: bytes) -> None:
+        async with one_at_a_time:
+            await asyncio.get_running_loop().run_in_executor(None, _write_line, out, message)
+
+    serving = await start_serving(_make_single(loaded, route), listen=Address(unix=str(socket)))
+    try:
+        await carry(_read_lines(), write, socket, route.path, headers, watch=serving.watch_passed, server=server)
+    finally:
+        await serving.stop()
+
+
+def _make_single(loaded: Loaded, route: RouteEntry) -> Loaded:
+    """The config without an operator's port, for the one client of a route."""
+    upstreams, entry = dict(loaded.config.upstreams), loaded.config.upstreams[route.upstream]
+    if entry.command is not None:
+        upstreams[route.upstream] = replace(entry, command=replace(entry.command, single_client=True))
+    return replace(loaded, config=replace(loaded.config, admin=None, upstreams=upstreams))
+
+
+def _write_line(out: BinaryIO, message: bytes) -> None:
+    rest = memoryview(message + b"\n")
+    while rest:
+        rest = rest[out.write(rest) :]
+
+
+async def _read_lines() -> AsyncIterator[bytes]:
+    """The lines of stdin, until the client closes it."""
+    reader = asyncio.StreamReader(limit=_LINE)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield line

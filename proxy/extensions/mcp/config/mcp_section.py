@@ -1,0 +1,275 @@
+"""Reads routes with `protocol: mcp`: their own defaults, the operator's rules for listed tools, and OAuth metadata.
+
+Further routes relay the OAuth metadata of the servers (RFC 9728). A refused client asks for
+`/.well-known/oauth-protected-resource` followed by the path of its server, and then for the well-known path alone. Both
+lead to the server; the second only where the config has a single such server. If the server's URL has a path, the
+well-known path goes before it (RFC 9728 section 3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from proxy.adapters.base import CallShape
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import suggest_word
+from proxy.config.model import McpConfig, RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.policies import Written, merge_layers, read_policy
+from proxy.config.schema_mistakes import SchemaPlace
+from proxy.config.sections.access import read_auth
+from proxy.config.sections.units import read_seconds, read_switch
+from proxy.config.tools import ToolReader, check_policy
+from proxy.core.contract.served_tools import ServedTools, ShownNames
+from proxy.core.model.values import Container, JsonValue, Pointer
+
+# Defaults that differ on these routes: tools of agents run for minutes, their arguments hold whole files (the servers
+# of the Python SDK accept 4 MiB), and the protocol gives statuses a meaning.
+MCP_DEFAULTS: Final[Written] = {
+    "timeout": "5m",
+    "limits": {"body": "4MiB"},
+    "upstream_errors": "outages",
+    "conversation": [
+        {"header": "X-Conversation-Id"},
+        {"meta": "vscode.conversationId"},
+        {"meta": "openai/session"},
+        {"meta": "ai.opencode/sessionID"},
+        {"meta": "antigravity.google/conversation_id"},
+        {"meta": "threadId"},
+        "trace",
+        {"session": "Mcp-Session-Id"},
+        "address",
+    ],
+}
+
+# A process of a session's own serves one client, which knows better than the proxy how long its tools may take. Over
+# stdio there is no limit without a proxy either.
+OWN_CHILD_DEFAULTS: Final[Written] = {**MCP_DEFAULTS, "timeout": "off"}
+
+
+# The pool of an MCP upstream: every session of an old revision keeps a stream open, and so a connection.
+MCP_CONNECTIONS: Final = 2048
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+
+
+def widen_session_pools(
+    upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry], written: Mapping[str, JsonValue]
+) -> dict[str, UpstreamConfig]:
+    """The upstreams, with more connections for those of MCP routes unless the config sets the number."""
+    served = {route.upstream for route in routes if route.mcp is not None}
+    served |= {server.upstream for route in routes if route.joined is not None for server in route.joined.servers}
+    return {
+        name: replace(upstream, pool_connections=MCP_CONNECTIONS)
+        if name in served and not _sets_connections(written.get(name))
+        else upstream
+        for name, upstream in upstreams.items()
+    }
+
+
+def _sets_connections(written: JsonValue) -> bool:
+    pool = written.get("pool") if isinstance(written, dict) else None
+    return isinstance(pool, dict) and "connections" in pool
+
+
+@dataclass(slots=True)
+class McpReader:
+    """Reads the `mcp` mapping of one route."""
+
+    context: Context
+    catalogue: ToolReader
+    defaults: Written = field(default_factory=lambda: MCP_DEFAULTS)
+
+    def policy(self, entry: Written) -> Written:
+        """The policy keys of the route, with MCP's own defaults furthest out."""
+        return merge_layers(self.defaults, self.catalogue.defaults, entry)
+
+    def read(self, entry: Written, at: Pointer, route: str) -> McpConfig:
+        """What the route does with the tools its server lists. `route` is its name."""
+        value = entry.get("mcp", {})
+        at = (*at, "mcp")
+        made: dict[str, Any] = {
+            key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema", "resource") if key in value
+        }
+        made |= {key: read_switch(value[key]) for key in ("trust_annotations", "output_check") if key in value}
+        made |= {key: read_seconds(value[key]) for key in ("ttl", "wait") if key in value}
+        made |= {key: tuple(map(reveal, value[key])) for key in ("allow", "deny") if key in value}
+        made["tokens"] = {
+            reveal(name): ServedTools(
+                **{key: tuple(map(reveal, said[key])) for key in ("allow", "deny") if key in said}
+            )
+            for name, said in value.get("tokens", {}).items()
+        }
+        if "credentials" in value:
+            made["credentials"] = frozenset(reveal(name).lower() for name in value["credentials"])
+        if "collapse" in value:
+            made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
+        self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
+        written = self.policy(entry)
+        made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"))
+        shown = (*made["tools"], *([made["collapse"].name] if "collapse" in made else ()))
+        note_refused_names(self.context, route, ((name, f"the tool name {name!r}") for name in shown))
+        return McpConfig(template=read_policy(written), written=written, **made)
+
+    def _read_tools(
+        self, entries: Mapping[str, JsonValue], names: ShownNames, written: Written, at: Pointer
+    ) -> dict[str, Any]:
+        """What the config says of single listed tools, by the names that clients see."""
+        tools: dict[str, ToolConfig] = {}
+        patches: dict[str, JsonValue] = {}
+        descriptions: dict[str, str] = {}
+        for listed, own in entries.items():
+            if not isinstance(own, dict):
+                continue
+            self._check(own, (*at, listed))
+            name = names.renamed.get(reveal(listed), reveal(listed))
+            tools[name] = self._read_tool(name, own, written, (*at, listed))
+            if "overlay" in own:
+                patches[name] = own["overlay"]
+                here = (*at, listed, "overlay")
+                place = SchemaPlace(self.context.source, here, self.context.where(here))
+                self.catalogue.schemas.check_overlay(own["overlay"], place)
+            if "description" in own:
+                descriptions[name] = reveal(own["description"])
+        return {"names": names, "tools": tools, "patches": patches, "descriptions": descriptions}
+
+    def _read_names(self, entry: Written, at: Pointer) -> ShownNames:
+        """The names that clients see. Reports names that two tools would have, and keys that name a tool by the name
+        that only clients know."""
+        value = entry.get("mcp", {})
+        written = {reveal(name): own for name, own in value.get("tools", {}).items() if isinstance(own, dict)}
+        renamed: dict[str, str] = {}
+        collapsed = value.get("collapse", {})
+        taken = {name for name, own in written.items() if "as" not in own}
+        taken |= {reveal(collapsed["name"])} if isinstance(collapsed, dict) and "name" in collapsed else set()
+        for listed, own in written.items():
+            if "as" not in own:
+                continue
+            shown = reveal(own["as"])
+            if shown in taken:
+                hint = "give each tool a name of its own"
+                self.context.mistake((*at, "tools", listed, "as"), f"the name {shown!r} is taken on this route", hint)
+            taken.add(shown)
+            renamed[listed] = shown
+        names = ShownNames.of({listed: shown for listed, shown in renamed.items() if listed != shown})
+        for place, name in _list_named(entry, at):
+            if name in names.listed and name not in names.renamed:
+                hint = f"say {names.listed[name]!r}, as its server lists it"
+                self.context.mistake(place, f"clients alone call a tool {name!r}", hint, key=place[-1] == name)
+        return names
+
+    def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:
+        """Reports tokens that `auth` does not name, which no client can have."""
+        auth = policy.get("auth")
+        read = read_auth(auth) if isinstance(auth, dict) and "bearer" in auth else None
+        known = [name for name, _ in read.tokens] if read is not None else []
+        for name in tokens:
+            if reveal(name) not in known:
+                hint = suggest_word(reveal(name), known) or "name it under `auth: {bearer: {NAME: ...}}`"
+                self.context.mistake((*at, name), f"unknown token {reveal(name)!r}", hint, key=True)
+
+    def _check(self, own: Written, at: Pointer) -> None:
+        self.catalogue.check_contradictions(own, at)
+        check_policy(self.context, at, own, self.catalogue.known_to_caps)
+        for key in ("wrap_success", "response_schema", "response_mode"):
+            if key in own:
+                hint = "MCP defines the answers: drop it"
+                self.context.mistake((*at, key), f"`{key}` has no effect on an MCP route", hint, key=True)
+        for key in ("schema", "container"):
+            if key in own and "overlay" in own:
+                message = f"`overlay` has no effect beside `{key}`, which takes the place of the listed schema"
+                self.context.mistake((*at, "overlay"), message, "drop one of them", key=True)
+
+    def _read_tool(self, name: str, own: Written, route: Written, at: Pointer) -> ToolConfig:
+        written = merge_layers(route, own)
+        schema = self.catalogue.schema(own["schema"], at, written) if "schema" in own else None
+        container = self.catalogue.container(name, at, own.get("container"))
+        described = reveal(own.get("description", "")) or (schema.description if schema else "")
+        return ToolConfig(name, described, schema, container, read_policy(written), written)
+
+
+# The names that the APIs of Anthropic, OpenAI and others take for tools; clients hand listed names on to them.
+_TAKEN_BY_VENDORS: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def note_refused_names(context: Context, route: str, named: Iterable[tuple[str, str]]) -> None:
+    """Notes names, or beginnings of names, that vendors' APIs refuse; each comes with words for it."""
+    for name, words in named:
+        if name and not _TAKEN_BY_VENDORS.fullmatch(name):
+            why = "letters, digits, '_' and '-', at most 64 of them"
+            context.notes.append(f"route {route!r}: {words} is refused by the APIs of many models  (they take {why})")
+
+
+def _list_named(entry: Written, at: Pointer) -> Iterator[tuple[Pointer, str]]:
+    """The places of a route that name listed tools outside of `mcp.tools`, each with the name or pattern."""
+    value = entry.get("mcp", {})
+    tokens = [((*at, "tokens", name), said) for name, said in value.get("tokens", {}).items()]
+    for place, said in ((at, value), *tokens):
+        for key in ("allow", "deny"):
+            written = said.get(key, ())
+            yield from (((*place, key, index), reveal(name)) for index, name in enumerate(written))
+    caps = entry.get("caps", {}).get("overrides", {})
+    yield from (((*at[:-1], "caps", "overrides", name), reveal(name)) for name in caps)
+
+
+def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
+    made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
+    if "require_expansion" in value:
+        made["require_expansion"] = read_switch(value["require_expansion"])
+    return Container(reveal(value["name"]), "mcp", expand="proxy", **made), reveal(value.get("description", ""))
+
+
+def make_metadata_routes(
+    routes: tuple[RouteEntry, ...], upstreams: Mapping[str, UpstreamConfig]
+) -> tuple[RouteEntry, ...]:
+    """The routes for the metadata. A route of the config with the same path replaces one."""
+    remote = [route for route in routes if _has_metadata(route, upstreams)]
+    written = {route.path for route in routes}
+    added = [route for route in _list_metadata_routes(remote, upstreams) if route.path not in written]
+    return tuple({route.path: route for route in reversed(added)}.values())
+
+
+def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) -> bool:
+    """Whether the server behind a route may ask clients for tokens; it cannot where the proxy asks for them itself."""
+    upstream = upstreams.get(route.upstream)
+    asks_here = route.policy.auth is not None and not route.policy.auth.forward
+    return (
+        route.mcp is not None
+        and upstream is not None
+        and bool(upstream.url)
+        and "{" not in route.path
+        and not asks_here
+    )
+
+
+def _list_metadata_routes(
+    remote: Sequence[RouteEntry], upstreams: Mapping[str, UpstreamConfig]
+) -> Iterator[RouteEntry]:
+    for route in remote:
+        url = urlsplit(upstreams[route.upstream].url)
+        base = url.path.rstrip("/") if url.scheme != "unix" else ""  # there the path is the socket's
+        path, own = "" if route.path == "/" else route.path, base + route.upstream_path.removesuffix("/")
+        yield _make_metadata_route(route, f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}{own}")
+    if len(remote) == 1 and remote[0].path != "/":
+        yield _make_metadata_route(remote[0], WELL_KNOWN, WELL_KNOWN)
+
+
+def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
+    policy = replace(route.policy, auth=None)
+    return RouteEntry(
+        name=path,
+        path=path,
+        methods=("GET", "HEAD"),
+        kind="passthrough",
+        adapter="plain",
+        shape=CallShape(),
+        policy=policy,
+        upstream=route.upstream,
+        upstream_path=target,
+        websocket=False,
+        rewrites_resource=route.rewrites_resource,
+        is_from_root=True,
+    )

@@ -1,0 +1,214 @@
+"""Reads what stands behind an MCP route that does not lead to one server: `servers` (several MCP servers behind one
+path) and `operations` (tools of the catalogue whose calls are HTTP requests to one service).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from proxy.config.combinations import WrittenRoute
+from proxy.config.context import Context
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.model import (
+    JoinedServers,
+    McpConfig,
+    RouteEntry,
+    ServedOperations,
+    ServerEntry,
+    ToolConfig,
+    UpstreamConfig,
+    find_default,
+)
+from proxy.config.policies import Written
+from proxy.config.sections.units import read_seconds, read_switch
+from proxy.config.tools import show_schema
+from proxy.core.contract.listed_tools import LearnPolicy
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
+
+# --- several servers --------------------------------------------------------------------------------------------------
+# The share of `mcp.wait` that one server may take at most, so that a list without it still comes in time.
+_SHARE: Final = 0.8
+
+
+def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
+    """The servers of a route, or None where it has one upstream."""
+    if "servers" not in route.entry:
+        return None
+    written = route.entry["servers"]
+    at = (*route.at, "servers")
+    servers = tuple(_read_server(reveal(name), entry) for name, entry in written.items())
+    for name, server in zip(written, servers, strict=True):
+        _check_upstream(context, (*at, name), server, written[name])
+    for one, other in _find_ambiguous(servers):
+        message = f"the prefix {one.prefix!r} begins {other.prefix!r}, the one of server {other.name!r}"
+        hint = "names could be read both ways: say `prefix` for one of them"
+        context.mistake((*at, one.name), message, hint, key=True)
+    prefixes = ((one.prefix, f"the prefix {one.prefix!r} of server {one.name!r}") for one in servers)
+    note_refused_names(context, route.name, prefixes)
+    said: Written = route.entry.get("mcp", {})
+    whole = read_seconds(said["wait"]) if "wait" in said else find_default(LearnPolicy, "wait")
+    wait = read_seconds(said["servers_wait"]) if "servers_wait" in said else find_default(JoinedServers, "wait")
+    return JoinedServers(servers, reveal(said.get("prefix", "always")) == "always", min(wait, _SHARE * whole))
+
+
+def choose_defaults(context: Context, route: WrittenRoute) -> Written:
+    """The defaults of an MCP route. Calls have no limit of time where each session has processes of its own."""
+    servers = route.entry.get("servers", {route.upstream: route.upstream})
+    named = (server.get("upstream", name) if isinstance(server, dict) else server for name, server in servers.items())
+    upstreams = [context.mapping("upstreams", reveal(name)) for name in named]
+    own = all("command" in entry and not read_switch(entry.get("shared", False)) for entry in upstreams)
+    return OWN_CHILD_DEFAULTS if own else MCP_DEFAULTS
+
+
+def _read_server(name: str, written: JsonValue) -> ServerEntry:
+    entry = {"upstream": written} if isinstance(written, str) else written
+    if not isinstance(entry, dict):
+        raise AssertionError("the schema lets texts and mappings through")
+    made: dict[str, Any] = {"path": reveal(entry["upstream_path"])} if "upstream_path" in entry else {}
+    if "credentials" in entry:
+        made["credentials"] = read_switch(entry["credentials"])
+    return ServerEntry(
+        name, reveal(entry.get("upstream", name)), prefix=reveal(entry.get("prefix", f"{name}_")), **made
+    )
+
+
+def _check_upstream(context: Context, at: tuple[str | int, ...], server: ServerEntry, written: JsonValue) -> None:
+    known = context.names("upstreams")
+    if server.upstream not in known:
+        hint = suggest_word(server.upstream, known) or f"known: {join_words(known) or 'none'}"
+        context.mistake(at, f"unknown upstream {server.upstream!r}", hint)
+        return
+    is_command = "command" in context.mapping("upstreams", server.upstream)
+    if is_command and isinstance(written, dict) and "upstream_path" in written:
+        message = "`upstream_path` has no effect: a command has no paths"
+        context.mistake((*at, "upstream_path"), message, "drop it", key=True)
+
+
+def _find_ambiguous(servers: tuple[ServerEntry, ...]) -> Iterator[tuple[ServerEntry, ServerEntry]]:
+    for one in servers:
+        for other in servers:
+            if one is not other and other.prefix.startswith(one.prefix):
+                yield one, other
+
+
+def name_joined(route: WrittenRoute) -> str:
+    """The common name of a route's servers in logs and metrics."""
+    return f"servers of {route.name}"
+
+
+def add_joined(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry]) -> dict[str, UpstreamConfig]:
+    """The upstreams, and for each route with several servers one that stands for all of them."""
+    found = dict(upstreams)
+    for route in routes:
+        if route.joined is not None:
+            servers = (replace(one, headers=upstreams[one.upstream].headers) for one in route.joined.servers)
+            found[route.upstream] = UpstreamConfig(
+                route.upstream, "", joined=replace(route.joined, servers=tuple(servers))
+            )
+    return found
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+# The defaults of MCP routes that apply here too. The others do not: the service is not an agent, and its statuses are
+# HTTP's.
+OPERATION_DEFAULTS: Final[Written] = {key: MCP_DEFAULTS[key] for key in ("limits", "conversation")}
+ALL: Final = "all"
+# Method -> annotations of its tool (RFC 9110 section 9.2, MCP `ToolAnnotations`).
+_ANNOTATIONS: Final[Mapping[str, dict[str, JsonValue]]] = {
+    "GET": {"readOnlyHint": True},
+    "HEAD": {"readOnlyHint": True},
+    "PUT": {"idempotentHint": True},
+    "DELETE": {"destructiveHint": True, "idempotentHint": True},
+}
+
+
+def name_tools(context: Context, route: WrittenRoute, known: tuple[str, ...]) -> Iterator[tuple[str, Pointer]]:
+    """The tools that `operations` names, each with the place of its name. Reports unknown names."""
+    written = route.entry["operations"]
+    at = (*route.at, "operations")
+    if not known:
+        context.mistake(at, "the catalogue `tools` is empty", "add the tools that may be called", key=True)
+    elif not isinstance(written, list):
+        yield from ((name, at) for name in known)
+    else:
+        for index, name in enumerate(map(reveal, written)):
+            if name in known:
+                yield name, (*at, index)
+            else:
+                hint = suggest_word(name, known) or f"known: {join_words(known)}"
+                context.mistake((*at, index), f"unknown tool {name!r}", hint)
+
+
+def read_operations(context: Context, route: WrittenRoute, tools: Mapping[str, ToolConfig]) -> dict[str, ToolConfig]:
+    """The tools that the route serves as operations. Reports tools whose calls have no HTTP request."""
+    written = route.entry["operations"]
+    served = {name: tool for name, tool in tools.items() if tool.request is not None}
+    if isinstance(written, list):
+        for index, name in enumerate(map(reveal, written)):
+            if name in tools and name not in served:
+                hint = "add `request:`, or take its schema from an OpenAPI description"
+                context.mistake(
+                    (*route.at, "operations", index), f"nothing says which HTTP request a call of {name!r} is", hint
+                )
+    elif tools and not served:
+        hint = "add `request:` to the tools of the catalogue, or take their schemas from an OpenAPI description"
+        context.mistake((*route.at, "operations"), "no tool of the catalogue has an HTTP request", hint, key=True)
+    return served
+
+
+def describe_operations(route: WrittenRoute, mcp: McpConfig | None) -> ServedOperations | None:
+    """The operations of a route as `tools/list` shows them; None where it serves none."""
+    if mcp is None or "operations" not in route.entry:
+        return None
+    return ServedOperations(route.upstream, {name: _describe(tool) for name, tool in mcp.tools.items()})
+
+
+def _describe(tool: ToolConfig) -> dict[str, JsonValue]:
+    method = tool.request.method if tool.request is not None else ""
+    annotations = _ANNOTATIONS.get(method)
+    return {
+        "name": tool.name,
+        **({"description": tool.description} if tool.description else {}),
+        "inputSchema": _write_input_schema(tool),
+        **({"annotations": annotations} if annotations else {}),
+    }
+
+
+def _write_input_schema(tool: ToolConfig) -> dict[str, JsonValue]:
+    """The schema as every SDK reads it: an object whose properties are objects."""
+    shown = (show_schema(tool.schema) if tool.schema is not None else None) or {}
+    made: dict[str, JsonValue] = {"type": "object", **{key: item for key, item in shown.items() if key != "type"}}
+    properties = made.get("properties")
+    if isinstance(properties, dict):
+        made["properties"] = {name: _make_object(schema) for name, schema in properties.items()}
+    return made
+
+
+def _make_object(schema: JsonValue) -> JsonValue:
+    return {} if schema is True else {"not": {}} if schema is False else schema
+
+
+def name_served(route: WrittenRoute) -> str:
+    """The common name of a route's operations in logs and metrics."""
+    return f"operations of {route.name}"
+
+
+def add_operations(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry]) -> dict[str, UpstreamConfig]:
+    """The upstreams, and for each route that serves operations one that stands for all of them."""
+    found = dict(upstreams)
+    for route in routes:
+        if route.operations is not None:
+            service = upstreams[route.operations.upstream]
+            found[route.upstream] = UpstreamConfig(
+                route.upstream,
+                "",
+                response_timeout=service.response_timeout,
+                idle_timeout=service.idle_timeout,
+                headers=service.headers,
+                operations=route.operations,
+            )
+    return found

@@ -1,0 +1,1 @@
+"""What MCP servers, and the configs of MCP clients, say of tools."""

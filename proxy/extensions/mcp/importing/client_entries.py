@@ -1,0 +1,147 @@
+"""The proxy in front of one server of a client's config, and the server as it was before. Pure.
+
+A command is started behind `stdio --`, a URL is asked by `stdio --url`; the client starts the proxy as it started the
+server, so that nothing has to run before. Headers go on as variables of the environment (`--header-env`): arguments of
+a process can be read by others. Every other key of an entry stays (`env`, `cwd`, `timeout`, `disabled` ...).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import PurePath
+from typing import Final
+from urllib.parse import urlsplit
+
+from proxy.core.model.values import JsonValue
+from proxy.extensions.mcp.importing.clients import ClientFormat
+
+Entry = Mapping[str, JsonValue]
+
+PROGRAM: Final = "toolcall-proxy"
+VERB: Final = "stdio"
+_VARIABLE: Final = "TOOLCALL_PROXY_"
+URL_KEYS: Final = ("httpUrl", "serverUrl", "url")
+# How entries say that they speak Streamable HTTP, or no transport that we know.
+_HTTP: Final = frozenset({None, "http", "streamable-http", "streamableHttp"})
+# Keys about credentials and transports that only the client itself can follow.
+_OWN_KEYS: Final = frozenset(
+    {"bearer_token_env_var", "env_http_headers", "http_headers", "oauth", "auth", "authProviderType", "headersHelper"}
+)
+
+
+def find_url(entry: Entry) -> str | None:
+    """The URL of an entry."""
+    return next((value for key in URL_KEYS if isinstance(value := entry.get(key), str)), None)
+
+
+def find_obstacle(entry: JsonValue, client: ClientFormat, *, named: bool) -> str:
+    """Why the proxy is not put in front of a server; '' where it can be. `named`: the user names this server."""
+    if not isinstance(entry, dict):
+        return "it is not an object"
+    if find_program(entry) is not None:
+        return "the proxy is in front of it already"
+    if (entry.get("disabled") is True or entry.get("enabled") is False) and not named:
+        return "it is switched off there"
+    if isinstance(entry.get("command"), str):
+        args = entry.get("args", [])
+        texts = isinstance(args, list) and all(isinstance(word, str) for word in args)
+        return "" if texts else "`args` is not a list of texts"
+    return _find_obstacle_of_url(entry, client, named=named)
+
+
+def _find_obstacle_of_url(entry: Entry, client: ClientFormat, *, named: bool) -> str:
+    url = find_url(entry)
+    if url is None:
+        return "it names neither a command nor a URL"
+    is_sse = entry.get("type") not in _HTTP or urlsplit(url).path.endswith("/sse")
+    if is_sse or (client.name == "gemini" and "httpUrl" not in entry and entry.get("type") is None):
+        return "it speaks HTTP+SSE of 2024-11-05, or another transport"
+    if own := sorted(_OWN_KEYS & entry.keys()):
+        return f"only the client itself can follow `{own[0]}`"
+    headers = entry.get("headers", {})
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        return "`headers` is not an object of texts"
+    if not headers and not _is_loopback(url) and not named:
+        return (
+            "it may ask for OAuth, which the client can do and `stdio --url` cannot  (name it to take it all the same)"
+        )
+    return ""
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def wrap_entry(entry: Entry, client: ClientFormat, program: Sequence[str]) -> dict[str, JsonValue]:
+    """An entry that `find_obstacle` has let through, with the proxy in front. `program` starts the proxy."""
+    if isinstance(entry.get("command"), str):
+        args = entry.get("args", [])
+        words: list[JsonValue] = [*program[1:], VERB, "--", entry["command"], *(args if isinstance(args, list) else ())]
+        return {**entry, "command": program[0], "args": words}
+    url, headers, env = find_url(entry), entry.get("headers", {}), entry.get("env", {})
+    words = [*program[1:], VERB, "--url", url]
+    variables: dict[str, JsonValue] = dict(env) if isinstance(env, dict) else {}
+    for name, value in headers.items() if isinstance(headers, dict) else ():
+        variable = _VARIABLE + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+        words += ["--header-env", f"{name}={variable}"]
+        variables[variable] = value
+    typed: dict[str, JsonValue] = {"type": VERB} if client.typed or "type" in entry else {}
+    kept = {key: value for key, value in entry.items() if key not in (*URL_KEYS, "headers", "type", "env")}
+    return {**typed, "command": program[0], "args": words, **({"env": variables} if variables else {}), **kept}
+
+
+def find_program(entry: JsonValue) -> tuple[str, ...] | None:
+    """The words that start the proxy where an entry has it in front of its server; None where it has not."""
+    if not isinstance(entry, dict):
+        return None
+    command, args = entry.get("command"), entry.get("args")
+    if not isinstance(command, str) or not isinstance(args, list):
+        return None
+    if PurePath(command.replace("\\", "/")).stem == PROGRAM and args[:1] == [VERB]:
+        program: tuple[str, ...] = (command,)
+    elif args[:3] == ["-m", "proxy", VERB]:
+        program = (command, "-m", "proxy")
+    else:
+        return None
+    return program
+
+
+def unwrap_entry(entry: Entry, client: ClientFormat) -> dict[str, JsonValue] | None:
+    """The entry of a server as it is without the proxy, for one in which `find_program` finds it; None where its
+    arguments are not those that `wrap_entry` writes."""
+    program, args = find_program(entry), entry.get("args")
+    if program is None or not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+        return None
+    rest = [str(word) for word in args[len(program) :]]
+    rest = rest[1:] if rest[:1] == ["--"] else rest
+    if rest and not rest[0].startswith("-"):
+        return {**entry, "command": rest[0], "args": [*rest[1:]]}
+    options, words = rest[2::2], rest[3::2]
+    if rest[:1] != ["--url"] or len(rest) % 2 or any(option != "--header-env" for option in options):
+        return None
+    env = entry.get("env", {})
+    variables = dict(env) if isinstance(env, dict) else {}
+    headers: dict[str, JsonValue] = {}
+    for name, _, variable in (word.partition("=") for word in words):
+        headers[name] = variables.pop(variable, "")
+    more: dict[str, JsonValue] = {
+        **({"headers": headers} if headers else {}),
+        **({"env": variables} if variables else {}),
+    }
+    typed: dict[str, JsonValue] = {"type": "http"} if client.typed or "type" in entry else {}
+    kept = {key: value for key, value in entry.items() if key not in ("type", "command", "args", "env")}
+    return {**typed, client.url_key or "url": rest[1], **more, **kept}
+
+
+def make_url_entry(entry: JsonValue, client: ClientFormat, url: str, program: Sequence[str]) -> dict[str, JsonValue]:
+    """An entry that leads to a proxy that serves at `url`, in place of `entry`."""
+    if not client.url_key:  # it can only start commands
+        return {"command": program[0], "args": [*program[1:], VERB, "--url", url]}
+    typed = client.typed or (isinstance(entry, dict) and isinstance(entry.get("type"), str))
+    return {**({"type": "http"} if typed else {}), client.url_key: url}

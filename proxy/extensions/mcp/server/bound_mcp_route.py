@@ -1,0 +1,214 @@
+"""Makes the upstream's request for a call of an MCP route: for an MCP server, or for an HTTP service's operation.
+
+Headers that repeat parts of a message are kept equal to it when a repair changes the message. Where the tools are
+operations of an HTTP service, a call becomes the service's own request, and its answer becomes the tool's result. Such
+an answer is classified first, as on every HTTP route (`core/tool_errors/classify.py`); only a success, or an error that
+the config passes on unchanged, becomes a result here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.request_rules import OperationRule
+from proxy.core.contract.served_tools import ShownNames
+from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
+from proxy.core.model.values import (
+    CheckedCall,
+    Executed,
+    Failure,
+    Fields,
+    Headers,
+    JsonValue,
+    ToolCall,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.extensions.mcp.adapters.mcp import replace_tool_name
+from proxy.extensions.mcp.adapters.mcpmessage import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    PARAM_PREFIX,
+    SESSION_HEADER,
+    VERSION_HEADER,
+    rename_in_headers,
+    update_headers,
+)
+from proxy.extensions.mcp.server.lists.catalogue import Catalogue
+from proxy.extensions.mcp.server.lists.learner import decode_body, find_header
+from proxy.extensions.mcp.server.watching import read_result_failure
+from proxy.interfaces import QuerySources, UpstreamRequest
+from proxy.server.bound_route import RouteRequest
+from proxy.upstream.faults import ReplyBroken, close_body
+
+
+@dataclass(frozen=True, slots=True)
+class McpRouteRequest:
+    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`:
+    what the client calls the tools; the server gets its own names. `passed_on` is called once the server has the
+    call."""
+
+    call_route: RouteRequest
+    call: ToolCall
+    tools: Mapping[str, ToolPolicy]
+    catalogue: Catalogue | None
+    names: ShownNames
+    modern: bool
+    headers: Headers = field(repr=False)
+    request_id: JsonValue = None
+    servers: tuple[ToolServer, ...] = ()
+    passed_on: Callable[[], None] | None = None
+
+    @property
+    def _operations(self) -> Mapping[str, OperationRule]:
+        return self.call_route.binding.route.operations
+
+    @property
+    def unknown(self) -> UnknownTool:
+        """The rules for calls of tools that are not in `tools`."""
+        unknown = self.call_route.unknown
+        return replace(unknown, servers=self.servers) if self.servers else unknown
+
+    def find_user_query(self, sources: QuerySources) -> str:
+        """Returns the user's query where the client sends one."""
+        return self.call_route.find_user_query(sources)
+
+    def can_forward_unknown(self, tool: str) -> bool:
+        """Whether a call of an unknown tool is forwarded. Never where the tools are operations: no server behind them
+        could know the tool."""
+        return not self._operations and self.call_route.can_forward_unknown(tool)
+
+    def request(self, checked: CheckedCall) -> UpstreamRequest:
+        """Makes the request for a checked call. Headers that repeat a changed part of the body are changed with it."""
+        if (operation := self._operations.get(checked.call.tool)) is not None:
+            return replace(make_operation_request(self.call_route, operation, checked), passed_on=self.passed_on)
+        binding, raw, tool, body = (
+            self.call_route.binding,
+            self.call_route.raw,
+            checked.call.tool,
+            self.call_route.raw.body,
+        )
+        if checked.repairs or checked.call is not self.call:
+            body = binding.adapter.rewrite(raw, binding.route.shape, checked)
+        listed = self.names.find(tool) or tool
+        was_changed = body is not raw.body
+        sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, replace_tool_name(body, listed))
+        headers = sent.headers
+        if self.modern and was_changed:
+            wanted = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
+            headers = update_headers(headers, listed, wanted, checked.value)
+        elif listed != tool:
+            headers = rename_in_headers(headers, listed)
+        return replace(sent, headers=headers, silence=math.inf, passed_on=self.passed_on)
+
+    def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
+        """Returns the failure where a result with `isError` rejects the arguments. Always None where the tools are
+        operations: an HTTP service rejects arguments by its status."""
+        if self._operations:
+            return None
+        body = decode_body(reply, reply.body) if isinstance(reply.body, bytes) else None
+        if body is None or reply.status >= 300:
+            return None
+        policy = self.tools.get(checked.call.tool)
+        check = policy.check if policy is not None else None
+        failure = read_result_failure(body, self.request_id, check, checked.value)
+        return failure if failure is not None and failure.code is UPSTREAM_REJECTED_ARGUMENTS else None
+
+
+# --- operations of an HTTP service ------------------------------------------------------------------------------------
+
+# Headers that concern MCP's own exchange. The answer is read here, so it is requested without a coding.
+_OF_MCP: Final = frozenset(
+    [SESSION_HEADER, VERSION_HEADER, METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "last-event-id"]
+)  # fmt: skip
+_ACCEPT: Final = ("accept", "application/json, */*;q=0.5")
+# The longest answer in bytes that becomes a result; no model reads more.
+MOST: Final = 16 * 1024 * 1024
+_TEXTS: Final = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded", "csv", "ndjson")
+
+
+def make_operation_request(call_route: RouteRequest, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
+    """Returns the service's own request for a checked call. It has the client's headers except those of MCP."""
+    raw = call_route.raw
+    kept = [(name, value) for name, value in raw.headers if name not in _OF_MCP and not name.startswith(PARAM_PREFIX)]
+    plain = replace(raw, headers=Fields((*kept, _ACCEPT)))
+    return replace(call_route, raw=plain).operation_request(operation, checked)
+
+
+async def read_whole(reply: UpstreamReply, most: int = MOST) -> UpstreamReply | UpstreamFault:
+    """Reads an answer's whole body and decodes its content coding. Returns a fault where the body is longer than `most`
+    bytes, breaks off, or cannot be decoded."""
+    body = reply.body
+    if not isinstance(body, bytes):
+        whole = bytearray()
+        try:
+            async for piece in body:
+                whole += piece
+                if len(whole) > most:
+                    break
+        except ReplyBroken as broken:
+            return broken.fault
+        finally:
+            await close_body(reply)
+        body = bytes(whole)
+    if len(body) > most:
+        return _unreadable("http_response_body_size", f"its answer is longer than {most >> 10:,} KiB")
+    decoded = decode_body(reply, body)
+    if decoded is None:
+        return _unreadable("http_response_content_coding", "its answer has a content coding that cannot be read")
+    return replace(reply, body=decoded)
+
+
+def _unreadable(token: str, why: str) -> UpstreamFault:
+    return UpstreamFault(UPSTREAM_BAD_ANSWER, token, Executed.UNKNOWN, why)
+
+
+def make_result(tool: str, reply: UpstreamReply) -> dict[str, JsonValue]:
+    """The tool result for an answer that was read whole: a text, an image, a sound, or else the bytes as a resource."""
+    body = reply.body if isinstance(reply.body, bytes) else b""
+    failed: dict[str, JsonValue] = {"isError": True} if reply.status >= 400 else {}
+    return {"content": [_content(tool, reply, body)], **failed}
+
+
+def _content(tool: str, reply: UpstreamReply, body: bytes) -> dict[str, JsonValue]:
+    content_type = find_header(reply, "content-type")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if not body:
+        location = find_header(reply, "location")
+        pointed = f"; location: {location}" if location else ""
+        return {"type": "text", "text": f"HTTP status {reply.status}, no content{pointed}"}
+    if (text := _text(media_type, content_type, body)) is not None:
+        return {"type": "text", "text": text}
+    data = b64encode(body).decode()
+    kind = media_type.partition("/")[0]
+    if kind in ("image", "audio"):
+        return {"type": kind, "data": data, "mimeType": media_type}
+    named = {"uri": f"tool-result:{tool}", "mimeType": media_type or "application/octet-stream", "blob": data}
+    return {"type": "resource", "resource": named}
+
+
+def _text(media_type: str, content_type: str, body: bytes) -> str | None:
+    """The body as text; None where it is not text."""
+    is_text = media_type.startswith("text/") or media_type.rpartition("/")[2].rpartition("+")[2] in _TEXTS
+    if not is_text and media_type:
+        return None
+    try:
+        return body.decode(_charset(content_type))
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "replace") if is_text else None
+
+
+def _charset(content_type: str) -> str:
+    """Returns the charset that a Content-Type names if Python knows it, else UTF-8."""
+    parameters = (part.strip().partition("=") for part in content_type.split(";")[1:])
+    named = next((value.strip('" ') for name, _, value in parameters if name.lower() == "charset"), "utf-8")
+    try:
+        return codecs.lookup(named).name
+    except LookupError:
+        return "utf-8"

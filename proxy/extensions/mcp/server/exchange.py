@@ -1,0 +1,321 @@
+"""Handles one request of an MCP route, from its message to its answer.
+
+    Exchange.handle  decodes the message and chooses one of the three below
+      _call      finds the call's tools, runs the call, encodes the answer for MCP
+      _list      answers `tools/list` with one container in place of all tools (`collapse`)
+      _pass      forwards every other message unchanged and watches its answer
+
+The upstream's answers are watched while they pass (`watching.py`). They go on unchanged, unless the config adds
+guidance (`guided_answers.py`), hides or renames tools (`lists/shown_lists.py`) or rewrites OAuth challenges
+(`protected_resource.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from aiohttp import web
+
+from proxy.call.context import open_context
+from proxy.call.judging import Here
+from proxy.call.outcome import count_tool_error
+from proxy.call.run import run_call
+from proxy.core.contract.policy import Mode
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    ABSENT,
+    Delivered,
+    Document,
+    Failure,
+    ToolCall,
+    ToolResult,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.extensions.mcp.adapters.mcp import decode_message, make_result_message, write_answer
+from proxy.extensions.mcp.adapters.mcpmessage import (
+    LIST,
+    SESSION_HEADER,
+    Message,
+    find_wrong_mirror,
+    guess_message,
+    is_bare,
+    read_message,
+)
+from proxy.extensions.mcp.server.bound_mcp_route import McpRouteRequest, make_result, read_whole
+from proxy.extensions.mcp.server.detached_calls import DetachedCalls
+from proxy.extensions.mcp.server.guided_answers import GuidedAnswers
+from proxy.extensions.mcp.server.lists.asking import Asking, Tools
+from proxy.extensions.mcp.server.lists.learner import Learner, Unlearned, find_header
+from proxy.extensions.mcp.server.lists.shown_lists import (
+    VisibleTools,
+    announce_change,
+    filter_list,
+    make_collapsed_list,
+)
+from proxy.extensions.mcp.server.protected_resource import rewrite_challenge, rewrite_metadata
+from proxy.extensions.mcp.server.watching import (
+    LIST_CHANGED,
+    UNKNOWN_TOOL,
+    LateStore,
+    ResultVerdict,
+    Watch,
+    WatchedBody,
+    WatchedStream,
+    watch_answer,
+    watch_promise,
+)
+from proxy.interfaces import Clock
+from proxy.server.bound_route import RouteRequest
+from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
+from proxy.server.listed_request import ListedRequest, Reports
+
+_JSON = (("Content-Type", "application/json"),)
+_NO_MESSAGE = Message("", "")
+
+
+class Exchange:
+    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools."""
+
+    def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
+        self._clock = clock
+        self._learner = Learner(clock, fresh_id)
+        self._reports = reports
+        self._detached = DetachedCalls()
+        self._visible = VisibleTools()
+        self._guided = GuidedAnswers()
+
+    async def close(self) -> None:
+        """Cancels the calls in the background and closes the learner of lists."""
+        await self._detached.close()
+        await self._learner.close()
+
+    async def rewrite_metadata(self, reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply | UpstreamFault:
+        """OAuth metadata with the route's URL here."""
+        return await rewrite_metadata(reply, call_route)
+
+    async def handle(self, mcp_request: ListedRequest) -> web.StreamResponse:
+        """Answers one request whose body has been read."""
+        started, call_route, record = self._clock.now(), mcp_request.call_route, mcp_request.record
+        binding, raw, shape = call_route.binding, call_route.raw, call_route.binding.route.shape
+        found = None if is_bare(raw) else read_message(raw, shape.text)
+        if isinstance(found, Message):
+            meant = decode_message(found, raw, shape, record.request_id)
+        else:
+            meant = binding.adapter.decode(raw, shape, record.request_id)
+        record.stages["decode"] = self._clock.now() - started
+        message = found if isinstance(found, Message) else (guess_message(raw) or _NO_MESSAGE)
+        _place(mcp_request, message)
+        if isinstance(meant, Failure) and binding.route.mode is Mode.ENFORCE:
+            return mcp_request.make_refusal(make_refusal(meant.code, meant.message, record))
+        upstream, elsewhere = (
+            mcp_request.services.upstreams[binding.route.upstream],
+            mcp_request.services.elsewhere or Here(),
+        )
+        token = record.notes.get("client.token", "")
+        asking = Asking.of(self._learner, call_route, message, upstream, self._reports, elsewhere, token)
+        if isinstance(meant, ToolCall):
+            return await self._call(mcp_request, meant, asking)
+        if message.method == LIST and asking.rules.collapse is not None:
+            return await self._list(mcp_request, asking)
+        return await self._pass(mcp_request, asking)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+    async def _call(self, mcp_request: ListedRequest, call: ToolCall, asking: Asking) -> web.StreamResponse:
+        record, message = mcp_request.record, asking.message
+        tools = await asking.tools(call)
+        if isinstance(tools, UpstreamReply):
+            return await self._hand_on(mcp_request, tools)
+        if isinstance(tools, Failure):
+            record.outcome, record.code, record.call_id = "refused", tools.code.name, call.call_id
+            return mcp_request.make_refusal(ToolResult(call, tools))
+        if wrong := _wrong_mirror(call, tools, asking):
+            return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
+        call_route = McpRouteRequest(
+            mcp_request.call_route,
+            call,
+            tools.policies,
+            tools.catalogue,
+            asking.rules.names,
+            message.modern,
+            mcp_request.call_route.raw.headers,
+            message.id,
+            asking.list_servers(),
+            self._make_passed_on(message),
+        )
+        store = LateStore(mcp_request.services.store)
+        story = run_call(call, call_route, replace(mcp_request.services, store=store), record)
+        outcome = await story if message.modern else await self._detached.run(story)
+        if isinstance(outcome, Delivered):
+            policy = tools.policies.get(record.tool)
+            check = policy.check if policy is not None else None
+            sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
+            counting = open_context(call, call_route, mcp_request.services, record)
+            verdict = ResultVerdict(message.id, check, sent, record, store, partial(count_tool_error, counting))
+            return await self._deliver(mcp_request, outcome, asking, tools, verdict)
+        if (unwelcome := await asking.check_session()) is not None:
+            return await self._hand_on(mcp_request, unwelcome)
+        return mcp_request.make_refusal(outcome)
+
+    async def _hand_on(self, mcp_request: ListedRequest, reply: UpstreamReply) -> web.StreamResponse:
+        """Passes the upstream's own answer on to the client: it asks for credentials or for a new session."""
+        mcp_request.record.outcome, mcp_request.record.code = "passthrough", ""
+        mcp_request.record.upstream, mcp_request.record.upstream_status = (
+            mcp_request.call_route.binding.route.upstream,
+            reply.status,
+        )
+        reply = rewrite_challenge(reply, mcp_request.call_route)
+        return await deliver(
+            Delivered(reply), mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
+        )
+
+    async def _deliver(
+        self, mcp_request: ListedRequest, outcome: Delivered, asking: Asking, tools: Tools, verdict: ResultVerdict
+    ) -> web.StreamResponse:
+        reply, message = outcome.reply, asking.message
+        own = not mcp_request.record.upstream or "hook" in mcp_request.record.notes
+        if own and isinstance(reply.body, bytes):  # the proxy's own text: an expanded container, or a hook's answer
+            raw, text = mcp_request.call_route.raw, reply.body.decode()
+            failed = {"isError": True} if reply.status >= 400 else {}
+            await verdict.settle()
+            result = make_result_message(message, {"content": [{"type": "text", "text": text}], **failed})
+            answer = write_answer(result, message, raw, raw.header("accept") or "", reply.headers)
+            if self._shows_more(reply.body, asking):
+                answer = announce_change(answer)
+            return make_response(answer, mcp_request.record)
+        if mcp_request.call_route.binding.route.operations:
+            return await self._deliver_result(mcp_request, outcome, asking, verdict)
+        if not message.modern:
+            reply = self._detached.outlives(reply)
+        promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
+        reply = watch_answer(reply, verdict, *(() if promise is None else (promise,)))
+        if isinstance(reply.body, bytes):  # the verdict is known already; a stream's is known only at its end
+            await verdict.settle()
+        try:
+            reply = rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
+            return await self._answer(mcp_request, replace(outcome, reply=reply))
+        finally:
+            await self._detached.run_to_end(verdict.settle())
+
+    async def _deliver_result(
+        self, mcp_request: ListedRequest, outcome: Delivered, asking: Asking, verdict: ResultVerdict
+    ) -> web.StreamResponse:
+        """Turns the answer of an HTTP service into the tool's result."""
+        record, call_route, message = mcp_request.record, mcp_request.call_route, asking.message
+        await verdict.settle()
+        whole = await read_whole(outcome.reply)
+        if isinstance(whole, UpstreamFault):
+            return answer_fault(call_route.binding, call_route.raw, whole, record)
+        result = make_result_message(message, make_result(record.tool, whole))
+        answer = write_answer(result, message, call_route.raw, call_route.raw.header("accept") or "", _JSON)
+        reply = UpstreamReply(answer.status, answer.headers, answer.body)
+        return await self._answer(mcp_request, replace(outcome, reply=reply))
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+    async def _list(self, mcp_request: ListedRequest, asking: Asking) -> web.StreamResponse:
+        """Answers with one container in place of all tools. The upstream's own answer is passed on where it refuses
+        this client or where no list can be learned."""
+        learned = await asking.find_list()
+        if isinstance(learned, UpstreamReply):
+            return await self._hand_on(mcp_request, learned)
+        if isinstance(learned, Unlearned):
+            return await self._pass(mcp_request, asking)
+        if (unwelcome := await asking.check_session()) is not None:
+            return await self._hand_on(mcp_request, unwelcome)
+        mcp_request.record.outcome = "passthrough"
+        message, raw = asking.message, mcp_request.call_route.raw
+        visible = self._visible.of(asking.key, asking.session)
+        tools = asking.make_served(learned)
+        listed = make_collapsed_list(message, tools, asking.rules, visible)
+        listed = await self._guided.describe_tools(listed, tools, mcp_request.texts)
+        result = make_result_message(message, listed)
+        return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
+
+    def _shows_more(self, text: bytes, asking: Asking) -> bool:
+        """Whether our answer shows functions that the session's list did not have, to a client that the answer itself
+        can tell of them."""
+        if asking.rules.collapse is None or not self._visible.add(asking.key, asking.session, text):
+            return False
+        return "text/event-stream" in (asking.call_route.raw.header("accept") or "")
+
+    # --- everything else ----------------------------------------------------------------------------------------------
+    async def _pass(self, mcp_request: ListedRequest, asking: Asking) -> web.StreamResponse:
+        record, started = mcp_request.record, self._clock.now()
+        record.outcome, record.upstream = "passthrough", mcp_request.call_route.binding.route.upstream
+        passed_on = self._make_passed_on(asking.message)
+        out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf, passed_on=passed_on)
+        reply = await mcp_request.relay(out, None, asking.upstream, record)
+        record.upstream_seconds = self._clock.now() - started
+        if isinstance(reply, UpstreamFault):
+            return answer_fault(mcp_request.call_route.binding, mcp_request.call_route.raw, reply, record)
+        record.upstream_status = reply.status
+        seen = self._watch_reply(rewrite_challenge(reply, mcp_request.call_route), asking)
+        if asking.message.method == LIST and not asking.rules.shows_all and reply.status < 300:
+            seen = filter_list(seen, asking.rules, asking.message.id)
+        seen = await self._guided.add_guidance(seen, asking, mcp_request.texts)
+        return await self._answer(mcp_request, Delivered(seen))
+
+    async def _answer(self, mcp_request: ListedRequest, delivered: Delivered) -> web.StreamResponse:
+        started = self._clock.now()
+        response = await deliver(
+            delivered, mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
+        )
+        mcp_request.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
+        return response
+
+    def _make_passed_on(self, message: Message) -> Callable[[], None] | None:
+        """What is called once the server has a request."""
+        if self._reports.passed_on is None or message.id is ABSENT:
+            return None
+        return partial(self._reports.passed_on, message.id)
+
+    # --- watching answers ---------------------------------------------------------------------------------------------
+    def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
+        """Learns from an answer while it passes: whether its session is valid, a list of tools, and that a list has
+        changed."""
+        learner, key, message = self._learner, asking.key, asking.message
+        if reply.status == 404 and asking.session:
+            learner.note_lost(key, asking.session)
+        if reply.status >= 300:
+            return reply
+        if asking.call_route.raw.method == "DELETE":
+            learner.forget(key, asking.session)
+            self._visible.forget(key, asking.session)
+        elif not message.modern:
+            learner.accept(key, find_header(reply, SESSION_HEADER) or asking.session)
+        watches: list[Watch] = [WatchedStream(LIST_CHANGED, lambda: learner.mark_outdated(key))]
+        if message.is_call:
+            watches.append(WatchedStream(UNKNOWN_TOOL, lambda: learner.mark_outdated(key, surely=False)))
+        if message.method == LIST:
+            watches.append(WatchedBody(lambda body: self._keep_list(body, reply, asking)))
+        return watch_answer(reply, *watches)
+
+    def _keep_list(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
+        """Keeps a list that the client has requested itself, if it is complete."""
+        if _asks_for_all(asking.message):
+            self._learner.look(asking.key, find_header(reply, "content-type"), body, asking.message.id)
+
+
+def _asks_for_all(message: Message) -> bool:
+    """Whether a request for the list has no parameters besides `_meta`. A server may define parameters that select
+    tools, and a cursor selects a page."""
+    params = message.params
+    return params is ABSENT or (isinstance(params, dict) and params.keys() <= {"_meta"})
+
+
+def _place(mcp_request: ListedRequest, message: Message) -> None:
+    """Takes the trace context from the message's `_meta` (SEP-414), unless the request has a `traceparent` header."""
+    parent, state = message.meta.get("traceparent"), message.meta.get("tracestate")
+    if isinstance(parent, str) and mcp_request.call_route.raw.header("traceparent") is None:
+        mcp_request.place(mcp_request.record, parent, state if isinstance(state, str) else None)
+
+
+def _wrong_mirror(call: ToolCall, tools: Tools, asking: Asking) -> str:
+    """Returns a text about an `Mcp-Param-*` header that contradicts the body, or '' where none does. Older revisions
+    have no such headers."""
+    if not asking.message.modern or tools.catalogue is None or not isinstance(call.arguments, Document):
+        return ""
+    return find_wrong_mirror(asking.call_route.raw, tools.catalogue.mirrors(call.tool), call.arguments.value)

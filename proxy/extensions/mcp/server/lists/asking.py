@@ -1,0 +1,296 @@
+"""Finds the tools for a call: from a remembered list, from a list requested now, or from the config.
+
+The request for the list is the client's own request with another body. It therefore has the client's credentials, its
+session, and the headers that the route sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.check.validation import Check
+from proxy.core.contract import toolname
+from proxy.core.contract.container import find_dispatched
+from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, make_unjudged_policy
+from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
+from proxy.core.contract.tool_search import DESCRIBE, SEARCH
+from proxy.core.decide import is_ready, prepare
+from proxy.core.display.preview import clean_text
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model import codes
+from proxy.core.model.values import Executed, Failure, Forward, ToolCall, UpstreamFault, UpstreamReply
+from proxy.core.rules.contradictions import describe_gaps
+from proxy.core.tool_errors.classify import make_fault_failure
+from proxy.extensions.mcp.adapters.mcplist import make_list_request
+from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
+from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
+from proxy.extensions.mcp.server.lists.learner import Asked, Key, Known, Learner, ListRefused, Unlearned
+from proxy.interfaces import GuardedUpstream, JoinsServers, JudgesElsewhere
+from proxy.server.bound_route import RouteRequest
+from proxy.server.listed_request import Reports
+
+if TYPE_CHECKING:
+    from proxy.extensions.mcp.upstream.joined import JoinedUpstream
+
+# Headers that identify a caller to an upstream. The config can add more (`mcp.credentials`).
+CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
+# The longest time for one page of a list, in seconds, where the route's calls have no limit.
+_LONGEST: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools by which a call is judged. `catalogue` is None where no list could be learned."""
+
+    policies: Mapping[str, ToolPolicy]
+    catalogue: Catalogue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One client's view of one upstream: which list applies to it, and how that list is requested."""
+
+    learner: Learner
+    call_route: RouteRequest
+    message: Message
+    upstream: GuardedUpstream
+    rules: LearnPolicy
+    key: Key
+    reports: Reports
+    elsewhere: JudgesElsewhere
+
+    @classmethod
+    def of(
+        cls,
+        learner: Learner,
+        call_route: RouteRequest,
+        message: Message,
+        upstream: GuardedUpstream,
+        reports: Reports,
+        elsewhere: JudgesElsewhere,
+        token: str = "",
+    ) -> Asking:
+        """Creates the view of the client that sent a request. `token` is the name of the access token that it used."""
+        rules = call_route.binding.route.learn
+        if rules is None:
+            raise AssertionError("a route without `learn` asks for no tools")
+        rules = rules.of_token(token)
+        return cls(
+            learner,
+            call_route,
+            message,
+            upstream,
+            rules,
+            make_list_key(call_route, upstream, rules),
+            reports,
+            elsewhere,
+        )
+
+    @property
+    def session(self) -> str:
+        """The id of the client's MCP session, '' without one."""
+        return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Returns the servers that have the tools, where they are several."""
+        upstream = self.upstream
+        return upstream.list_servers() if isinstance(upstream, JoinsServers) else ()
+
+    async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
+        """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
+        why the call cannot be judged."""
+        if not self.rules.serves(call.tool) and not self._is_ours(call.tool):
+            return self._refuse_unserved(clean_text(call.tool, 60))
+        listed = await self.find_list()
+        if isinstance(listed, UpstreamReply):
+            return listed
+        if isinstance(listed, Unlearned):
+            return self._without(call, listed)
+        await self._prepare_call(call, listed)
+        if await self._doubts(call, listed):
+            learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
+            listed = learned if isinstance(learned, Known) else listed
+            await self._prepare_call(call, listed)
+        return self._judged_by(call, listed)
+
+    def _refuse_unserved(self, name: str) -> Failure:
+        """The failure of a call by a name that means no tool here: one that is not served, or was renamed."""
+        shown = self.rules.show_name(name)
+        if shown is None or shown == name:
+            return Failure(codes.UNKNOWN_TOOL, f"Tool '{name}' is not served here", retryable=False)
+        told = f"Unknown tool '{name}'. It is called '{shown}' here: call it by exactly this name."
+        return Failure(codes.UNKNOWN_TOOL, told)
+
+    def _is_ours(self, name: str) -> bool:
+        return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
+
+    def make_served(self, known: Known) -> LearnedTools:
+        """Returns the tools of a list that the route serves."""
+        return self._catalogue(known).tools
+
+    async def find_list(self) -> Known | Unlearned | UpstreamReply:
+        """Returns the list that applies to this client, or the upstream's own answer where it refuses the client."""
+        known = self.learner.find_known(self.key, self.rules.ttl)
+        if known is not None:
+            return known
+        learned = await self.learner.learn(self.key, self._ask, self.rules.wait)
+        return self.refusal(learned) if isinstance(learned, ListRefused) else learned
+
+    async def check_session(self) -> UpstreamReply | None:
+        """Returns the upstream's own answer where it refuses the client's session, and None otherwise."""
+        if self.message.modern or self.learner.accepts(self.key, self.session):
+            return None
+        learned = await self.learner.ask(self.key, self._ask, self.rules.wait)
+        return self.refusal(learned) if isinstance(learned, ListRefused) else None
+
+    def refusal(self, refused: ListRefused) -> UpstreamReply:
+        """Turns the refusal of the proxy's request for the list into the answer to the client's request."""
+        if refused.reply.status == 404 and self.session:
+            self.learner.note_lost(self.key, self.session)
+        body = refused.reply.body
+        value = parse(body) if isinstance(body, bytes) else None
+        if isinstance(value, dict) and value.get("id") == refused.request_id:
+            body = dumps({**value, "id": self.message.id})
+        dropped = ("content-encoding", "content-length")
+        headers = tuple(field for field in refused.reply.headers if field[0].lower() not in dropped)
+        return replace(refused.reply, headers=headers, body=body)
+
+    async def _ask(self, cursor: str | None, request_id: str) -> Asked:
+        binding, key_header = self.call_route.binding, self.rules.template.resend.key_header
+        client = make_list_request(self.call_route.raw, self.message, cursor, request_id, key_header)
+        # `make_outgoing` drops headers with checksums or signatures of the client's body, because this body is another.
+        sent = binding.make_outgoing(replace(client, body=b""), self.call_route.hop_fields, "", client.body)
+        reply = await self.upstream.relay(replace(sent, timeout=min(sent.timeout, _LONGEST), answer_only=True), None)
+        if isinstance(reply, UpstreamReply) and reply.status < 300:
+            self.learner.accept(self.key, self.session)
+        return reply
+
+    async def _prepare_call(self, call: ToolCall, known: Known) -> None:
+        """Compiles a tool's check before its first call, in a thread; also that of a function that a container's call
+        names."""
+        tools = self._catalogue(known).tools
+        named = find_listed_name(call.tool, tools)
+        group = tools.container
+        function = find_dispatched(call, group) if group is not None and named == group.name else ""
+        for name in filter(None, (named, function)):
+            await self.elsewhere.examine(tools, name)
+            if not tools.is_made(name, is_ready):
+                await asyncio.to_thread(tools.prepare, name, prepare)
+
+    async def _doubts(self, call: ToolCall, known: Known) -> bool:
+        """Whether a list is too old to refuse this call or to change it. For an unknown name the list is requested
+        again whatever lifetime the server gave it."""
+        if self.learner.is_just_asked(known):
+            return False
+        policy = self._catalogue(known).tools.get(call.tool)
+        if policy is None:
+            return True
+        if self.learner.is_fresh(known):
+            return False
+        decision = await self.elsewhere.decide(call, policy)
+        return not isinstance(decision, Forward) or bool(decision.checked.repairs)
+
+    def _catalogue(self, known: Known) -> Catalogue:
+        return get_catalogues(self.call_route.binding).of(known.listing, self.rules)
+
+    def _judged_by(self, call: ToolCall, known: Known) -> Tools | Failure:
+        catalogue, route = self._catalogue(known), self.call_route.binding.route
+        if catalogue.is_first_report(""):
+            self.reports.learned(route.name, catalogue.tools)
+        found = catalogue.tools.get(call.tool)
+        reason = catalogue.tools.bad.get(call.tool)
+        if reason is not None:
+            if catalogue.is_first_report(call.tool):
+                self.reports.unusable(route.name, call.tool, reason)
+            if found is None and route.mode is Mode.ENFORCE:
+                message = f"The schema that the server lists for '{call.tool}' cannot be used: {reason}."
+                return Failure(codes.SCHEMA_UNKNOWN, message, retryable=False)
+        elif found is not None and found.check is not None and catalogue.is_first_report(call.tool):
+            self._report_unguarded(route.name, call.tool, found.check)
+        if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
+            return self._judge_unknown(call, catalogue)
+        return Tools(catalogue.tools, catalogue)
+
+    def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
+        """The tools by which an unknown name is explained. Where it belongs to one of several servers, these are that
+        server's alone: a near name of another server would be another tool. Where that server is out of reach, this is
+        the reason."""
+        joined, names = find_joined(self.upstream), self.rules.names
+        server = joined.find_server(names.find(call.tool) or "") if joined is not None else ""
+        if joined is None or not server:
+            return Tools(catalogue.tools, catalogue)
+        if server in joined.down:
+            why = f"server '{server}' is out of reach: {joined.down[server]}"
+            fault = UpstreamFault(codes.UPSTREAM_UNAVAILABLE, "destination_unavailable", Executed.NO, why)
+            return make_fault_failure(fault)
+        return Tools(_ToolsOf(catalogue.tools, lambda name: joined.find_server(names.find(name) or "") == server))
+
+    def _report_unguarded(self, route: str, tool: str, check: Check) -> None:
+        if remarks := describe_gaps(check):
+            self.reports.unguarded(route, tool, remarks)
+
+    def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
+        """Returns the tools where no list can be learned: those of an older list, else those of the config, else the
+        call is forwarded or refused as `unknown_schema` says."""
+        if (last := self.learner.last(self.key)) is not None:
+            return self._judged_by(call, last)
+        own = self.rules.whole()
+        if call.tool in own:
+            return Tools(own)
+        if self.rules.unknown_schema == "forward" or self.call_route.binding.route.mode is Mode.REPORT:
+            return Tools({call.tool: make_unjudged_policy(call.tool, self.rules)})
+        return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
+
+
+class _ToolsOf(Mapping[str, ToolPolicy]):
+    """Some of the tools, each policy made when it is asked for."""
+
+    def __init__(self, tools: Mapping[str, ToolPolicy], has: Callable[[str], bool]) -> None:
+        self._tools = tools
+        self._has = has
+
+    def __getitem__(self, name: str) -> ToolPolicy:
+        if not self._has(name):
+            raise KeyError(name)
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._has, self._tools)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def find_joined(upstream: GuardedUpstream) -> JoinedUpstream | None:
+    """The upstream of several servers behind a guard; None where it is one server."""
+    from proxy.extensions.mcp.upstream.joined import JoinedUpstream
+
+    inner = getattr(upstream, "unguarded", None)
+    return inner if isinstance(inner, JoinedUpstream) else None
+
+
+def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
+    """Returns the listed tool that a call means, such as one whose name is spelled a little differently."""
+    if name in tools:
+        return name
+    known = toolname.find_known_name(name, tools)
+    return name if known is None else known[0]
+
+
+def make_list_key(call_route: RouteRequest, upstream: GuardedUpstream, rules: LearnPolicy) -> Key:
+    """Returns the key of the list that applies to a request. It depends on the credentials that are sent to the
+    upstream, not on those that the client sent to the proxy."""
+    binding, raw = call_route.binding, call_route.raw
+    names = CREDENTIALS | rules.credentials if rules.credentials else CREDENTIALS
+    shown = [field for field in raw.headers if field[0] in names and field[0] not in binding.dropped]
+    shown += [field for field in binding.route.headers_set if field[0] in names]
+    hashed = ""
+    if shown:
+        text = "\n".join(f"{name}:{value}" for name, value in shown)
+        hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    path = binding.route.target(raw.params)
+    return Key(upstream, f"{path}?{raw.query}" if raw.query else path, hashed)

@@ -1,0 +1,331 @@
+"""Watches answers while they pass to the client. Nothing is changed or delayed.
+
+A `Watch` receives each piece of a body and its end. It keeps a bounded number of bytes and ignores a longer body.
+
+`ResultVerdict` reads whether a tool's result is an error. A call whose result has `isError` does not end the attempts
+of its tool and does not use a slot of a call cap. The result is known only after it has passed, so `LateStore` delays
+the end of the episode until `settle`, and gives the slot back there.
+
+`watch_promise` checks a structured result against the tool's `outputSchema` if the config asks for it, and notes the
+outcome in the record. A result with `isError` need not match the schema (specification, "Tool Result").
+"""
+
+from __future__ import annotations
+
+import re
+from asyncio import Future
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from proxy.core.check.validation import Check
+from proxy.core.json.jsontext import dumps
+from proxy.core.model import codes
+from proxy.core.model.values import ABSENT, Failure, JsonValue, UpstreamReply
+from proxy.core.tool_errors.classify import show_words
+from proxy.core.tool_errors.complaints import read_complaints
+from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_answer
+from proxy.extensions.mcp.server.lists.asking import Asking
+from proxy.extensions.mcp.server.lists.catalogue import Catalogue
+from proxy.extensions.mcp.server.lists.learner import decode_body
+from proxy.interfaces import CallRecord, Ending, Episode, FailedAttempt, FailureRecorded, StateStore
+from proxy.upstream.faults import close_stream
+
+# "notifications/tools/list_changed" as JSON may write it: some writers escape every slash.
+LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")
+# A listed tool that its server does not know: as a JSON-RPC error, or in the words of the Python and TypeScript SDKs.
+UNKNOWN_TOOL: Final = re.compile(rb'"code"\s*:\s*-3260[12]\b|"text"\s*:\s*"(?:Unknown tool|MCP error -32602: Tool )')
+# Bytes kept from the piece before, so that a match is found across two pieces. Longer than any match.
+_OVERLAP: Final = 64
+
+
+class Watch(Protocol):
+    """Receives a body while it passes."""
+
+    def feed(self, data: bytes) -> None:
+        """Takes a piece of the body."""
+
+    def end(self) -> None:
+        """Notes that the body has ended."""
+
+
+class WatchedStream:
+    """Reports each match of a pattern in a body. A match must be short: at most `_OVERLAP` bytes."""
+
+    def __init__(self, pattern: re.Pattern[bytes], tell: Callable[[], None]) -> None:
+        self._pattern = pattern
+        self._tell = tell
+        self._tail = b""
+
+    def feed(self, data: bytes) -> None:
+        """Searches a piece, and the place where it meets the one before."""
+        seen = self._tail + data
+        found = self._pattern.search(seen) is not None
+        self._tail = b"" if found else seen[-_OVERLAP:]
+        if found:
+            self._tell()
+
+    def end(self) -> None:
+        """Does nothing: every match is reported already."""
+
+
+class WatchedBody:
+    """Gathers a body of at most `limit` bytes and hands it on at its end."""
+
+    def __init__(self, read: Callable[[bytes], None], limit: int = MAX_LIST) -> None:
+        self._read = read
+        self._limit = limit
+        self._parts: list[bytes] | None = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Keeps a piece while all pieces together stay within the limit."""
+        if self._parts is None:
+            return
+        self._size += len(data)
+        self._parts.append(data)
+        if self._size > self._limit:
+            self._parts = None
+
+    def end(self) -> None:
+        """Passes the whole body to `read`, unless it was longer than the limit."""
+        if self._parts is not None:
+            self._read(b"".join(self._parts))
+
+
+def watch_answer(reply: UpstreamReply, *watches: Watch) -> UpstreamReply:
+    """The same answer, watched by `watches`. They are given a body in memory at once."""
+    if not isinstance(reply.body, bytes):
+        return replace(reply, body=_Watched(reply.body, watches))
+    body = decode_body(reply, reply.body)
+    for watch in watches if body is not None else ():
+        watch.feed(body or b"")
+        watch.end()
+    return reply
+
+
+class _Watched:
+    """A stream with watches. Has the methods that the stream of an answer needs: iteration and `aclose`."""
+
+    def __init__(self, body: AsyncIterator[bytes], watches: tuple[Watch, ...]) -> None:
+        self._body = body
+        self._watches = watches
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            data = await anext(self._body)
+        except StopAsyncIteration:
+            self._end()
+            raise
+        for watch in self._watches:
+            watch.feed(data)
+        return data
+
+    async def aclose(self) -> None:
+        """Closes the stream early. Clients leave after the last event, so the watches are told that the body has
+        ended."""
+        self._end()
+        await close_stream(self._body)
+
+    def _end(self) -> None:
+        watches, self._watches = self._watches, ()
+        for watch in watches:
+            watch.end()
+
+
+# --- whether a result is an error -------------------------------------------------------------------------------------
+
+# The longest result that is searched for an error, in bytes. Errors are short.
+_LONGEST: Final = 256 * 1024
+# The longest error that is searched for complaints about arguments, in bytes.
+_LONG: Final = 64 * 1024
+_SAYS_SO: Final = re.compile(rb'"isError"\s*:\s*true')
+_INVALID: Final = 400  # an HTTP status of a refusal; the text of an MCP error is read as if it came with this status
+# The longest result that is checked against an `outputSchema`, in bytes.
+_LONGEST_PROMISE: Final = 1024 * 1024
+
+
+class LateStore(StateStore):
+    """The store as one call sees it. `clear` only reads the episode; `settle` ends it if the tool has succeeded."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._cleared = ""
+        self._slot = ""
+
+    def is_idle(self) -> bool:
+        """Always False, so that the call asks for its episode and `settle` knows which one to end."""
+        return False
+
+    async def look(self, key: str, if_known: bool = False) -> Episode | None:
+        """Passes on to the store."""
+        return await self._store.look(key, if_known)
+
+    async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
+        """Passes on to the store."""
+        return await self._store.fail(key, attempt, ttl)
+
+    async def clear(self, key: str, forget: bool = False) -> Episode | Ending | None:  # noqa: ARG002 - a delivery forgets nothing
+        """Returns the episode that the delivery will end, and does not end it yet."""
+        self._cleared = key
+        return await self._store.look(key, if_known=True)
+
+    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
+        """Passes on to the store."""
+        return await self._store.list_episodes()
+
+    async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
+        """Counts one more. A slot of a call cap is remembered."""
+        count = await self._store.reserve(key, limit, ttl)
+        if count is not None and "/cap/" in key:  # `caps.reservation` writes the keys of call caps so
+            self._slot = key
+        return count
+
+    async def release(self, key: str) -> None:
+        """Passes on to the store. A released slot is not given back again by `settle`."""
+        self._slot = "" if key == self._slot else self._slot
+        await self._store.release(key)
+
+    async def count_taken(self, key: str, enough: int | None = None) -> int:
+        """Passes on to the store."""
+        return await self._store.count_taken(key, enough)
+
+    async def close(self) -> None:
+        """Does nothing, because the store serves other calls."""
+
+    async def settle(self, record: CallRecord, *, failed: bool) -> None:
+        """Ends the episode after the call's result has passed. Where the tool `failed`, the episode continues and the
+        slot of the call cap is given back."""
+        if failed:
+            record.corrected_after = 0
+            if self._slot:
+                await self._store.release(self._slot)
+            return
+        if not self._cleared:
+            return
+        ended = await self._store.clear(self._cleared)
+        if isinstance(ended, Future):
+            record.settling = ended
+        elif ended is not None:
+            record.corrected_after = ended.count
+
+
+class ResultVerdict:
+    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then tells the
+    store and passes the error to `count`."""
+
+    def __init__(
+        self,
+        request_id: JsonValue,
+        check: Check | None,
+        sent: JsonValue,
+        record: CallRecord,
+        store: LateStore,
+        count: Callable[[Failure], Awaitable[None]],
+    ) -> None:
+        self._request_id = request_id
+        self._check = check
+        self._sent = sent
+        self._record = record
+        self._store = store
+        self._count = count
+        self._body: bytearray | None = bytearray()
+        self._failure: Failure | None = None
+        self._is_settled = False
+
+    def feed(self, data: bytes) -> None:
+        """Keeps a piece while all pieces together have at most `_LONGEST` bytes."""
+        if self._body is not None:
+            self._body += data
+            if len(self._body) > _LONGEST:
+                self._body = None
+
+    def end(self) -> None:
+        """Reads the result."""
+        self._failure = self._read()
+
+    async def settle(self) -> None:
+        """Tells the store the result, once."""
+        if not self._is_settled:
+            self._is_settled = True
+            await self._store.settle(self._record, failed=self._failure is not None)
+            if self._failure is not None:
+                await self._count(self._failure)
+
+    def _read(self) -> Failure | None:
+        """The failure that the tool reports, which is also written into the record; None where it reports none."""
+        failure = read_result_failure(bytes(self._body or b""), self._request_id, self._check, self._sent)
+        if failure is not None:
+            is_refusal = failure.code is codes.UPSTREAM_REJECTED_ARGUMENTS
+            self._record.outcome, self._record.code = "tool_error", failure.code.name if is_refusal else ""
+            self._record.violations = failure.violations if is_refusal else self._record.violations
+        return failure
+
+
+def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None, sent: JsonValue) -> Failure | None:
+    """Returns the failure in a result with `isError`, or None for every other answer.
+
+    Only a complaint about the arguments has the code of a refusal, because the same call would be refused again.
+    """
+    if len(body) > _LONGEST or _SAYS_SO.search(body) is None:
+        return None
+    kind = "application/json" if body.lstrip()[:1] == b"{" else "text/event-stream"
+    answer = find_answer(kind, body, request_id)
+    result = answer.get("result") if answer is not None else None
+    if not isinstance(result, dict) or result.get("isError") is not True:
+        return None
+    text = dumps(answer)
+    found = read_complaints(_INVALID, "application/json", text, check, sent, None) if len(text) < _LONG else None
+    words = (found.words if found is not None else "") or show_words(_join_texts(result), check, sent)
+    own_words = {"original_error": words} if words else {}
+    if found is None:
+        return Failure(codes.INVALID_REQUEST, codes.INVALID_REQUEST.meaning, details=own_words)
+    refused = codes.UPSTREAM_REJECTED_ARGUMENTS
+    said = found.words and not found.violations
+    message = f"{refused.meaning.rstrip('.')}: {found.words}" if said else refused.meaning
+    details = {"upstream_status": str(_INVALID), **own_words}
+    return Failure(
+        refused,
+        message,
+        found.violations,
+        details=details,
+        status=_INVALID,
+        sent=sent,
+        type_related=found.type_related,
+    )
+
+
+def _join_texts(result: dict[str, JsonValue]) -> str:
+    """The texts of a result on one line."""
+    content = result.get("content")
+    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return " ".join(" ".join(part for part in parts if isinstance(part, str)).split())
+
+
+def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:
+    """Returns a watch that notes in the record whether the result matches the tool's `outputSchema`. Returns None where
+    the tool has no such schema or the config does not ask for the check."""
+    if catalogue is None or not asking.rules.output_check:
+        return None
+    check = catalogue.tools.output_check(record.tool)
+    if check is None:
+        return None
+    record.answer = "unread"
+
+    def read(body: bytes) -> None:
+        kind = "text/event-stream" if body.lstrip()[:1] != b"{" else "application/json"
+        answer = find_answer(kind, body, asking.message.id)
+        record.answer = _name_promise(answer.get("result"), check) if answer is not None else "unread"
+
+    return WatchedBody(read, _LONGEST_PROMISE)
+
+
+def _name_promise(result: JsonValue, check: Check) -> str:
+    """Returns the value of `CallRecord.answer` for a result; '' where the result need not match the schema."""
+    if not isinstance(result, dict) or result.get("isError") is True or result.get("resultType") == "input_required":
+        return ""
+    structured = result.get("structuredContent", ABSENT)
+    return "unread" if structured is ABSENT else "passed" if check.accepts(structured) else "broken"

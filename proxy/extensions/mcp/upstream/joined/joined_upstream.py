@@ -1,0 +1,351 @@
+"""`JoinedUpstream`: each HTTP exchange is answered here, for all servers at once, or by the one server that it is for.
+
+initialize, server/discover, ping     answered here: what all servers together can do
+lists                                 the entries of all servers, on one page
+tools/call, prompts/get, completions  go to the server whose name stands before the tool's, under its own name
+resources                             go to the server that lists them, or to each until one has it
+GET, subscriptions/listen             what any of the servers sends on its own
+DELETE                                ends the sessions with all servers
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.contract.policy import ToolServer
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.fields import NO_SPELLINGS
+from proxy.core.model.values import (
+    ABSENT,
+    CheckedCall,
+    Headers,
+    JsonProblem,
+    JsonValue,
+    Pointer,
+    RawRequest,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
+from proxy.extensions.mcp.upstream.joined.change_feed import FeedReader, write_named
+from proxy.extensions.mcp.upstream.joined.client_groups import ClientGroups
+from proxy.extensions.mcp.upstream.joined.event_rewriting import (
+    LIMITS,
+    RewrittenStream,
+    ServerEvent,
+    is_stream,
+    name_event,
+    read_question_id,
+)
+from proxy.extensions.mcp.upstream.joined.introduction import Introduction, JoinedSettings
+from proxy.extensions.mcp.upstream.joined.merged_lists import LATE, LISTS, ListedNames, MergedLists, merge_capabilities
+from proxy.extensions.mcp.upstream.joined.server_group import ServerGroup
+from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
+from proxy.extensions.mcp.upstream.own_answers import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NO_SESSION,
+    NOT_INITIALIZED,
+    choose_revision,
+    describe_self,
+    header_of,
+    plain_request,
+    write_discovery,
+    write_error,
+    write_list,
+    write_refusal,
+    write_result,
+)
+from proxy.interfaces import GuardedUpstream, UpstreamRequest
+
+Answer = UpstreamReply | UpstreamFault
+
+_EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+# Methods that name what they want -> where the name stands.
+_NAMED: Final[dict[str, Pointer]] = {"tools/call": ("params", "name"), "prompts/get": ("params", "name")}
+_OF_RESOURCES: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+_FILTERS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+
+
+class JoinedUpstream:
+    """Implements `Upstream`. `upstreams` are the connections to the servers, by the names that the settings give them.
+    Made inside a running event loop."""
+
+    def __init__(self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> None:
+        self._settings = settings
+        self._clients = ClientGroups(settings, upstreams)
+        prefixes = _prefixes(settings)
+        self._names = {
+            "tools/list": ListedNames(prefixes, always=settings.always),
+            "prompts/list": ListedNames(prefixes, always=settings.always),
+        }
+        self._lists = MergedLists(self._names)
+
+    @property
+    def down(self) -> Mapping[str, str]:
+        """The servers that are out of reach, and why."""
+        return self._clients.down
+
+    def list_servers(self) -> tuple[ToolServer, ...]:
+        """Implements `JoinsServers`."""
+        return self._settings.list_servers(self.down)
+
+    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
+        """Sends a checked call to the server that has the tool."""
+        return await self._exchange(request, request.body, checked)
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
+        """Answers a message that is not a call, or sends it on."""
+        whole = request.body if body is None else b"".join([piece async for piece in body])
+        return await self._exchange(request, whole, None)
+
+    def find_server(self, tool: str) -> str:
+        """The server that a tool's name belongs to, whether or not it lists such a tool; '' where it is none's."""
+        found = self._names["tools/list"].find(tool)
+        return found[0] if found is not None else ""
+
+    def can_change(self, settings: JoinedSettings) -> bool:
+        """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""
+        return all(names.keeps_meaning(_prefixes(settings)) for names in self._names.values())
+
+    def change_servers(
+        self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]
+    ) -> frozenset[asyncio.Task[None]]:
+        """Serves other servers from now on; `can_change` has allowed it. Sessions stay open, clients that listen hear
+        of every list that differs, and servers that stay notice nothing. Gives the tasks that end the sessions with
+        servers that go: until they are done, the connections to these servers are in use."""
+        shown = _prefixes(settings), settings.always
+        is_renamed = (_prefixes(self._settings), self._settings.always) != shown
+        self._settings = settings
+        for names in self._names.values():
+            names.change_prefixes(shown[0], always=shown[1])
+        return self._clients.change(settings, upstreams, is_renamed=is_renamed)
+
+    async def close(self) -> None:
+        """Ends all sessions with the servers."""
+        await self._clients.close()
+
+    async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
+        request = replace(request, spellings=NO_SPELLINGS)
+        match request.method:
+            case "POST":
+                return await self._post(request, body, checked)
+            case "GET":
+                return await self._listen(request)
+            case "DELETE":
+                return self._delete(request)
+            case _:
+                return UpstreamReply(405, (("allow", "GET, POST, DELETE"),), b"")
+
+    async def _post(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:
+        raw = RawRequest(request.method, request.target, "", request.headers, body, {}, "")
+        message = read_message(raw, LIMITS)
+        if isinstance(message, JsonProblem | MessageBatch):
+            return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
+        if message.modern:
+            return await self._serve(self._clients.find_shared(request), message, body, request, checked)
+        if message.method == "initialize":
+            return await self._initialize(message, request)
+        session_id = raw.header(SESSION_HEADER)
+        if session_id is None:
+            return write_refusal(400, NOT_INITIALIZED, "Bad Request: Server not initialized")
+        group = self._clients.find(session_id)
+        if group is None:
+            return write_refusal(404, NO_SESSION, "Session not found")
+        return await self._serve(group, message, body, request, checked)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+    async def _initialize(self, message: Message, request: UpstreamRequest) -> Answer:
+        if message.id is ABSENT:
+            return write_refusal(400, INVALID_REQUEST, "Invalid Request: `initialize` has an id")
+        revision = choose_revision(message)
+        capabilities, client = message.param("capabilities"), message.param("clientInfo")
+        who = Introduction(
+            revision,
+            capabilities if isinstance(capabilities, dict) else {},
+            client if isinstance(client, dict) else self._self(),
+        )
+        session_id, group = await self._clients.begin(who, request)
+        result = {"protocolVersion": revision, **self._describe(group), "serverInfo": self._self()}
+        reply = write_result(message, result)
+        return replace(reply, headers=(*reply.headers, (SESSION_HEADER, session_id)))
+
+    def _delete(self, request: UpstreamRequest) -> Answer:
+        session_id = header_of(request, SESSION_HEADER)
+        if not session_id:
+            return UpstreamReply(405, (("allow", "POST"),), b"")
+        if not self._clients.end(session_id, request):
+            return write_refusal(404, NO_SESSION, "Session not found")
+        return UpstreamReply(200, (), b"")
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+    async def _serve(
+        self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
+    ) -> Answer:
+        if message.id is ABSENT or not message.method:
+            await self._tell(group, message, body, request)
+            return UpstreamReply(202, (), b"")
+        method = message.method
+        if method in LISTS:
+            request.note_passed()  # the servers are asked anew, each for itself
+            return await self._list(group, message, request)
+        if method in _NAMED:
+            return await self._carry_named(group, message, body, request, checked)
+        if method in _OF_RESOURCES:
+            return await self._carry_resource(group, message, message.param("uri"), body, request)
+        if method == "completion/complete":
+            return await self._complete(group, message, body, request)
+        if method.startswith("tasks/"):
+            return await self._carry_to_any(group, "tasks", message, body, request)
+        match method:
+            case "ping":
+                return write_result(message, {})
+            case "server/discover" if message.modern:
+                return await self._discover(group, message, request)
+            case "subscriptions/listen" if message.modern:
+                return self._subscribe(group, message, request)
+            case "logging/setLevel":
+                params = message.params if isinstance(message.params, dict) else {}
+                await group.set_level(params, plain_request(request))
+                return write_result(message, {})
+            case _:
+                return write_error(message, METHOD_NOT_FOUND, f"Method not found: {method}")
+
+    async def _tell(self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest) -> None:
+        """Hands on a notification, or the client's answer to a question of a server."""
+        if message.method == "notifications/initialized":
+            return  # each server has had its own
+        if message.method == "notifications/cancelled":
+            await group.cancel(message, body, request)
+        elif message.method:
+            await group.tell_all(message, body, request)
+        elif (asked := read_question_id(message.id)) is not None and (link := group.find_asking(asked[0])) is not None:
+            await link.tell(replace_value(body, ("id",), dumps(asked[1])), request, message)
+
+    async def _list(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
+        if isinstance(message.param("cursor"), str):
+            return write_error(message, INVALID_PARAMS, "Invalid cursor: the list has one page")
+        listed, is_whole = await group.lists(message.method, plain_request(request))
+        entries = self._lists.merge(message.method, listed)
+        said = [page.ttl or 0 for pages in listed.values() for page in pages] if is_whole else []
+        return write_list(message, LISTS[message.method], entries, min(said, default=0))
+
+    async def _carry_named(
+        self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
+    ) -> Answer:
+        kind = "Unknown tool" if message.method == "tools/call" else "Unknown prompt"
+        names = self._names["tools/list" if message.method == "tools/call" else "prompts/list"]
+        shown = message.param("name")
+        found = names.find(shown) if isinstance(shown, str) else None
+        if found is None:
+            return write_error(message, INVALID_PARAMS, f"{kind}: {shown if isinstance(shown, str) else ''}")
+        server, name = found
+        params = message.params if isinstance(message.params, dict) else {}
+        inner = replace(message, params={**params, "name": name})
+        body = replace_value(body, _NAMED[message.method], dumps(name))
+        return await group.carry(group.links[server], inner, body, request, checked)
+
+    async def _carry_resource(
+        self, group: ServerGroup, message: Message, uri: JsonValue, body: bytes, request: UpstreamRequest
+    ) -> Answer:
+        owner = group.resources.find(uri) if isinstance(uri, str) else None
+        if owner is not None and owner in group.links:
+            return await group.carry(group.links[owner], message, body, request, None)
+        return await self._carry_to_any(group, "resources", message, body, request)
+
+    async def _carry_to_any(
+        self, group: ServerGroup, capability: str, message: Message, body: bytes, request: UpstreamRequest
+    ) -> Answer:
+        await group.open(plain_request(request), self._settings.wait)
+        able: Iterable[ServerLink] = [link for link in group.links.values() if capability in link.capabilities]
+        reply = await group.carry_to_any(able, message, body, request)
+        return reply or write_error(message, METHOD_NOT_FOUND, f"Method not found: {message.method}")
+
+    async def _complete(self, group: ServerGroup, message: Message, body: bytes, request: UpstreamRequest) -> Answer:
+        ref = message.param("ref")
+        ref = ref if isinstance(ref, dict) else {}
+        shown = ref.get("name")
+        if not isinstance(shown, str):
+            return await self._carry_resource(group, message, ref.get("uri"), body, request)
+        found = self._names["prompts/list"].find(shown)
+        if found is None:
+            return write_error(message, INVALID_PARAMS, f"Unknown prompt: {shown}")
+        body = replace_value(body, ("params", "ref", "name"), dumps(found[1]))
+        return await group.carry(group.links[found[0]], message, body, request, None)
+
+    # --- what is said of all ------------------------------------------------------------------------------------------
+    async def _discover(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
+        await group.open(plain_request(request), self._settings.wait)
+        return write_discovery(message, self._describe(group), self._settings.version)
+
+    def _describe(self, group: ServerGroup) -> dict[str, JsonValue]:
+        """What all servers together can do, and what they say of themselves."""
+        links = [link for link in group.links.values() if link.info]
+        told = [
+            f"## {link.server.name}\n\n{text}"
+            for link in links
+            if isinstance(text := link.info.get("instructions"), str) and text
+        ]
+        late = [LATE] if any(link.is_opening for link in group.links.values()) else []
+        capabilities: JsonValue = merge_capabilities([*(link.capabilities for link in links), *late])
+        return {"capabilities": capabilities, **({"instructions": "\n\n".join(told)} if told else {})}
+
+    def _self(self) -> dict[str, JsonValue]:
+        return describe_self(self._settings.version)
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+    async def _listen(self, request: UpstreamRequest) -> Answer:
+        session_id = header_of(request, SESSION_HEADER)
+        if not session_id:
+            return UpstreamReply(405, (("allow", "POST"),), b"")
+        group = self._clients.find(session_id)
+        if group is None:
+            return write_refusal(404, NO_SESSION, "Session not found")
+        if "text/event-stream" not in header_of(request, "accept"):
+            return write_refusal(406, NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
+        server, _, last_id = header_of(request, "last-event-id").partition("/")
+        link = group.links.get(server) if last_id else None
+        if link is not None:
+            return await _resume(link, last_id, plain_request(request))
+        return UpstreamReply(200, _EVENTS, group.feed.read(plain_request(request), write_named, alone=True))
+
+    def _subscribe(self, group: ServerGroup, message: Message, request: UpstreamRequest) -> Answer:
+        """A stream of the changes that a client of the new revisions wants to hear of."""
+        wanted = message.param("notifications")
+        agreed = {key: True for key in _FILTERS if isinstance(wanted, dict) and wanted.get(key) is True}
+        methods = {f"notifications/{_FILTERS[key]}/list_changed" for key in agreed}
+        meta: JsonValue = {_SUBSCRIPTION: message.id}
+
+        def write(event: ServerEvent, _server: str) -> bytes:
+            value = parse(event.data, LIMITS) if event.data else None
+            if not isinstance(value, dict) or value.get("method") not in methods:
+                return b""
+            return event.write(None, dumps({**value, "params": {"_meta": meta}}))
+
+        params: JsonValue = {"notifications": dict(agreed), "_meta": meta}
+        text = dumps({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
+        first = ServerEvent(None, (b"event: message",), text).write(None, text)
+        reader: FeedReader = group.feed.read(plain_request(request), write, (first,), alone=False)
+        return UpstreamReply(200, _EVENTS, reader)
+
+
+def _prefixes(settings: JoinedSettings) -> dict[str, str]:
+    return {server.name: server.prefix for server in settings.servers}
+
+
+async def _resume(link: ServerLink, last_id: str, request: UpstreamRequest) -> Answer:
+    """The rest of a stream of one server, behind the last event that its client has seen."""
+    reply = await link.listen(request, last_id)
+    if isinstance(reply, UpstreamFault) or not is_stream(reply):
+        return reply
+
+    async def leave(ended: bool) -> None: ...
+
+    stream = RewrittenStream(reply, lambda event: name_event(event, link.server.name, event.data), leave)
+    return UpstreamReply(200, _EVENTS, stream)

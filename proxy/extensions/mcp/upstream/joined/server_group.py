@@ -1,0 +1,257 @@
+"""The servers of a joined upstream as one client sees them: a session of the old revisions, or all clients without one.
+
+open     introduces the client to every server, as many as answer in time
+lists    asks every server for all pages of a list; a server that is out of reach is left out
+carry    sends a request to the one server that it is for
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.json.jsontext import dumps, parse
+from proxy.core.model.values import CheckedCall, JsonValue, UpstreamFault, UpstreamReply
+from proxy.extensions.mcp.adapters.mcpmessage import Message, find_mirrors
+from proxy.extensions.mcp.upstream.joined.change_feed import ChangeFeed
+from proxy.extensions.mcp.upstream.joined.event_rewriting import LIMITS
+from proxy.extensions.mcp.upstream.joined.introduction import Introduction, OutOfReach, Refusal
+from proxy.extensions.mcp.upstream.joined.merged_lists import (
+    OF_LISTS,
+    ListedPage,
+    Pages,
+    ResourceOwners,
+    read_listed_page,
+)
+from proxy.extensions.mcp.upstream.joined.server_link import ServerLink
+from proxy.interfaces import UpstreamRequest
+from proxy.upstream.faults import EndingStream
+
+# The most pages of one server's list, because it could always name a next one.
+_MOST_PAGES: Final = 200
+
+
+class ServerGroup:
+    """`links` in the order of the config, and how the client is introduced to each. `shared`: several clients use them.
+    Times in seconds."""
+
+    def __init__(
+        self,
+        links: Iterable[ServerLink],
+        who: Introduction,
+        pages: Pages,
+        *,
+        shared: bool,
+        wait: float,
+        again: float,
+    ) -> None:
+        self.links = {link.server.name: link for link in links}
+        self.who = who
+        self.resources = ResourceOwners()
+        self.feed = ChangeFeed(self.links.values(), again)
+        self.used = 0.0
+        self._pages = pages
+        self._shared = shared
+        self._wait = wait
+        self._open: dict[str, ServerLink] = {}
+        self.level: dict[str, JsonValue] = {}
+        """The parameters of the client's last `logging/setLevel`."""
+        self._late: dict[tuple[ServerLink, str], tuple[ListedPage, ...]] = {}
+        """The last list of each server, by link and method, that came after the wait for it."""
+        self._under_way: Counter[ServerLink] = Counter()
+        self._ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request or a stream is open."""
+        return bool(self._open) or self.feed.is_read
+
+    # --- beginning and ending -----------------------------------------------------------------------------------------
+    async def open(self, request: UpstreamRequest, wait: float) -> None:
+        """Introduces the client to every server. Who takes longer than `wait` joins later."""
+        tasks = [self._begin(self._open_link(link, request)) for link in self.links.values() if not link.is_open]
+        if tasks:
+            await asyncio.wait(tasks, timeout=wait)
+
+    async def _open_link(self, link: ServerLink, request: UpstreamRequest) -> None:
+        with suppress(OutOfReach):
+            await link.open(request)
+
+    def change_links(self, links: Iterable[ServerLink], request: UpstreamRequest) -> list[asyncio.Task[None]]:
+        """Has other links from now on. Gives the tasks that end the sessions of those that go, each once its requests
+        under way are answered."""
+        before, self.links = self.links, {link.server.name: link for link in links}
+        self.feed.change_links(self.links.values())
+        gone = [link for name, link in before.items() if self.links.get(name) is not link]
+        self._late = {at: pages for at, pages in self._late.items() if at[0] not in gone}
+        return [self._begin(self._leave(link, request)) for link in gone]
+
+    async def _leave(self, link: ServerLink, request: UpstreamRequest) -> None:
+        while self._under_way[link]:
+            self._ended.clear()
+            await self._ended.wait()
+        del self._under_way[link]
+        await link.leave(request)
+
+    async def close(self, request: UpstreamRequest) -> None:
+        """Ends the sessions of all servers."""
+        self.feed.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(link.close(request) for link in self.links.values()), return_exceptions=True)
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+    async def lists(self, method: str, request: UpstreamRequest) -> tuple[dict[str, tuple[ListedPage, ...]], bool]:
+        """The pages of every server that has such a list, and whether none was left out."""
+        links = list(self.links.values())
+        found = await asyncio.gather(*(self._list_in_time(link, method, request) for link in links))
+        listed = {link.server.name: pages for link, pages in zip(links, found, strict=True) if pages is not None}
+        if method.startswith("resources/"):
+            self.resources.note(method, listed)
+        return listed, all(pages is not None for pages in found)
+
+    async def _list_in_time(
+        self, link: ServerLink, method: str, request: UpstreamRequest
+    ) -> tuple[ListedPage, ...] | None:
+        """A server's pages, the last ones where it is not there in time; None where there are none."""
+        task = asyncio.create_task(self._list(link, method, request))
+        self._begin(_finished(task))
+        done, _ = await asyncio.wait({task}, timeout=self._wait)
+        if not done:  # it goes on: a server that is just starting should not be given up
+            self._begin(self._keep_late(link, method, task))
+            return self._late.get((link, method))
+        try:
+            return task.result()
+        except OutOfReach as why:
+            link.give_up(str(why))
+            return None
+        except Refusal:
+            return ()
+
+    async def _keep_late(self, link: ServerLink, method: str, task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
+        """Keeps a list that comes late for the next time, and tells the client of it if it is another one."""
+        with suppress(OutOfReach, Refusal):
+            pages, at = await task, (link, method)
+            if self._late.get(at) != pages:
+                self._late[at] = pages
+                self.feed.tell_of_changes(link)
+
+    async def _list(self, link: ServerLink, method: str, request: UpstreamRequest) -> tuple[ListedPage, ...]:
+        was_open = link.is_open
+        await link.open(request)
+        if not was_open:
+            self.feed.tell_of_changes(link)
+        if OF_LISTS[method] not in link.capabilities:
+            return ()
+        pages: list[ListedPage] = []
+        cursor: str | None = None
+        while len(pages) < _MOST_PAGES:
+            page = await self._page(link, method, cursor, request)
+            pages.append(page)
+            if page.cursor is None:
+                break
+            cursor = page.cursor
+        if link.modern and method == "tools/list":
+            _note_mirrors(link, pages)
+        return tuple(pages)
+
+    async def _page(self, link: ServerLink, method: str, cursor: str | None, request: UpstreamRequest) -> ListedPage:
+        params: dict[str, JsonValue] = {} if cursor is None else {"cursor": cursor}
+        request_id, text, answer = await link.ask_for_text(method, params, request)
+        digest = self._pages.digest(text, request_id)
+        known = self._pages.find(digest)
+        return known or self._pages.keep(read_listed_page(answer, method, digest), len(text))
+
+    # --- requests of the client ---------------------------------------------------------------------------------------
+    async def carry(
+        self, link: ServerLink, message: Message, body: bytes, request: UpstreamRequest, checked: CheckedCall | None
+    ) -> UpstreamReply | UpstreamFault:
+        """Sends a request to one server. Until it is answered a cancellation finds its way there."""
+        own = dumps(message.id).decode()
+        self._open[own] = link
+        self._under_way[link] += 1
+        try:
+            reply = await link.carry(message, body, request, checked, shared=self._shared)
+        except BaseException:
+            self._end(own, link)
+            raise
+        if isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes):
+            self._end(own, link)
+            return reply
+        return replace(reply, body=EndingStream(reply.body, lambda: self._end(own, link)))
+
+    def _end(self, own: str, link: ServerLink) -> None:
+        self._open.pop(own, None)
+        self._under_way[link] -= 1
+        self._ended.set()
+
+    async def carry_to_any(
+        self, links: Iterable[ServerLink], message: Message, body: bytes, request: UpstreamRequest
+    ) -> UpstreamReply | UpstreamFault | None:
+        """Sends a request to one server after the other, until one does not answer with an error."""
+        last: UpstreamReply | UpstreamFault | None = None
+        for link in links:
+            last = await self.carry(link, message, body, request, None)
+            if isinstance(last, UpstreamReply) and not _is_error(last):
+                return last
+        return last
+
+    def find_asking(self, server: str) -> ServerLink | None:
+        """The link to a server that has asked the client, also one that leaves and still has requests under way."""
+        leaving = (link for link, count in self._under_way.items() if count and link.server.name == server)
+        return self.links.get(server) or next(leaving, None)
+
+    async def cancel(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
+        """Hands a cancellation to the server whose request it is."""
+        wanted = message.param("requestId")
+        link = self._open.get(dumps(wanted).decode()) if isinstance(wanted, str | int) else None
+        if link is not None:
+            await link.tell(body, request, message)
+
+    async def tell_all(self, message: Message, body: bytes, request: UpstreamRequest) -> None:
+        """Hands a notification to every server."""
+        await asyncio.gather(*(link.tell(body, request, message) for link in self.links.values()))
+
+    async def set_level(self, params: dict[str, JsonValue], request: UpstreamRequest) -> None:
+        """Tells every server which messages to log; one that is not there yet hears it once it is."""
+
+        async def ask(link: ServerLink) -> None:
+            with suppress(OutOfReach, Refusal):
+                await link.ask("logging/setLevel", params, request)
+
+        self.level = params
+        for link in self.links.values():
+            link.level = params
+        await asyncio.gather(
+            *(ask(link) for link in self.links.values() if link.is_open and "logging" in link.capabilities)
+        )
+
+    def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _finished(task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
+    """Waits until the task ends. Its list is read by the callers that still wait; its error is theirs too."""
+    with suppress(OutOfReach, Refusal):
+        await task
+
+
+def _note_mirrors(link: ServerLink, pages: Iterable[ListedPage]) -> None:
+    for entry in (entry for page in pages for entry in page.entries):
+        if isinstance(name := entry.get("name"), str) and (found := find_mirrors(entry.get("inputSchema"))):
+            link.mirrors[name] = found
+
+
+def _is_error(reply: UpstreamReply) -> bool:
+    if not isinstance(reply.body, bytes):
+        return False
+    value = parse(reply.body, LIMITS)
+    return reply.status >= 400 or (isinstance(value, dict) and "error" in value)

@@ -1,0 +1,396 @@
+"""One child's two pipes, shared by its sessions: finds the request that each line of output belongs to.
+
+Clients that share a child may use the same ids, so there each request gets an id of our own on the child's side;
+progress tokens and the `requestId` of a cancellation are replaced with it. A child of one session gets messages as they
+are.
+
+    a response                          belongs to the request with its id
+    a notification with a progress token, or of a subscription, belongs to the request that named it
+    news of a change                    goes to the session's GET stream, which others may read beside this client
+    any other notification              goes to the session's only open request that streams, else to its GET stream
+    both, without a GET stream          go to its newest open request, or wait for the next
+    a request of the server             goes to the session's newest open request that streams, else to its GET stream
+
+Where several clients share a child, none of them reads a message that may be meant for another. Notifications that
+name no request go to every session if they announce a change, and are dropped otherwise. A request of the server
+reaches a client only while no other client has a request open; otherwise it is answered with an error. So is a request
+that needs a capability which the client has not declared.
+
+A single client (`StdioSettings.single_client`) reads whatever the child says, in the child's order: news of changes are
+like any other notification, an answer waits until what was said before it has been read, and a child that says more
+than the client reads has to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Container
+from typing import Final
+
+from proxy.core.json.jsonspan import replace_value
+from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.values import JsonProblem, JsonValue, Pointer
+from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_lenient, write_id
+from proxy.extensions.mcp.upstream.stdio.child import Child
+from proxy.extensions.mcp.upstream.stdio.mailbox import MOST_WAITING, ChildEnded, Mailbox
+
+# Limits of what a server may send; servers are not trusted.
+_LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_ID: Final[Pointer] = ("id",)
+_PROGRESS: Final[Pointer] = ("params", "progressToken")
+_PROGRESS_ASKED: Final[Pointer] = ("params", "_meta", "progressToken")
+_SUBSCRIBED: Final[Pointer] = ("params", "_meta", _SUBSCRIPTION)
+_CANCELLED: Final[Pointer] = ("params", "requestId")
+_CANCELLATION: Final = "notifications/cancelled"
+# Seconds that a server has for the answer to a request that was cancelled; most send none.
+_AFTER_CANCELLING: Final = 5.0
+# Integers beyond it are other numbers to programs that read numbers as doubles (RFC 8259 section 6).
+_EXACT: Final = 2**53 - 1
+_METHOD_NOT_FOUND: Final = -32601
+
+
+class ChildClient:
+    """One session of a child: its open requests, and its GET stream. A stateless client has no GET stream."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, ChildRequest] = {}
+        self.stream: Mailbox | None = None
+        self.asked: set[str] = set()
+        """Ids (as JSON) of the server's requests that this client has received and not answered yet."""
+        self.capabilities: JsonValue = None
+        """What the client has declared that it can do; no object where it has declared nothing."""
+        self.told: Mailbox | None = None
+        """Where the last message went that names no request."""
+        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request or a stream is open."""
+        return bool(self.open) or self.stream is not None
+
+    def listen(self) -> Mailbox:
+        """Opens the GET stream. A stream that is still open ends, because the client may have lost it."""
+        if self.stream is not None:
+            self.stream.close()
+        self.stream = Mailbox()
+        self._tell_waiting(self.stream)
+        return self.stream
+
+    def begin(self, request: ChildRequest) -> None:
+        """Notes an open request. What waits for a stream goes on its one."""
+        self.open[request.number] = request
+        if request.streams and self.stream is None:
+            self._tell_waiting(request.mailbox)
+
+    def tell(self, message: bytes, *, question: bool = False, change: bool = False) -> None:
+        """Passes on a message that answers no request: a question, the news of a change, or another notification."""
+        streaming = [request for request in self.open.values() if request.streams]
+        if streaming and (question or self.stream is None or (len(streaming) == 1 and not change)):
+            self._put(streaming[-1].mailbox, message)
+        elif self.stream is not None:
+            self._put(self.stream, message)
+        else:
+            self._waiting.append(message)
+
+    def _tell_waiting(self, mailbox: Mailbox) -> None:
+        while self._waiting:
+            self._put(mailbox, self._waiting.popleft())
+
+    def _put(self, mailbox: Mailbox, message: bytes) -> None:
+        self.told = mailbox
+        mailbox.put(message)
+
+
+class ChildRequest:
+    """One request under way. `number` is its id on the child's side, as JSON, and `own_id` the client's; `sent_token`
+    and `token` are the same of its progress token, if it has one. `progressed` is called with each progress."""
+
+    def __init__(self, client: ChildClient, number: str, own_id: bytes, *, streams: bool) -> None:
+        self.client = client
+        self.number = number
+        self.own_id = own_id
+        self.sent_token = ""
+        self.token: bytes | None = None
+        self.streams = streams
+        self.is_cancelled = False
+        self.progressed: Callable[[], None] = lambda: None
+        self.mailbox = Mailbox()
+
+
+class Channel:
+    """Writes clients' messages to a child, and distributes what it writes. Calls `ended` once the child has ended.
+    `shared`: several clients use it; `single`: there is one client, which reads whatever comes."""
+
+    def __init__(self, child: Child, ended: Callable[[Channel], None], *, shared: bool, single: bool = False) -> None:
+        self.shared = shared
+        self._single = single
+        self._child = child
+        self._ended = ended
+        self._numbers = itertools.count(1)
+        self._requests: dict[str, ChildRequest] = {}
+        self._tokens: dict[str, ChildRequest] = {}
+        self._clients: list[ChildClient] = []
+        self._only: ChildClient | None = None
+        self._late: dict[str, None] = {}
+        """Ids of requests that were given up, whose answers may still come: no other request takes one."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._reading = asyncio.ensure_future(self._read())
+        self.exit: ChildEnded | None = None
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    def client(self) -> ChildClient:
+        """A new session of this child."""
+        self.forget_only()
+        made = ChildClient()
+        self._clients.append(made)
+        return made
+
+    def only_client(self) -> ChildClient:
+        """The one client of a child whose requests have no session."""
+        if self._only is None:
+            self._only = self.client()
+        return self._only
+
+    def forget_only(self) -> None:
+        """There is no such client any more: a session begins."""
+        if self._only is not None:
+            self.forget(self._only)
+            self._only = None
+
+    def forget(self, client: ChildClient) -> None:
+        """The session is over: its streams end, and what it still asks for is cancelled."""
+        if client in self._clients:
+            self._clients.remove(client)
+        if client.stream is not None:
+            client.stream.close()
+        for number in list(client.open):
+            self.abandon(number)
+        for question in client.asked:
+            self._send_soon(_make_error(parse(question.encode()), "the client has gone"))
+
+    async def ask(
+        self, client: ChildClient, value: dict[str, JsonValue], body: bytes, *, streams: bool
+    ) -> ChildRequest:
+        """Sends a request; gives where its answer arrives.
+
+        Raises:
+                ChildEnded: the child has ended.
+        """
+        own_id, (number, sent) = dumps(value["id"]), self._choose_id(value["id"], body, _ID, self._requests)
+        request = ChildRequest(client, number, own_id, streams=streams)
+        params = value.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        if token is not None:
+            request.token = dumps(token)
+            request.sent_token, sent = self._choose_id(token, sent, _PROGRESS_ASKED, self._tokens)
+            self._tokens[request.sent_token] = request
+        self._requests[number] = request
+        client.begin(request)
+        try:
+            await self._write(sent)
+        except BaseException:
+            self._finish(number)
+            raise
+        return request
+
+    def _choose_id(self, own: JsonValue, body: bytes, at: Pointer, taken: Container[str]) -> tuple[str, bytes]:
+        """The id or token that the child reads at `at`, as JSON, and the message with it: the client's own, unless
+        another client or a number without a second reading could be taken for it."""
+        number = _key(own)
+        if number and not self.shared and number not in taken and number not in self._late:
+            return number, body
+        while (number := f'"p{next(self._numbers)}"') in taken:
+            pass
+        return number, replace_value(body, at, number.encode())
+
+    async def tell(self, client: ChildClient, value: dict[str, JsonValue], body: bytes) -> None:
+        """Sends a notification, or the client's answer to a request of the server.
+
+        Raises:
+                ChildEnded: the child has ended.
+        """
+        if "method" not in value:
+            question = _key(value.get("id"))
+            if question not in client.asked:
+                return  # the server asked another session, or nobody
+            client.asked.discard(question)
+        elif value["method"] == _CANCELLATION:
+            params = value.get("params")
+            wanted = dumps(params.get("requestId")) if isinstance(params, dict) else b""
+            request = next((request for request in client.open.values() if request.own_id == wanted), None)
+            if request is not None:
+                body = self._cancel(request, body)
+            elif self.shared or wanted.decode() in self._requests:
+                return  # the request has been answered already, or is another client's
+        await self._write(body)
+
+    def _cancel(self, request: ChildRequest, body: bytes) -> bytes:
+        """Notes that a request is cancelled; gives the cancellation as the child reads it."""
+        request.is_cancelled = True
+        loop = asyncio.get_running_loop()
+        self._timers[request.number] = loop.call_later(_AFTER_CANCELLING, self._give_up, request.number)
+        return _replace_own(body, _CANCELLED, request.own_id.decode(), request.number.encode())
+
+    def abandon(self, number: str) -> None:
+        """Gives up a request and tells the server so (specification, "Cancellation")."""
+        request = self._give_up(number)
+        if request is None or request.is_cancelled or self.exit is not None:
+            return
+        params: dict[str, JsonValue] = {"requestId": parse(number.encode()), "reason": "the client has gone"}
+        self._send_soon({"jsonrpc": "2.0", "method": _CANCELLATION, "params": params})
+
+    async def close(self) -> None:
+        """Ends the child."""
+        await self._child.end()
+        await asyncio.wait({self._reading})
+
+    async def _write(self, body: bytes) -> None:
+        if self.exit is not None:
+            raise self.exit
+        try:
+            # Line breaks can stand only between values: within a string JSON escapes them (RFC 8259 section 7).
+            await self._child.write(body.replace(b"\n", b" ").replace(b"\r", b" "))
+        except ConnectionError:
+            await asyncio.wait({self._reading})
+            raise ChildEnded(self._child.exit_code or 0, self._child.last_words) from None
+
+    async def _read(self) -> None:
+        try:
+            while (line := await self._child.read()) is not None:
+                if line:
+                    self._hand_on(line)
+                    if self._single:
+                        await self._await_reader()
+        finally:
+            code = await self._child.end()
+            self.exit = ChildEnded(code, self._child.last_words)
+            for number in list(self._requests):
+                request = self._finish(number)
+                if request is not None:
+                    request.mailbox.end(self.exit)
+            for client in self._clients:
+                if client.stream is not None:
+                    client.stream.close()
+            self._ended(self)
+
+    async def _await_reader(self) -> None:
+        """Waits while a client has as many messages before it as are kept."""
+        for mailbox in [client.told for client in self._clients]:
+            if mailbox is not None and mailbox.is_full:
+                read = asyncio.Event()
+                mailbox.when_read(read.set)
+                await read.wait()
+
+    def _hand_on(self, line: bytes) -> None:
+        value = parse(line, _LIMITS)
+        for one in value if isinstance(value, list) else [value]:  # batches: revision 2025-03-26
+            if isinstance(one, dict):
+                self._message(one, dumps(one) if isinstance(value, list) else line)
+            elif isinstance(one, JsonProblem):  # half an emoji, NaN; some servers also print text that is no message
+                self._message(read_lenient(line), line)
+
+    def _message(self, value: dict[str, JsonValue], line: bytes) -> None:
+        if "method" not in value:
+            number = _key(value.get("id"))
+            self._late.pop(number, None)
+            request = self._finish(number)
+            if request is not None:
+                self._answer(request, _replace_own(line, _ID, request.number, request.own_id))
+            return
+        params = value.get("params")
+        params = params if isinstance(params, dict) else {}
+        meta = params.get("_meta")
+        if "id" in value:
+            self._question(value, line)
+        elif (request := self._tokens.get(_key(params.get("progressToken")))) is not None and request.token:
+            request.progressed()
+            if request.streams:
+                request.mailbox.put(_replace_own(line, _PROGRESS, request.sent_token, request.token))
+        elif isinstance(meta, dict) and (request := self._requests.get(_key(meta.get(_SUBSCRIPTION)))) is not None:
+            request.mailbox.put(_replace_own(line, _SUBSCRIBED, request.number, request.own_id))
+        elif (change := _is_for_all(value["method"])) or not self.shared:
+            for client in self._clients:
+                client.tell(line, change=change and not self._single)
+
+    def _answer(self, request: ChildRequest, line: bytes) -> None:
+        """Hands on an answer. A single client reads first what the child has said before."""
+        told = request.client.told
+
+        def put() -> None:
+            request.mailbox.put(line, last=True)
+
+        if self._single and told is not None and told is not request.mailbox:
+            told.when_read(put)
+        else:
+            put()
+
+    def _question(self, value: dict[str, JsonValue], line: bytes) -> None:
+        """Passes a request of the server to the one client it can be meant for."""
+        busy = [client for client in self._clients if client.open] or self._clients
+        if len(busy) != 1:
+            self._send_soon(_make_error(value["id"], "no single client to ask"))
+            return
+        if missing := find_missing_capability(value["method"], busy[0].capabilities):
+            reason = f"the client has not declared the capability {missing!r}"
+            self._send_soon(_make_error(value["id"], reason, _METHOD_NOT_FOUND))
+            return
+        busy[0].asked.add(_key(value["id"]))
+        busy[0].tell(line, question=True)
+
+    def _send_soon(self, message: JsonValue) -> None:
+        """Writes a message of our own without waiting for the child to read it."""
+        if self.exit is None:
+            self._child.write_soon(dumps(message))
+
+    def _give_up(self, number: str) -> ChildRequest | None:
+        """Ends a request that nobody waits for any more, if it is open."""
+        request = self._finish(number)
+        if request is not None:
+            request.mailbox.close()
+            self._late[number] = None
+            if len(self._late) > MOST_WAITING:
+                del self._late[next(iter(self._late))]
+        return request
+
+    def _finish(self, number: str) -> ChildRequest | None:
+        request = self._requests.pop(number, None)
+        if request is not None:
+            request.client.open.pop(number, None)
+            if self._tokens.get(request.sent_token) is request:
+                del self._tokens[request.sent_token]
+            if (timer := self._timers.pop(number, None)) is not None:
+                timer.cancel()
+        return request
+
+
+def _is_for_all(method: JsonValue) -> bool:
+    """Whether a notification announces a change that concerns all clients."""
+    return isinstance(method, str) and (method.endswith("/list_changed") or method == "notifications/resources/updated")
+
+
+def _make_error(request_id: JsonValue, reason: str, code: int = -32000) -> JsonValue:
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}}
+
+
+def _key(value: JsonValue) -> str:
+    """An id or a token as JSON, to find it by; '' for one that programs may write in two ways."""
+    is_exact = isinstance(value, str) or (isinstance(value, int) and abs(value) <= _EXACT)
+    return write_id(value).decode() if is_exact else ""
+
+
+def _replace_own(line: bytes, at: Pointer, sent: str, own: bytes) -> bytes:
+    """A message with the client's own id or token in place of the one that was sent, if that was another."""
+    return line if sent.encode() == own else replace_value(line, at, own)
+
+
+def format_event(message: bytes) -> bytes:
+    """One message as a server-sent event."""
+    return b"event: message\ndata: " + message + b"\n\n"

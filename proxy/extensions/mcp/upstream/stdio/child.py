@@ -1,0 +1,176 @@
+"""One child process: its settings, its start without a shell in a process group of its own, and its end.
+
+It ends as the specification says ("stdio", "Shutdown"): its stdin is closed, then SIGTERM, then SIGKILL. Signals go to
+the whole group, because `npx` and `uvx` start further processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.display.secrets import mask_credentials
+from proxy.extensions.mcp.upstream.stdio.reaper import Reaper, end_group
+
+
+@dataclass(frozen=True, slots=True)
+class StdioSettings:
+    """One command. Times in seconds, sizes in bytes.
+
+    `command` is the program and its arguments, never a shell line; `environment` is the child's whole environment.
+    At most `max_children` run at a time; a child whose session was idle for `idle` seconds is ended. With `shared` all
+    sessions use one child. With `single_client` there is one client, which reads whatever its child says. After
+    `restarts` starts of the shared child within `restart_window` seconds it is not started again until the oldest of
+    these starts is that long ago. `line` is the longest message. `stderr` receives each line of the child's stderr with
+    the child's process id.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    max_children: int = 16
+    idle: float = 1800.0
+    shared: bool = False
+    single_client: bool = False
+    restarts: int = 5
+    restart_window: float = 60.0
+    start_timeout: float = 30.0
+    line: int = 64 * 1024 * 1024
+    stderr: Callable[[int, str], None] = lambda pid, line: None  # noqa: ARG005
+
+
+# Seconds that a child has to end by itself after its stdin closes, and again after SIGTERM.
+_PATIENCE: Final = 2.0
+# The longest line of stderr that is reported, and the longest that is quoted in an error; a longer one is cut.
+_STDERR_LINE: Final = 2000
+_QUOTED: Final = 200
+# What stands around the reason in the output of a program that failed: frames of its stack, and Node's version.
+_FRAME: Final = re.compile(r"\s|Node\.js v|[~^]+$|Traceback ")
+_PIECE: Final = 1 << 16
+
+
+class Child:
+    """A running process with three pipes. Made by `start`."""
+
+    def __init__(self, process: Process, settings: StdioSettings, reaper: Reaper) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("a child is started with three pipes")
+        self.pid = process.pid
+        self._process = process
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        self._reaper = reaper
+        self._line = settings.line
+        self._last_words = ""
+        self._stderr = asyncio.ensure_future(self._read_stderr(process.stderr, settings))
+        self._ending: asyncio.Future[int] | None = None
+
+    @classmethod
+    async def start(cls, settings: StdioSettings, reaper: Reaper) -> Child:
+        """Starts the command.
+
+        Raises:
+                OSError: the program does not exist, or may not be run.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *settings.command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=dict(settings.environment),
+            cwd=settings.cwd,
+            start_new_session=True,
+            limit=_PIECE,
+        )
+        child = cls(process, settings, reaper)
+        try:
+            await reaper.add(process.pid)
+        except BaseException:
+            end_group(process.pid, signal.SIGKILL)
+            raise
+        return child
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; negative for a signal, None while it runs."""
+        return self._process.returncode
+
+    @property
+    def last_words(self) -> str:
+        """The last line of stderr that says something, without what looks like a credential; '' where there is none."""
+        return mask_credentials(self._last_words, _QUOTED)
+
+    async def write(self, message: bytes) -> None:
+        """Writes one message, which contains no line break.
+
+        Raises:
+            ConnectionError: the child no longer reads.
+        """
+        self.write_soon(message)
+        await self._stdin.drain()
+
+    def write_soon(self, message: bytes) -> None:
+        """Queues one message for the child without waiting until it reads."""
+        if not self._stdin.is_closing():
+            self._stdin.write(message + b"\n")
+
+    async def read(self) -> bytes | None:
+        """The next line without its end; None at the end of output, or where a line exceeds the limit of a message."""
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            try:
+                pieces.append(await self._stdout.readuntil(b"\n"))
+                return b"".join(pieces).strip()
+            except asyncio.LimitOverrunError as overrun:
+                pieces.append(await self._stdout.readexactly(max(overrun.consumed, 1)))
+            except asyncio.IncompleteReadError as rest:
+                pieces.append(rest.partial)
+                return b"".join(pieces).strip() or None
+            size += len(pieces[-1])
+            if size > self._line:
+                return None
+
+    async def end(self) -> int:
+        """Ends the process and everything it has started; gives its exit code."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        return await asyncio.shield(self._ending)
+
+    async def _end(self) -> int:
+        self._stdin.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                end_group(self.pid, number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(self._process.wait())), _PATIENCE)
+                break
+        end_group(self.pid, signal.SIGKILL)  # processes of its group that outlived it
+        code = await self._process.wait()
+        self._reaper.remove(self.pid)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stderr, _PATIENCE)
+        return code
+
+    async def _read_stderr(self, stderr: asyncio.StreamReader, settings: StdioSettings) -> None:
+        rest = b""
+        while data := await stderr.read(_PIECE):
+            *lines, rest = (rest + data).split(b"\n")
+            rest = rest[:_STDERR_LINE]
+            for line in lines:
+                self._hear(line[:_STDERR_LINE], settings)
+        if rest:
+            self._hear(rest, settings)
+
+    def _hear(self, line: bytes, settings: StdioSettings) -> None:
+        text = line.decode("utf-8", "replace").rstrip()
+        if text and not _FRAME.match(text):
+            self._last_words = text
+        settings.stderr(self.pid, text)

@@ -1,0 +1,189 @@
+"""Finds the child of a request: each session of an old revision has its own, all requests without sessions share one.
+
+A child starts when its session begins and ends with it: by DELETE, after a time without requests, or by itself.
+A client of both eras asks `server/discover` first. A child that does not know that method is kept for the `initialize`
+that follows, so that the question does not cost a second start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.model.codes import OVERLOADED, RESTARTING, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE, ErrorCode
+from proxy.core.model.values import Executed, UpstreamFault
+from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient
+from proxy.extensions.mcp.upstream.stdio.child import Child, StdioSettings
+from proxy.extensions.mcp.upstream.stdio.reaper import Reaper
+
+# Retry hint in seconds: when a child is likely to be free again.
+_SOON: Final = 5
+
+
+class NoChild(Exception):  # noqa: N818 - it names an event
+    """No child can take the request. `fault` says why; nothing was sent."""
+
+    def __init__(self, fault: UpstreamFault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+@dataclass(slots=True)
+class Session:
+    """One client's session. `used` is the time of its last request, in seconds of the loop's clock."""
+
+    id: str
+    channel: Channel
+    client: ChildClient
+    used: float
+
+
+class Sessions:
+    """The children of one upstream and the sessions they serve. Made inside a running event loop; `close` it."""
+
+    def __init__(self, settings: StdioSettings, now: Callable[[], float]) -> None:
+        self._settings = settings
+        self._now = now
+        self._reaper = Reaper()
+        self._sessions: dict[str, Session] = {}
+        self._channels: set[Channel] = set()
+        self._starting = 0
+        self._spare: Channel | None = None
+        self._stateless: Channel | None = None
+        self._shared_lock = asyncio.Lock()
+        self._starts: deque[float] = deque()
+        self._ending: set[asyncio.Future[None]] = set()
+        self._closed = False
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def children(self) -> int:
+        """The number of running children."""
+        return len(self._channels)
+
+    async def begin(self) -> Session:
+        """Begins a session, with a child of its own unless the settings share one.
+
+        Raises:
+                NoChild: `max_children` are running, or the child does not start.
+        """
+        channel = await self.stateless() if self._settings.shared else self._take_spare() or await self._start()
+        session = Session(secrets.token_hex(16), channel, channel.client(), self._now())
+        self._sessions[session.id] = session
+        self._sweep_later()
+        return session
+
+    def find(self, session_id: str) -> Session | None:
+        """Finds a session and counts it as used now."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.used = self._now()
+        return session
+
+    async def end(self, session: Session) -> None:
+        """Ends a session, and its child where no other session uses it."""
+        self._sessions.pop(session.id, None)
+        session.channel.forget(session.client)
+        if session.channel is not self._stateless:
+            await session.channel.close()
+
+    async def stateless(self) -> Channel:
+        """The child for requests without sessions, started if it is not running.
+
+        Raises:
+                NoChild: it does not start, or has ended too often recently.
+        """
+        async with self._shared_lock:
+            if self._stateless is None or self._stateless.exit is not None:
+                self._check_restarts()
+                self._stateless = await self._start(shared=not self._settings.single_client)
+        return self._stateless
+
+    def keep_for_a_session(self, channel: Channel) -> None:
+        """Keeps a child that only knows revisions with sessions for the `initialize` that follows."""
+        if channel is self._stateless and not self._settings.shared and self._spare is None:
+            self._stateless, self._spare = None, channel
+            channel.shared = False
+            channel.forget_only()
+            self._sweep_later()
+
+    async def close(self) -> None:
+        """Ends every child."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        await asyncio.gather(*(channel.close() for channel in list(self._channels)), *self._ending)
+        await self._reaper.close()
+
+    def _take_spare(self) -> Channel | None:
+        spare, self._spare = self._spare, None
+        return spare if spare is not None and spare.exit is None else None
+
+    async def _start(self, *, shared: bool = False) -> Channel:
+        settings = self._settings
+        if self._closed:
+            raise NoChild(self._fault(RESTARTING, "destination_unavailable", "this proxy no longer uses it"))
+        if len(self._channels) + self._starting >= settings.max_children:
+            message = f"{settings.max_children} processes run, which is as many as may (`max_children`)"
+            raise NoChild(self._fault(OVERLOADED, "connection_limit_reached", message, _SOON))
+        self._starting += 1
+        try:
+            async with asyncio.timeout(settings.start_timeout):
+                child = await Child.start(settings, self._reaper)
+        except TimeoutError:
+            message = "its process did not start in time"
+            raise NoChild(self._fault(UPSTREAM_TIMEOUT, "connection_timeout", message)) from None
+        except OSError as error:
+            message = f"cannot start {settings.command[0]!r}: {error.strerror}"
+            raise NoChild(self._fault(UPSTREAM_UNAVAILABLE, "destination_unavailable", message)) from None
+        finally:
+            self._starting -= 1
+        channel = Channel(child, self._drop_channel, shared=shared, single=settings.single_client)
+        self._channels.add(channel)
+        return channel
+
+    def _check_restarts(self) -> None:
+        now, settings = self._now(), self._settings
+        while self._starts and self._starts[0] <= now - settings.restart_window:
+            self._starts.popleft()
+        if len(self._starts) >= settings.restarts:
+            wait = int(self._starts[0] + settings.restart_window - now) + 1
+            message = f"its process ended {settings.restarts} times within {settings.restart_window:g} s"
+            raise NoChild(self._fault(UPSTREAM_UNAVAILABLE, "destination_unavailable", message, wait))
+        self._starts.append(now)
+
+    def _fault(self, code: ErrorCode, token: str, message: str, wait: int | None = None) -> UpstreamFault:
+        return UpstreamFault(code, token, Executed.NO, f"upstream '{self._settings.name}': {message}", wait)
+
+    def _drop_channel(self, channel: Channel) -> None:
+        """Removes the sessions of a child that has ended."""
+        self._channels.discard(channel)
+        for session in [one for one in self._sessions.values() if one.channel is channel]:
+            del self._sessions[session.id]
+        if channel is self._spare:
+            self._spare = None
+
+    def _sweep_later(self) -> None:
+        if self._sweep is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._sweep = loop.call_later(self._settings.idle / 4, self._end_idle)
+
+    def _end_idle(self) -> None:
+        self._sweep = None
+        before = self._now() - self._settings.idle
+        for session in list(self._sessions.values()):
+            if session.used <= before and not session.client.is_busy:
+                self._later(self.end(session))
+        if self._spare is not None:
+            self._later(self._spare.close())
+        if self._sessions:
+            self._sweep_later()
+
+    def _later(self, ending: object) -> None:
+        task: asyncio.Future[None] = asyncio.ensure_future(ending)  # type: ignore[call-overload]  # a coroutine
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

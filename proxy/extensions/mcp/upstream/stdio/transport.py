@@ -1,0 +1,293 @@
+"""`StdioUpstream`: each HTTP exchange is one message to a child process, and the messages that answer it.
+
+    POST    a request is answered by JSON, or by server-sent events where other messages come before its answer;
+            notifications and answers by 202
+    GET     the session's stream: messages that the server sends on its own
+    DELETE  ends the session and its child
+
+Refusals use the words of a Streamable HTTP server: an unknown session gets 404, so that clients begin a new one; a
+request outside of any session gets 400.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
+from proxy.core.model.values import (
+    ABSENT,
+    CheckedCall,
+    Executed,
+    Headers,
+    JsonProblem,
+    JsonValue,
+    RawRequest,
+    UpstreamFault,
+    UpstreamReply,
+)
+from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message, MessageBatch, read_message
+from proxy.extensions.mcp.upstream.stdio.channel import Channel, ChildClient, ChildRequest, format_event
+from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
+from proxy.extensions.mcp.upstream.stdio.mailbox import ChildEnded, Mailbox
+from proxy.extensions.mcp.upstream.stdio.session import NoChild, Session, Sessions
+from proxy.interfaces import UpstreamRequest
+from proxy.upstream.faults import RESPONSE_TIMEOUT, ReplyBroken
+
+INITIALIZE: Final = "initialize"
+DISCOVER: Final = "server/discover"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
+_METHOD_NOT_FOUND: Final = -32601
+_INVALID_REQUEST: Final = -32600
+_NO_SESSION: Final = -32001
+_NOT_INITIALIZED: Final = -32000
+_JSON: Final[Headers] = (("content-type", "application/json"),)
+_EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
+
+Answer = UpstreamReply | UpstreamFault
+
+
+class StdioUpstream:
+    """Implements `Upstream`. Made inside a running event loop; `close` ends every child."""
+
+    def __init__(self, settings: StdioSettings) -> None:
+        self._settings = settings
+        self.sessions = Sessions(settings, asyncio.get_running_loop().time)
+
+    async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:  # noqa: ARG002 - the proof of the check
+        """Sends a checked call once and gives the answer. Cancelling the caller cancels the request at the server."""
+        return await self._exchange(request, request.body)
+
+    async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
+        """Sends a request that is not a call. A streamed body is read whole first, because a message is one line."""
+        whole = request.body if body is None else b"".join([piece async for piece in body])
+        return await self._exchange(request, whole)
+
+    async def close(self) -> None:
+        """Ends every child."""
+        await self.sessions.close()
+
+    async def _exchange(self, request: UpstreamRequest, body: bytes) -> Answer:
+        try:
+            match request.method:
+                case "POST":
+                    return await self._post(request, body)
+                case "GET":
+                    return self._listen(request)
+                case "DELETE":
+                    return await self._delete(request)
+                case _:
+                    return UpstreamReply(405, (("allow", "GET, POST, DELETE"),), b"")
+        except NoChild as refused:
+            return refused.fault
+        except ChildEnded as ended:
+            return self._fault(ended)
+
+    async def _post(self, request: UpstreamRequest, body: bytes) -> Answer:
+        raw = RawRequest(request.method, request.target, "", request.headers, body, {}, "")
+        message = read_message(raw, _LIMITS)
+        if isinstance(message, JsonProblem | MessageBatch):
+            return _refusal(400, _INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
+        if message.modern:
+            channel = await self.sessions.stateless()
+            return await self._ask_stateless(channel, request, message, body)
+        session_id = raw.header(SESSION_HEADER)
+        if message.method == INITIALIZE:
+            return await self._initialize(request, message, body)
+        if session_id is None:
+            return _refusal(400, _NOT_INITIALIZED, "Bad Request: Server not initialized")
+        session = self.sessions.find(session_id)
+        if session is None:
+            return _refusal(404, _NO_SESSION, "Session not found")
+        if message.id is ABSENT or not message.method:
+            await session.channel.tell(session.client, _value(body), body)
+            return UpstreamReply(202, (), b"")
+        return await self._ask(session.channel, session.client, request, body)
+
+    async def _initialize(self, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
+        if message.id is ABSENT:
+            return _refusal(400, _INVALID_REQUEST, "Invalid Request: `initialize` has an id")
+        session = await self.sessions.begin()
+        session.client.capabilities = message.param("capabilities")
+        try:
+            reply = await self._ask(session.channel, session.client, request, body)
+        except BaseException:
+            await self.sessions.end(session)
+            raise
+        if isinstance(reply, UpstreamFault):
+            await self.sessions.end(session)
+            return reply
+        return UpstreamReply(reply.status, (*reply.headers, (SESSION_HEADER, session.id)), reply.body)
+
+    async def _ask_stateless(self, channel: Channel, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
+        single = self._settings.single_client
+        client = channel.only_client() if single else channel.client()
+        if message.id is ABSENT or not message.method:
+            await channel.tell(client, _value(body), body)
+            if not single:
+                channel.forget(client)
+            return UpstreamReply(202, (), b"")
+        client.capabilities = message.meta.get(_CAPABILITIES)
+        try:
+            reply = await self._ask(channel, client, request, body, forget=not single)
+        except BaseException:
+            if not single:
+                channel.forget(client)
+            raise
+        if isinstance(reply, UpstreamReply) and isinstance(reply.body, bytes):
+            if not single:
+                channel.forget(client)
+            return self._with_status(reply, reply.body, message, channel)
+        return reply
+
+    def _with_status(self, reply: UpstreamReply, body: bytes, message: Message, channel: Channel) -> UpstreamReply:
+        """Adds the status of an error in the new revisions; clients of both eras recognise an old server by it."""
+        answer = parse(body, _LIMITS)
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if not isinstance(error, dict):
+            return reply
+        if message.method == DISCOVER:
+            self.sessions.keep_for_a_session(channel)
+        if error.get("code") == _METHOD_NOT_FOUND:
+            return UpstreamReply(404, reply.headers, body)
+        return UpstreamReply(400, reply.headers, body) if message.method == DISCOVER else reply
+
+    async def _ask(
+        self, channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes, *, forget: bool = False
+    ) -> Answer:
+        """Sends one request; gives its answer, or the head of a stream where other messages come first."""
+        streams = not request.answer_only and "text/event-stream" in _header(request.headers, "accept")
+        limit = request.timeout if math.isfinite(request.timeout) else None
+        asked: ChildRequest | None = None
+        try:
+            async with asyncio.timeout(limit) as time_left:
+                asked = await channel.ask(client, _value(body), body, streams=streams)
+                request.note_passed()
+                if limit is not None:  # a server that reports progress is at work
+                    now = asyncio.get_running_loop().time
+                    asked.progressed = lambda: time_left.reschedule(now() + limit)
+                found = await asked.mailbox.next()
+                asked.progressed = _ignore
+        except TimeoutError:
+            if asked is not None:
+                channel.abandon(asked.number)
+            return RESPONSE_TIMEOUT.of(self._settings.name)
+        except BaseException:
+            if asked is not None:
+                channel.abandon(asked.number)
+            raise
+        if found is None:
+            if asked.is_cancelled:
+                return UpstreamReply(200, _EVENTS, b"")  # the server need not answer
+            raise channel.exit or ChildEnded(0)
+        first, last = found
+        if last:
+            return UpstreamReply(200, _JSON, first)
+
+        async def leave(number: str = asked.number) -> None:
+            channel.abandon(number)
+            if forget:
+                channel.forget(client)
+
+        return UpstreamReply(200, _EVENTS, EventStream([first], asked.mailbox, leave, self._fault))
+
+    def _listen(self, request: UpstreamRequest) -> Answer:
+        session = self._session(request)
+        if not isinstance(session, Session):
+            return session
+        if "text/event-stream" not in _header(request.headers, "accept"):
+            return _refusal(406, _NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
+        stream = session.client.listen()
+
+        async def leave() -> None:
+            stream.close()
+            if session.client.stream is stream:
+                session.client.stream = None
+
+        return UpstreamReply(200, _EVENTS, EventStream([], stream, leave, self._fault))
+
+    async def _delete(self, request: UpstreamRequest) -> Answer:
+        session = self._session(request)
+        if not isinstance(session, Session):
+            return session
+        await self.sessions.end(session)
+        return UpstreamReply(200, (), b"")
+
+    def _session(self, request: UpstreamRequest) -> Session | UpstreamReply:
+        session_id = _header(request.headers, SESSION_HEADER)
+        if not session_id:
+            return UpstreamReply(405, (("allow", "POST"),), b"")  # the answer of revisions without sessions
+        return self.sessions.find(session_id) or _refusal(404, _NO_SESSION, "Session not found")
+
+    def _fault(self, ended: ChildEnded) -> UpstreamFault:
+        """The fault of a child that ended during a call: the tool may have run or not."""
+        how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
+        words = f": {ended.words}" if ended.words else ""
+        message = f"upstream '{self._settings.name}': its process ended during the call ({how}){words}"
+        return UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message)
+
+
+class EventStream:
+    """The messages of a mailbox as server-sent events, after those in `first`. It ends with the answer.
+
+    `leave` is called once, when the stream ends or is given up.
+    """
+
+    def __init__(
+        self,
+        first: list[bytes],
+        mailbox: Mailbox,
+        leave: Callable[[], Awaitable[None]],
+        fault: Callable[[ChildEnded], UpstreamFault],
+    ) -> None:
+        self._first = first
+        self._mailbox = mailbox
+        self._leave: Callable[[], Awaitable[None]] | None = leave
+        self._fault = fault
+        self._answered = False
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._first:
+            return format_event(self._first.pop(0))
+        try:
+            found = None if self._answered else await self._mailbox.next()
+        except ChildEnded as ended:
+            await self.aclose()
+            raise ReplyBroken(self._fault(ended)) from None
+        if found is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        message, self._answered = found
+        return format_event(message)
+
+    async def aclose(self) -> None:
+        """Gives up the stream, and cancels the request at the server unless its answer has been read."""
+        self._mailbox.close()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            await leave()
+
+
+def _ignore() -> None:
+    """Progress of an answer that has begun needs no more time."""
+
+
+def _value(body: bytes) -> dict[str, JsonValue]:
+    value = parse(body, _LIMITS)
+    return value if isinstance(value, dict) else {}
+
+
+def _header(headers: Headers, name: str) -> str:
+    return next((value for key, value in headers if key == name), "")
+
+
+def _refusal(status: int, code: int, message: str) -> UpstreamReply:
+    error: JsonValue = {"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": None}
+    return UpstreamReply(status, _JSON, dumps(error))

@@ -1,0 +1,113 @@
+"""The upstreams that the extension adds: processes, several servers as one, and HTTP operations as one server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from proxy import __version__
+from proxy.config.files.secrets import reveal
+from proxy.config.model import Command, JoinedServers, ServedOperations, UpstreamConfig
+from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
+from proxy.extensions.mcp.upstream.operations_upstream import OperationsSettings, OperationsUpstream
+from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
+from proxy.interfaces import GuardedUpstream, Upstream
+
+# The variables that the SDKs of MCP hand on to a server that they start, and those for language and time zone.
+_INHERITED: Final = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES",
+    "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
+)  # fmt: skip
+
+
+class McpUpstreams:
+    """Implements `UpstreamKind`. `stderr` gets an upstream, the process id and a line that the process wrote there;
+    `unreachable` an upstream, one of its servers, and why it is out of reach ('': it answers again)."""
+
+    def __init__(self, stderr: Callable[[str, int, str], None], unreachable: Callable[[str, str, str], None]) -> None:
+        self._stderr = stderr
+        self._unreachable = unreachable
+        self._joined: dict[str, JoinedUpstream] = {}
+        self._leaving: set[asyncio.Task[object]] = set()
+
+    def make(self, entry: UpstreamConfig, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool) -> Upstream:
+        """Makes one upstream. Must be called inside the event loop."""
+        if entry.joined is not None:
+            return self._join(entry.name, entry.joined, upstreams, is_known=is_known)
+        if entry.operations is not None:
+            return make_operations(entry.name, entry.operations, upstreams[entry.operations.upstream])
+        if entry.command is None:
+            raise TypeError("an upstream without a URL, a command or other upstreams")
+        return StdioUpstream(make_stdio_settings(entry.name, entry.command, partial(self._stderr, entry.name)))
+
+    def list_servers_down(self, name: str) -> dict[str, str]:
+        """The servers of a joined upstream that are out of reach: name -> why."""
+        joined = self._joined.get(name)
+        return dict(joined.down) if joined is not None else {}
+
+    def take_leaving(self) -> set[asyncio.Task[object]]:
+        """The requests under way to servers that are no longer joined; each is given once."""
+        leaving, self._leaving = self._leaving, set()
+        return leaving
+
+    def _join(
+        self, name: str, entry: JoinedServers, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool
+    ) -> JoinedUpstream:
+        """The upstream of several servers: the one that served this name before, where its open sessions can go on.
+        Its guard is a new one: what was learned of its tools no longer holds."""
+        settings = make_joined_settings(name, entry, partial(self._unreachable, name))
+        known = self._joined.get(name) if is_known else None
+        if known is None or not known.can_change(settings):
+            known = self._joined[name] = make_joined(settings, upstreams)
+        else:
+            self._leaving |= known.change_servers(settings, upstreams)
+        return known
+
+
+def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str], None]) -> StdioSettings:
+    """Makes the settings of a command's processes. They inherit the few variables that programs need to run, or all
+    where the config says so."""
+    names = os.environ if command.pass_all else _INHERITED
+    inherited = {key: os.environ[key] for key in names if key in os.environ}
+    return StdioSettings(
+        name,
+        command.words,
+        {**inherited, **command.environment},
+        cwd=command.cwd or None,
+        max_children=command.max_children,
+        idle=command.idle,
+        shared=command.shared,
+        single_client=command.single_client,
+        stderr=stderr,
+    )
+
+
+def make_joined(settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> JoinedUpstream:
+    """Makes one upstream of several servers, over their own connections."""
+    return JoinedUpstream(settings, upstreams)
+
+
+def make_joined_settings(name: str, entry: JoinedServers, report: Callable[[str, str], None]) -> JoinedSettings:
+    """Makes the settings of one upstream of several servers; `report` gets a server and why it is down."""
+    servers = tuple(
+        JoinedServer(
+            one.name,
+            one.upstream,
+            one.path,
+            one.prefix,
+            tuple((key, reveal(value)) for key, value in one.headers.set),
+            one.headers.remove,
+            one.credentials,
+        )
+        for one in entry.servers
+    )
+    return JoinedSettings(name, servers, __version__, entry.always, entry.wait, report=report)
+
+
+def make_operations(name: str, entry: ServedOperations, upstream: GuardedUpstream) -> OperationsUpstream:
+    """Makes one MCP server of operations; `upstream` leads to the service."""
+    return OperationsUpstream(OperationsSettings(name, entry.tools, __version__), upstream)

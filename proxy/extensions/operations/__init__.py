@@ -1,0 +1,1 @@
+"""HTTP operations: OpenAPI descriptions, and arguments that stand in path, query, headers, cookies and forms."""

@@ -1,0 +1,1 @@
+"""Requests that are the arguments of one tool: read, and written."""

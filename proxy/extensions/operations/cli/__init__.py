@@ -1,0 +1,1 @@
+"""`import openapi` and `serve --openapi`."""

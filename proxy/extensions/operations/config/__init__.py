@@ -1,0 +1,1 @@
+"""What the config says of operations and of parameters beside the body."""

@@ -1,0 +1,85 @@
+"""Reads what a route judges besides the body: its key `parameters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from proxy.config.combinations import WrittenRoute
+from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import suggest_word
+from proxy.config.schema_mistakes import SchemaPlace
+from proxy.config.sections.units import read_switch
+from proxy.config.tools import ToolReader
+from proxy.core.contract.request_rules import QueryPolicy
+from proxy.core.model.values import JsonValue
+from proxy.extensions.operations.core.channels import JudgedChannels
+from proxy.extensions.operations.core.http.parameters import (
+    Parameter,
+    list_properties,
+    list_schema_types,
+    read_parameter,
+)
+from proxy.extensions.operations.core.http_operation import JudgedParameter
+from proxy.extensions.operations.core.openapi_schema import OpenApiError
+
+_JUDGING = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
+
+
+def read_channels(
+    catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
+) -> JudgedChannels:
+    """What the `parameters` of a route that calls one tool judge, under its query policy. `formats` as written."""
+    return ChannelReader(catalogue, route).read(formats, policy)
+
+
+class ChannelReader:
+    """Reads the channels of one route that calls one tool."""
+
+    def __init__(self, catalogue: ToolReader, route: WrittenRoute) -> None:
+        self._catalogue = catalogue
+        self._context = catalogue.context
+        self._route = route
+
+    def read(self, formats: JsonValue, policy: QueryPolicy) -> JudgedChannels:
+        """What is judged of the route's requests besides the body."""
+        judged = [
+            each
+            for index, parameter in list(self._read_declared())
+            if (each := self._make_judged(index, parameter, read_switch(formats))) is not None
+        ]
+        path = tuple(each for each in judged if each.declared.place == "path")
+        query = tuple(each for each in judged if each.declared.place == "query")
+        return JudgedChannels(path, query, frozenset(), policy in _JUDGING, policy is QueryPolicy.STRICT)
+
+    def _read_declared(self) -> Iterator[tuple[int, Parameter]]:
+        """The declared parameters, each with its index in the list."""
+        entries = self._route.entry.get("parameters", [])
+        for index in range(len(entries)):
+            at = (*self._route.at, "parameters", index)
+            written = entries[index]
+            name = reveal(written["name"])
+            try:
+                bare = read_parameter([{key: item for key, item in written.items() if key != "schema"}], (0,))
+            except OpenApiError as error:
+                self._context.mistake(at, error.message, error.hint)
+                continue
+            if written["in"] == "path" and name not in self._route.parameters:
+                hint = suggest_word(name, self._route.parameters) or "its path has the names in braces"
+                self._context.mistake((*at, "name"), f"the route's path has no {{{name}}}", hint)
+            schema = written.get("schema", True)
+            kinds, properties = list_schema_types(schema), list_properties(schema)
+            yield index, replace(bare, name=name, schema=schema, kinds=kinds, properties=properties)
+
+    def _make_judged(self, index: int, parameter: Parameter, formats: bool) -> JudgedParameter | None:
+        if parameter.place == "path" and parameter.name not in self._route.parameters:
+            return None  # reported in `_read_declared`
+        at = (*self._route.at, "parameters", index, "schema")
+        place = SchemaPlace(self._context.source, at, self._context.where(self._route.at))
+        made = self._catalogue.schemas.check_value_schema(
+            parameter.schema, f"the {parameter.place} parameter {parameter.name!r}", place, formats=formats
+        )
+        if made is None:
+            return None
+        self._context.notes.extend(f"parameter {parameter.name!r}: {note}" for note in made[1])
+        return JudgedParameter(parameter, made[0], parameter.name)

@@ -1,0 +1,1 @@
+"""What an operation is, how its parameters are written, and what no request can hold."""

@@ -1,0 +1,141 @@
+"""`multipart/form-data` (RFC 7578), read strictly and written. Pure.
+
+A body that two parsers could take apart differently is not read. A part is `Content-Disposition: form-data; name="..."`
+with `filename="..."` for a file. Contents stay as they came.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.extensions.operations.core.http.names import Pairs
+
+# One parameter of a media type (RFC 9110 section 5.6.6). Blanks around `=` are no part of it.
+_MEDIA_PARAMETER: Final = re.compile(
+    r"""[ \t]*;[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:"([^"\\\r\n]*)"|([^\s";,]+))[ \t]*"""
+)
+_BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
+_CHARSETS: Final = frozenset({"utf-8", "us-ascii"})
+_FIELD: Final = re.compile(rb"([A-Za-z-]+):[ \t]*([^\r\n\0]*)")
+_DISPOSITION: Final = re.compile(r'form-data((?:; ?(?:name|filename)="[^"\r\n]*")+)')
+_PARAMETER: Final = re.compile(r'; ?(name|filename)="([^"\r\n]*)"')
+_MOST_PARTS: Final = 1000
+_KNOWN: Final = frozenset({"content-disposition", "content-type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: its name, its file's name (None where it is not a file), its type, and where its content stands."""
+
+    name: str
+    filename: str | None
+    media_type: str
+    start: int
+    end: int
+
+
+def find_boundary(content_type: str) -> str:
+    """The boundary that a Content-Type names (RFC 2046 section 5.1.1), '' where it names none, several, or one in the
+    parts of RFC 2231 (`boundary*0`)."""
+    parameters = _read_media_parameters(content_type)
+    names = [name.partition("*")[0] for name, _ in parameters or ()]
+    if names.count("boundary") != 1 or parameters is None:
+        return ""
+    boundary = dict(parameters).get("boundary", "")
+    return boundary if _BOUNDARY.fullmatch(boundary) else ""
+
+
+def _read_media_parameters(content_type: str) -> Pairs | None:
+    """The parameters of a media type, names in lower case; None where the text is not all parameters."""
+    _, semicolon, rest = content_type.partition(";")
+    rest, found = semicolon + rest, Pairs()
+    while rest:
+        parameter = _MEDIA_PARAMETER.match(rest)
+        if parameter is None:
+            return found if not rest.strip(" \t;") else None
+        found.append((parameter[1].lower(), parameter[2] if parameter[2] is not None else parameter[3]))
+        rest = rest[parameter.end() :]
+    return found
+
+
+def is_field_text(media_type: str) -> bool:
+    """Whether a field's media type leaves its text in UTF-8 for every reader: no other charset, no parts within."""
+    parameters = _read_media_parameters(media_type)
+    if parameters is None or media_type.lower().startswith("multipart/"):
+        return False
+    return all(value.lower() in _CHARSETS for name, value in parameters if name.startswith("charset"))
+
+
+def split_parts(body: bytes, boundary: str) -> list[Part] | None:
+    """The parts of a body; None where it is not what RFC 7578 describes."""
+    line = b"--" + boundary.encode("ascii", "replace")
+    if boundary and body in (line + b"--", line + b"--\r\n"):
+        return []  # as clients send a form without fields
+    if not boundary or not body.startswith(line + b"\r\n"):
+        return None
+    parts: list[Part] = []
+    at = len(line) + 2
+    while len(parts) < _MOST_PARTS:
+        end = body.find(b"\r\n" + line, at)
+        head, blank, _ = body[at : at + 4096].partition(b"\r\n\r\n")
+        if end < 0 or not blank or at + len(head) + 4 > end:
+            return None
+        if _has_bare_boundary(body[at:end], line):
+            return None
+        part = _part(head, at + len(head) + 4, end)
+        if part is None:
+            return None
+        parts.append(part)
+        rest = end + 2 + len(line)
+        if body[rest : rest + 2] == b"--":
+            return parts if body[rest + 2 :] in (b"", b"\r\n") else None
+        if body[rest : rest + 2] != b"\r\n":
+            return None
+        at = rest + 2
+    return None
+
+
+def _has_bare_boundary(content: bytes, line: bytes) -> bool:
+    """Whether the boundary stands behind a lone CR or LF, where lenient parsers begin a part."""
+    return b"\n" + line in content or b"\r" + line in content
+
+
+def _part(head: bytes, start: int, end: int) -> Part | None:
+    fields: dict[str, str] = {}
+    for line in head.split(b"\r\n"):
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            return None
+        name = found[1].decode().lower()
+        if name in fields or name not in _KNOWN:
+            return None
+        try:
+            fields[name] = found[2].decode().strip()
+        except UnicodeDecodeError:
+            return None
+    disposition = _DISPOSITION.fullmatch(fields.get("content-disposition", ""))
+    if disposition is None:
+        return None
+    pairs = _PARAMETER.findall(disposition[1])
+    named = dict(pairs)
+    if len(named) != len(pairs) or "name" not in named or "\\" in disposition[1]:
+        return None
+    return Part(named["name"], named.get("filename"), fields.get("content-type", ""), start, max(start, end))
+
+
+def join_parts(parts: list[tuple[str, str | None, str, bytes]], boundary: str) -> bytes:
+    """A body of parts (name, file name, media type, content)."""
+    made = []
+    for name, filename, media_type, content in parts:
+        file = "" if filename is None else f'; filename="{_quote_text(filename)}"'
+        kind = f"\r\ncontent-type: {media_type}" if media_type else ""
+        head = f'--{boundary}\r\ncontent-disposition: form-data; name="{_quote_text(name)}"{file}{kind}\r\n\r\n'
+        made.append(head.encode() + content + b"\r\n")
+    return b"".join(made) + f"--{boundary}--\r\n".encode()
+
+
+def _quote_text(text: str) -> str:
+    """RFC 7578 section 2, as browsers do it."""
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

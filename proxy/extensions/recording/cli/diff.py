@@ -1,0 +1,205 @@
+"""`toolcall-proxy diff OLD NEW CALLS.jsonl` prints which recorded calls a new config judges differently, for people and
+for CI."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.cli.options import HelpText
+from proxy.extensions.recording.cli.recorded_input import RecordedLines, load_tools, open_input
+
+if TYPE_CHECKING:
+    from proxy.extensions.recording.comparing import ComparisonCounts, Place, ServedTools
+    from proxy.extensions.recording.line import RecordedLine
+
+EXIT_WORSE: Final = 1
+EXIT_USAGE: Final = 2
+_FAIL_ON: Final = "newly-refused,other-arguments,no-route"
+_ALLOW: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<percent>%?)")
+_FEW: Final = 30
+# How many lines a process gets at once, and how many such parts are queued for each process.
+_PART: Final = 200
+_WAITING: Final = 3
+_MOST_JOBS: Final = 64
+
+EPILOG: Final = """\
+CALLS.jsonl is what `record` writes (also gzipped); each line is judged by the old and by the new config, without hooks
+and corrections. Lines with stand-ins where the new schema asks what these do not keep are counted as `cannot tell`.
+
+examples:
+  toolcall-proxy diff old/config.yaml config.yaml calls.jsonl
+  git worktree add old main && toolcall-proxy diff old/config.yaml config.yaml calls.jsonl --format markdown
+  toolcall-proxy diff old/config.yaml config.yaml calls.jsonl.gz --jobs 4      millions of lines, four processes
+
+exit codes: 0 nothing worse, 1 what --fail-on names happens more often than --allow, 2 unusable input
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describes the verb's arguments."""
+    verb = subparsers.add_parser(
+        "diff",
+        help="what a changed config makes of recorded calls",
+        description="Says what a new config makes of recorded calls that the old one judged otherwise.",
+        epilog=EPILOG,
+        formatter_class=HelpText,
+    )
+    verb.add_argument("old", metavar="OLD", help="the config as it is served")
+    verb.add_argument("new", metavar="NEW", help="the config as it would be")
+    verb.add_argument("calls", metavar="CALLS.jsonl", help="recorded calls, also gzipped; - for standard input")
+    verb.add_argument("--format", choices=("table", "json", "markdown"), default="table", help="how it is told")
+    verb.add_argument("--fail-on", metavar="KINDS", default=_FAIL_ON, help=f"what exits with 1 (default: {_FAIL_ON})")
+    verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
+    verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="how many processes judge (default 1)")
+
+
+def read_jobs(text: str) -> int:
+    """A number of processes. Raises ArgumentTypeError for anything else."""
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_JOBS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes from 1 to {_MOST_JOBS}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compares and gives the exit code."""
+    from proxy.config.mistakes import ConfigError
+    from proxy.extensions.recording.comparing import LINE_CHANGES
+
+    kinds = [kind.strip().replace("-", "_") for kind in args.fail_on.split(",") if kind.strip()]
+    allowed = _ALLOW.fullmatch(args.allow)
+    if allowed is None or not set(kinds) <= set(LINE_CHANGES):
+        known = ", ".join(name.replace("_", "-") for name in LINE_CHANGES)
+        print(f"diff: --allow is a number or a share such as 1%; --fail-on names some of: {known}", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        old, new = load_tools(args.old), load_tools(args.new)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    found = _compare(args, old, new)
+    if found is None:
+        return EXIT_USAGE
+    print(_FORMATS[args.format](found))
+    worse = sum(found.counts[kind] for kind in kinds)
+    most = float(allowed["number"]) * (found.calls / 100 if allowed["percent"] else 1)
+    if worse <= most:
+        return 0
+    told = ", ".join(f"{found.counts[kind]} {_write_words(kind)}" for kind in kinds if found.counts[kind])
+    print(f"exit 1: {told}", file=sys.stderr)
+    return EXIT_WORSE
+
+
+def _compare(args: argparse.Namespace, old: ServedTools, new: ServedTools) -> ComparisonCounts | None:
+    from proxy.extensions.recording.line import read_line
+
+    try:
+        source = open_input(args.calls)
+    except OSError as error:
+        print(f"diff: cannot read {args.calls}: {error.strerror}", file=sys.stderr)
+        return None
+    lines = RecordedLines(source, "diff", read_line)
+    if args.jobs == 1:
+        found = compare_lines(lines, old, new)
+    else:
+        found = _compare_in_processes(lines, args.old, args.new, args.jobs)
+    return None if lines.has_failed or not found.calls else found
+
+
+def compare_lines(lines: Iterable[tuple[int, RecordedLine]], old: ServedTools, new: ServedTools) -> ComparisonCounts:
+    """Judges numbered lines by both configs, and counts how the verdicts differ."""
+    from proxy.extensions.recording.comparing import ComparisonCounts, compare_line
+
+    found = ComparisonCounts()
+    for number, line in lines:
+        found.add(number, line.tool, compare_line(line, old, new))
+    return found
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+# In a worker process: the tools of the old config, then those of the new one.
+_judging: list[ServedTools] = []
+
+
+def _compare_in_processes(lines: RecordedLines[RecordedLine], old: str, new: str, jobs: int) -> ComparisonCounts:
+    """Does what `compare_lines` does, in several processes: each reads both configs once and gets some lines at a
+    time."""
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from proxy.extensions.recording.comparing import ComparisonCounts
+
+    found, waiting = ComparisonCounts(), deque[Future[ComparisonCounts]]()
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_judging, (old, new)) as pool:
+        for part in _split_parts(iter(lines)):
+            waiting.append(pool.submit(_judge_part, part))
+            if len(waiting) == jobs * _WAITING:
+                found.merge(waiting.popleft().result())
+        while waiting:
+            found.merge(waiting.popleft().result())
+    return found
+
+
+def _split_parts(lines: Iterator[tuple[int, RecordedLine]]) -> Iterator[list[tuple[int, RecordedLine]]]:
+    while part := list(islice(lines, _PART)):
+        yield part
+
+
+def _begin_judging(old: str, new: str) -> None:
+    _judging[:] = [load_tools(old), load_tools(new)]
+
+
+def _judge_part(part: Sequence[tuple[int, RecordedLine]]) -> ComparisonCounts:
+    old, new = _judging
+    return compare_lines(part, old, new)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+def _write_words(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _list_rows(found: ComparisonCounts) -> Iterable[tuple[Place, int]]:
+    return found.places.most_common(_FEW)
+
+
+def _write_table(found: ComparisonCounts) -> str:
+    from proxy.extensions.recording.comparing import LINE_CHANGES
+
+    lines = [
+        "   ".join(
+            [f"{found.calls:,} calls", *(f"{_write_words(kind)} {found.counts[kind]:,}" for kind in LINE_CHANGES)]
+        )
+    ]
+    for key, number in _list_rows(found):
+        tool, path, code, before, after = key
+        fate = f"{before} -> {after}"
+        lines.append(f"{tool}  {path or 'arguments'}  {code}  {number:,} x  {fate}  e.g. line {found.first[key]:,}")
+    return "\n".join(lines)
+
+
+def _write_markdown(found: ComparisonCounts) -> str:
+    from proxy.extensions.recording.comparing import LINE_CHANGES
+
+    head = [_write_words(kind) for kind in LINE_CHANGES]
+    lines = [f"| calls | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
+    lines.append(f"| {found.calls:,} | {' | '.join(f'{found.counts[kind]:,}' for kind in LINE_CHANGES)} |")
+    if found.places:
+        lines += ["", "| tool | place | code | calls | change |", "|---|---|---|---|---|"]
+    for (tool, path, code, before, after), number in _list_rows(found):
+        cells = (tool, f"`{path or 'arguments'}`", code, f"{number:,}", f"{before} → {after}")
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _write_json(found: ComparisonCounts) -> str:
+    return json.dumps(found.show(_FEW), ensure_ascii=False)
+
+
+_FORMATS: Final[Mapping[str, Any]] = {"table": _write_table, "json": _write_json, "markdown": _write_markdown}

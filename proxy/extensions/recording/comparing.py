@@ -1,0 +1,137 @@
+"""Compares the verdicts of two configs on recorded calls: `compare_line` judges one line by both, `compare_sent` judges
+arguments by two policies, and `ComparisonCounts` adds up the changes.
+
+A stand-in keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema asks
+for another one at that place (enum, pattern, format ...) and the old schema does not ask for the same, or is not the
+schema that the line was recorded by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from proxy.adapters.base import CallShape
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.json.jsontext import parse_pointer
+from proxy.core.model.values import JsonValue, Pointer
+from proxy.core.rules.schema_places import nodes_at
+from proxy.extensions.recording.core.fates import CHANGES, Change, Fate, compare_fates
+from proxy.extensions.recording.line import RecordedLine, judge_sent
+
+# What a schema may ask of a text that its stand-in does not keep.
+_UNKEPT: Final = frozenset(
+    ["enum", "const", "pattern", "format", "minLength", "maxLength", "anyOf", "oneOf", "allOf", "not", "if", "then",
+     "else", "$ref", "$dynamicRef", "contentEncoding", "contentMediaType"]
+)  # fmt: skip
+
+LineChange = Change | Literal["no_route", "cannot_tell"]
+LINE_CHANGES: Final[tuple[LineChange, ...]] = (*CHANGES, "no_route", "cannot_tell")
+# (route, tool) -> how its calls are read, and its policy.
+ServedTools = Mapping[tuple[str, str], tuple[CallShape, ToolPolicy]]
+
+
+@dataclass(frozen=True, slots=True)
+class LineComparison:
+    """The change of a line's fate: `path` and `code` of an error or repair, and `before` and `after`, each forward or
+    refuse."""
+
+    change: LineChange
+    path: str = ""
+    code: str = ""
+    before: str = ""
+    after: str = ""
+
+
+def compare_line(line: RecordedLine, old: ServedTools, new: ServedTools) -> LineComparison:
+    """Judges a recorded call by the old and the new config, and compares the fates."""
+    key = (line.route, line.tool)
+    if key not in old or key not in new:
+        return LineComparison("same" if key not in old and key not in new else "no_route")
+    if line.sent is None:
+        return LineComparison("cannot_tell")
+    (old_shape, old_policy), (new_shape, new_policy) = old[key], new[key]
+    is_recorded_by_old = line.fields.get("schema_id", "") == old_policy.schema_id
+    for place in map(parse_pointer, line.masked):
+        wanted = _list_unkept(new_policy, place)
+        if (wanted or not is_recorded_by_old) and wanted != _list_unkept(old_policy, place):
+            return LineComparison("cannot_tell")
+    return _describe(judge_sent(line.sent, old_shape, old_policy), judge_sent(line.sent, new_shape, new_policy))
+
+
+def compare_sent(sent: bytes, shape: CallShape, old: ToolPolicy, new: ToolPolicy) -> LineComparison:
+    """Judges arguments that came as these bytes by two policies, and compares the fates."""
+    return _describe(judge_sent(sent, shape, old), judge_sent(sent, shape, new))
+
+
+# tool, path, code, before, after
+Place = tuple[str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class ComparisonCounts:
+    """The numbers of calls by kind of change and by place, and for each place the first line that changes there."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    places: Counter[Place] = field(default_factory=Counter)
+    first: dict[Place, int] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """All calls compared."""
+        return self.counts.total()
+
+    def add(self, number: int, tool: str, found: LineComparison) -> None:
+        """Counts one call, which stands in line `number`."""
+        self.counts[found.change] += 1
+        if found.path or found.code:
+            place = (tool, found.path, found.code, found.before, found.after)
+            self.places[place] += 1
+            self.first.setdefault(place, number)
+
+    def merge(self, other: ComparisonCounts) -> None:
+        """Adds what was counted over other lines."""
+        self.counts.update(other.counts)
+        self.places.update(other.places)
+        for place, number in other.first.items():
+            self.first[place] = min(number, self.first.get(place, number))
+
+    def show(self, most: int) -> dict[str, JsonValue]:
+        """Everything counted as a JSON value, with the `most` places at which the most calls change."""
+        shown: dict[str, JsonValue] = {"calls": self.calls, **{kind: self.counts[kind] for kind in LINE_CHANGES}}
+        shown["changes"] = [
+            {"tool": tool, "path": path, "code": code, "before": before, "after": after, "calls": number,
+             "line": self.first[tool, path, code, before, after]}
+            for (tool, path, code, before, after), number in self.places.most_common(most)
+        ]  # fmt: skip
+        return shown
+
+
+def _describe(before: Fate, after: Fate) -> LineComparison:
+    """How a fate changes, and where: an error or a repair that one of the two has and the other lacks."""
+    change = compare_fates(before, after)
+    if change == "same":
+        return LineComparison(change)
+    first, second = (set(fate.errors or fate.repairs) for fate in (before, after))
+    code, path = next(iter(sorted(first - second) or sorted(second - first) or sorted(first)), (after.code, ""))
+    words = ["forward" if fate.forwarded else "refuse" for fate in (before, after)]
+    return LineComparison(change, path, code, *words)
+
+
+def _list_unkept(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
+    """The keywords of a schema at a place that a stand-in may not satisfy although the text it replaces did."""
+    if policy.check is None:
+        return []
+    steps = tuple(int(step) if isinstance(step, str) and step.isdecimal() else step for step in path)
+    nodes = nodes_at(policy.check, steps)
+    found = [{key: item for key, item in node.keywords.items() if key in _UNKEPT or _is_no_text(key, item)}
+             for node in nodes]  # fmt: skip
+    return [each for each in found if each]
+
+
+def _is_no_text(keyword: str, item: JsonValue) -> bool:
+    """Whether a keyword asks for a type other than text. A repair may convert a text to it (`"48.85"`), but not the
+    stand-in of that text, whose digits and letters are replaced."""
+    return keyword == "type" and item != "string" and not (isinstance(item, list) and "string" in item)

@@ -1,0 +1,101 @@
+"""Records finished calls as the section `record` wants them (docs/console.md). A reload may change everything about it.
+
+With several workers each has a file of its own: FILE.PID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from proxy.adapters.base import CallShape
+from proxy.config.model import Config
+from proxy.core.model.values import Document
+from proxy.extensions.recording.line import write_line
+from proxy.extensions.recording.record_file import RESULTS, RecordFile
+from proxy.extensions.recording.record_section import RecordConfig, find_record
+from proxy.interfaces import CallRecord, Clock, Observer, Pacing
+from proxy.routing import RouteTable
+from proxy.telemetry.metric_table import Label, MetricRow
+from proxy.telemetry.metrics import Metrics
+
+RECORDED: Final = MetricRow(
+    "toolproxy_recorded_total",
+    "counter",
+    "Calls recorded to a file (`record`).",
+    ("result",),
+    {"result": Label("`dropped`: the queue was full; `failed`: the file cannot be written.", RESULTS)},
+)
+METRICS: Final = (RECORDED,)
+
+
+def make_recorder(clock: Clock, pacing: Pacing, metrics: Metrics) -> Recorder:
+    """The recorder of a proxy, which records nothing yet."""
+    return Recorder(clock.wall, pacing.chance, metrics.add_counter(RECORDED).series)
+
+
+class Recorder:
+    """Implements `Observer`. `wall` in seconds since the epoch; `chance` gives a number of at least 0 and below 1;
+    `counts` are those of the metric."""
+
+    def __init__(
+        self, wall: Callable[[], float], chance: Callable[[], float], counts: MutableMapping[tuple[str, ...], float]
+    ) -> None:
+        self._wall = wall
+        self._chance = chance
+        self._counts = counts
+        self._entry: RecordConfig | None = None
+        self._file: RecordFile | None = None
+        self._shapes: dict[str, CallShape] = {}
+        self._digest = ""
+
+    def adopt(self, config: Config, table: RouteTable, digest: str) -> None:
+        """Records by this config from now on."""
+        self._shapes, self._digest = {route.name: route.shape for route in table.routes}, digest
+        record = find_record(config)
+        if record == self._entry:
+            return
+        if self._file is not None:
+            self._file.close(0)
+        self._entry, self._file = record, None
+        if record is not None:
+            path = Path(record.file)
+            if config.workers > 1:
+                path = path.with_name(f"{path.name}.{os.getpid()}")
+            self._file = RecordFile(path, record.max_size, record.keep, self._counts)
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """This recorder if the config records calls, else nothing, so that no request pays for it."""
+        return () if self._file is None else (self,)
+
+    def finished(self, record: CallRecord) -> None:
+        """Records a call if the sample includes it."""
+        entry, file, call, policy = self._entry, self._file, record.call, record.policy
+        if entry is None or file is None or call is None or policy is None:
+            return
+        share = entry.share_of(record.outcome)
+        if share < 1 and self._chance() >= share:
+            return
+        shape = self._shapes.get(record.route)
+        if shape is None:
+            return
+        sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
+        head = {
+            "at": datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds"),
+            "route": record.route, "tool": record.tool, "schema_id": record.schema_id, "config": self._digest[:12],
+            "attempt": record.attempt, "outcome": record.outcome,
+        }  # fmt: skip
+        whole = entry.values == "full"
+        make = partial(write_line, head, sent, shape, policy, whole=whole, longest=entry.longest)
+        file.add(make, len(sent) + 500)
+
+    async def close(self) -> None:
+        """Writes what is queued, then closes the file."""
+        if self._file is not None:
+            await asyncio.to_thread(self._file.close)

@@ -1,0 +1,54 @@
+"""One request of a route whose tools its server lists, and what is told of such tools."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
+from proxy.interfaces import CallRecord, Services, ToolTexts, Upstream, UpstreamRequest
+from proxy.server.bound_route import RouteRequest
+from proxy.server.http.responses import answer_failure
+
+# Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
+Relay = Callable[
+    [UpstreamRequest, AsyncIterator[bytes] | None, Upstream, CallRecord], Awaitable[UpstreamReply | UpstreamFault]
+]
+# Continues the caller's trace. Takes the request's record and the values of `traceparent` and `tracestate`.
+Place = Callable[[CallRecord, str | None, str | None], None]
+# Hears the JSON-RPC id of a request once its server has it.
+PassedOn = Callable[[JsonValue], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRequest:
+    """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
+    are what clients are told of tools before they call."""
+
+    request: web.BaseRequest
+    call_route: RouteRequest
+    services: Services
+    record: CallRecord
+    closing: bool
+    relay: Relay
+    place: Place
+    texts: ToolTexts | None
+
+    def make_refusal(self, result: ToolResult) -> web.StreamResponse:
+        """Returns the response that gives a failure to the client."""
+        return answer_failure(self.call_route.binding, self.call_route.raw, result, self.record)
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
+    a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
+    than it guards. Each is called once per list, the last two for each tool. `passed_on` receives the JSON-RPC id of
+    each request that its server has."""
+
+    learned: Callable[[str, Iterable[str]], None]
+    unusable: Callable[[str, str, str], None]
+    unguarded: Callable[[str, str, str], None]
+    passed_on: PassedOn | None = None

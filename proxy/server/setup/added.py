@@ -1,0 +1,62 @@
+"""What extensions add to a config that has one of their sections: paths that they answer, texts about tools, and
+services that calls use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from proxy.config.model import Config
+from proxy.extensions import EXTENSIONS, Extension, load_place
+from proxy.interfaces import Services, ToolTexts
+from proxy.server.handler import AnswerPath
+from proxy.telemetry.logs import Log
+
+
+def make_answers(config: Config) -> dict[str, AnswerPath]:
+    """What answers the paths that extensions serve beside the routes, by path."""
+    found: dict[str, AnswerPath] = {}
+    for row in _list_used(config):
+        if row.answers:
+            found |= load_place(row.answers)(config)
+    return found
+
+
+def make_tool_texts(config: Config) -> ToolTexts | None:
+    """What MCP clients are told of tools; None where the config wants nothing told."""
+    made: list[ToolTexts | None] = [load_place(row.tool_texts)(config) for row in _list_used(config) if row.tool_texts]
+    return next((texts for texts in made if texts is not None), None)
+
+
+class ServiceExtender(Protocol):
+    """What an extension puts among the services of calls. It outlives a reload."""
+
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services with what the config asks for."""
+
+
+# How an extension makes it: from the services as they are without it, and the log.
+MakeExtender = Callable[[Services, Log], ServiceExtender]
+
+
+class ExtensionServices:
+    """The services that extensions add, each made for the first config that has a section of its extension."""
+
+    def __init__(self, base: Services, log: Log) -> None:
+        self._world = (base, log)
+        self._made: dict[str, ServiceExtender] = {}
+
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services of a config, with all that it asks for."""
+        for row in _list_used(config):
+            if row.services and row.name not in self._made:
+                make: MakeExtender = load_place(row.services)
+                self._made[row.name] = make(*self._world)
+        for each in self._made.values():
+            services = each.extend(config, services)
+        return services
+
+
+def _list_used(config: Config) -> Iterator[Extension]:
+    """The extensions that have a section in a config."""
+    return (row for row in EXTENSIONS if not row.sections.keys().isdisjoint(config.sections))

@@ -1,0 +1,328 @@
+"""A schema in words, and examples that are held against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.check.validation import compile_check
+from proxy.core.contract.policy import ToolPolicy
+from proxy.core.explain.advice import add_advice
+from proxy.core.explain.examples import make_minimal_example
+from proxy.core.explain.expectation import describe_expectation, list_choices, write_literal
+from proxy.core.explain.explain import list_violations
+from proxy.core.explain.scalarvalues import make_text_for
+from proxy.core.explain.signature import Focus, write_accepts, write_schema, write_signature
+from proxy.core.explain.sketch import Example, make_example
+from proxy.core.json.jsontext import dumps
+from proxy.core.model import codes
+from proxy.core.model.values import (
+    ABSENT,
+    Conversation,
+    Document,
+    Failure,
+    FeedbackLimits,
+    JsonValue,
+    Rung,
+    ToolCall,
+    ToolResult,
+)
+from tests.core.repairing import obj
+
+INT: JsonValue = {"type": "integer"}
+STR: JsonValue = {"type": "string"}
+D4 = "http://json-schema.org/draft-04/schema#"
+
+
+# --- expectations ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "schema"),
+    [
+        ("string", STR),
+        ("number (at least -90, at most 90)", {"type": "number", "minimum": -90, "maximum": 90}),
+        ("integer (exactly 0)", {**INT, "minimum": 0, "maximum": 0}),
+        ("integer (at least 1, at most 99)", {**INT, "minimum": 1.0, "maximum": 99.0}),
+        ("number (exactly -2)", {"type": "number", "minimum": -2.0, "maximum": -2.0}),
+        ("number (at least 0.5, multiple of 2.5)", {"type": "number", "minimum": 0.5, "multipleOf": 2.5}),
+        ("integer (greater than 0)", {**INT, "minimum": 0, "exclusiveMinimum": 0}),
+        ("integer (greater than 0)", {"$schema": D4, **INT, "minimum": 0, "exclusiveMinimum": True}),
+        ("integer (at least 0)", {"$schema": D4, **INT, "minimum": 0, "exclusiveMinimum": False}),
+        ("string (length exactly 2, pattern ^x)", {**STR, "minLength": 2, "maxLength": 2, "pattern": "^x"}),
+        ("string (max length 9)", {**STR, "minLength": 0, "maxLength": 9}),
+        ("array of integer (at least 1 item)", {"type": "array", "items": INT, "minItems": 1}),
+        ("integer or null", {"type": ["integer", "null"]}),
+        ("integer or boolean", {"anyOf": [INT, {"type": "boolean"}]}),
+        ("one of 'a', 'b' or null", {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}),
+        ("5", {"const": 5}),
+        ("any value", True),
+        ("no value", False),
+    ],
+)
+def test_a_place_says_what_it_takes(expected: str, schema: JsonValue) -> None:
+    assert expected == describe_expectation(compile_check(schema).root)
+
+
+def test_long_lists_and_limits_are_cut() -> None:
+    fifty = ", ".join(map(str, range(50)))
+    assert f"one of {fifty} (+50 more)" == list_choices(tuple(range(100)))
+    assert f"one of 77, {fifty} (+49 more)" == list_choices(tuple(range(100)), [77, 200])
+    long = tuple(f"{number:040}" for number in range(20))
+    assert f"one of '{long[0]}', '{long[1]}', '{long[2]}', '{long[3]}', '{long[4]}' (+15 more)" == list_choices(long)
+    assert len(describe_expectation(compile_check({"type": "string", "pattern": "x" * 5000}).root)) < 100
+    assert "'it'" == write_literal("it")
+
+
+# --- signatures -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "schema"),
+    [
+        ("{path: string (required), encoding?: 'utf-8' | 'ascii'}",
+         {**obj(encoding={"enum": ["utf-8", "ascii"]}, path=STR), "required": ["path"]}),
+        ("{content: string (max length 5, required)}", {**obj(content={**STR, "maxLength": 5}),
+         "required": ["content"]}),
+        ("{tags?: string[], grid?: integer[][]}",
+         obj(tags={"type": "array", "items": STR}, grid={"type": "array", "items": {"type": "array", "items": INT}})),
+        ("{a?: (integer | null)[]}", obj(a={"type": "array", "items": {"type": ["integer", "null"]}})),
+        ("{a?: {b?: integer} | string}", obj(a={"anyOf": [obj(b=INT), STR]})),
+        ("{a?: any}", obj(a=True)),
+    ],
+)  # fmt: skip
+def test_a_tool_has_a_signature(expected: str, schema: JsonValue) -> None:
+    assert expected == write_signature(compile_check(schema).root)
+
+
+def test_a_signature_of_a_huge_schema_is_short() -> None:
+    wide: JsonValue = STR
+    for level in range(6):
+        wide = obj(**{f"key_{level}_{number}": wide for number in range(6)})
+    recursive: dict[str, JsonValue] = {
+        "$ref": "#/$defs/n",
+        "$defs": {"n": obj(**{f"k{i}": {"$ref": "#/$defs/n"} for i in range(20)})},
+    }
+    for schema in (wide, recursive, {"anyOf": [{"$ref": "#/$defs/n"}] * 50, "$defs": recursive["$defs"]}):
+        assert len(write_signature(compile_check(schema).root)) < 20_000
+
+
+# --- the smallest valid value ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "schema"),
+    [
+        ("{}", obj(a=INT)),
+        ('{"a":0}', {**obj(a=INT), "required": ["a"]}),
+        ('{"a":3}', {**obj(a={**INT, "minimum": 3}), "required": ["a"]}),
+        ("-5", {**INT, "maximum": -5}),
+        ("0.5", {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+        ("21", {**INT, "minimum": 20, "multipleOf": 7}),
+        ("0.2", {"type": "number", "minimum": 0.15, "multipleOf": 0.1, "maximum": 0.25}),
+        ('"..."', STR),
+        ('"aa"', {**STR, "minLength": 2, "maxLength": 2}),
+        ('"2026-01-31"', {**STR, "format": "date"}),
+        ('"00000000-0000-4000-8000-000000000000"', {**STR, "format": "uuid"}),
+        ('"AA-000"', {**STR, "pattern": "^[A-Z]{2}-\\d{3}$"}),
+        ('"aaaaaaaa"', {**STR, "pattern": "^[a-z]+$", "minLength": 8}),
+        ('"b"', {"enum": ["b", "a"]}),
+        ("null", {"type": "null"}),
+        ("[0,1]", {"type": "array", "items": INT, "minItems": 2, "uniqueItems": True}),
+        ("[false,true]", {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "uniqueItems": True}),
+        ("[5]", {"contains": {"const": 5}, "type": "array"}),
+        ('[0,"..."]', {"type": "array", "prefixItems": [INT, STR], "minItems": 2}),
+        ('{"k":"b","n":0}', {"type": "object", "required": ["k"], "anyOf": [
+            {"properties": {"k": {"const": "b"}, "n": INT}, "required": ["n"]}]}),
+        ('{"a":true,"b":1}', {"type": "object", "required": ["a", "b"], "allOf": [
+            {"properties": {"a": {"const": True}}}, {"properties": {"b": {"enum": [1, 2]}}}]}),
+        ('{"k":"x","v":0}', {"type": "object", "properties": {"k": {"const": "x"}}, "required": ["k"],
+                             "if": {"properties": {"k": {"const": "x"}}}, "then": {"required": ["v"],
+                             "properties": {"v": INT}}}),
+        ('{"a":0,"b":"..."}', {"type": "object", "required": ["a"], "properties": {"a": INT, "b": STR},
+                               "dependentRequired": {"a": ["b"]}}),
+        ('{"key1":"...","key2":"..."}', {"type": "object", "minProperties": 2}),
+        ("{}", {"$ref": "#/$defs/n", "$defs": {"n": obj(next={"$ref": "#/$defs/n"})}}),
+    ],
+)  # fmt: skip
+def test_the_smallest_valid_value_is_found(expected: str, schema: JsonValue) -> None:
+    check = compile_check(schema)
+    value = make_minimal_example(check)
+    assert expected == dumps(value).decode()
+    assert check.accepts(value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        False,
+        {"type": "string", "pattern": "^(?=.*[A-Z])(?=.*\\d).{8,}$", "maxLength": 3},
+        {"$ref": "#/$defs/n", "$defs": {"n": {**obj(next={"$ref": "#/$defs/n"}), "required": ["next"]}}},
+        {"allOf": [{"type": "string"}, {"type": "integer"}]},
+    ],
+)
+def test_where_none_is_found_there_is_none(schema: JsonValue) -> None:
+    assert make_minimal_example(compile_check(schema)) is ABSENT
+
+
+@pytest.mark.parametrize(
+    ("expected", "pattern"),
+    [
+        ("", "^$"), ("a", "a|b"), ("00-0", "^\\d{2}-\\d$"), ("aa", "^(?:[a-z]){2}$"), ("a.b", "^a\\.b$"), ("a@a.a",
+         "^.+@.+\\.[a-z]+$"),
+        ("http://", "^https?://"), ("a", "[^0-9]"), ("x", "^(?<n>x)$"), ("A", "\\x41"), ("ab", "a(?=b)b"), ("]",
+         "[\\]]"),
+        ("-", "[-]"), ("a{", "a{"), ("x", "x??x"),
+    ],
+)  # fmt: skip
+def test_a_common_pattern_has_a_text(expected: str, pattern: str) -> None:
+    made = make_text_for(pattern)
+    assert made == expected or (made is None and pattern == "a{")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "[", "a{2", "(?i)a", "\\1", "\\p{L}", "\\", "[a", ")", "a)", "(" * 100, "\\u12", "[a-", "x{5000}" * 9],
+)
+def test_any_other_pattern_has_none(pattern: str) -> None:
+    assert make_text_for(pattern) is None
+
+
+# --- examples for answers -------------------------------------------------------------------------------------------
+NOTE: JsonValue = {
+    "type": "object",
+    "properties": {
+        "path": STR, "size": INT, "mode": {"enum": ["r", "w"]}, "kind": {"const": "note"},
+        "when": {"type": "string", "format": "date"}, "tags": {"type": "array", "items": STR},
+        "flag": {"type": "boolean"},
+    },
+    "required": ["path", "size", "mode", "kind", "when", "tags"],
+}  # fmt: skip
+
+
+def test_an_example_keeps_good_values_and_invents_none() -> None:
+    sent = {"path": "notes.txt", "size": "big", "flag": True, "tags": ["a"], "extra": 1}
+    assert Example(
+        {"kind": "note", "mode": "<one of r, w>", "path": "notes.txt", "size": "<integer>", "tags": ["a"],
+         "when": "<date>", "flag": True},
+        complete=False,
+    ) == make_example(compile_check(NOTE), sent)  # fmt: skip
+
+
+def test_an_example_that_validates_says_so() -> None:
+    check = compile_check({**obj(path=STR, n=INT), "required": ["path"]})
+    assert Example({"path": "<string>"}, complete=True) == make_example(check)
+    assert Example({"path": "x", "n": 5}, complete=True) == make_example(check, {"path": "x", "n": 5})
+    assert Example({"path": "x"}, complete=True) == make_example(check, {"path": "x", "n": "many"})
+
+
+def test_an_example_goes_down_into_objects_lists_and_branches() -> None:
+    check = compile_check({
+        "type": "object", "required": ["a"],
+        "properties": {"a": {"type": "array", "minItems": 1, "items": {"oneOf": [
+            {"type": "object", "properties": {"k": {"const": "x"}, "n": INT}, "required": ["k", "n"]},
+            {"type": "object", "properties": {"k": {"const": "y"}}, "required": ["k"]}]}}},
+    })  # fmt: skip
+    assert Example({"a": [{"k": "y"}]}, complete=True) == make_example(check)
+
+
+def test_examples_are_bounded_and_never_raise() -> None:
+    levels = {
+        f"n{level}": {
+            **obj(**{f"a{i}": {"$ref": f"#/$defs/n{level + 1}"} for i in range(6)}),
+            "required": [f"a{i}" for i in range(6)]
+        }
+        for level in range(14)
+    }  # fmt: skip
+    check = compile_check({"$ref": "#/$defs/n0", "$defs": {**levels, "n14": INT}})
+    assert Example(ABSENT, complete=False) == make_example(check)
+    assert make_minimal_example(check) is ABSENT
+
+
+# --- what an answer says a tool takes -------------------------------------------------------------------------------
+ADDRESS: JsonValue = {
+    "type": "object",
+    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+    "required": ["city"],
+}
+MANY: JsonValue = {
+    "type": "object",
+    "required": ["query"],
+    "properties": {
+        "query": {"type": "string"},
+        "budget": {"type": "number", "description": "Highest price"},
+        "ship": ADDRESS,
+        "bill": ADDRESS,
+        **{f"option_{number}": {"type": "integer", "minimum": number} for number in range(30)},
+    },
+}
+
+
+def test_what_repeats_is_written_once_and_recursion_ends() -> None:
+    (text,) = write_accepts(
+        compile_check({"type": "object", "properties": {"ship": ADDRESS, "bill": ADDRESS}}).root, Focus()
+    )
+    assert "{ship?: {city: string (required), street?: string}, bill?: as 'ship'}" == text
+    tree: JsonValue = {
+        "$defs": {"node": {"type": "object", "properties": {"name": {}, "next": {"$ref": "#/$defs/node"}}}},
+        "$ref": "#/$defs/node",
+    }
+    assert ("{name?: any, next?: {as above}}",) == write_accepts(compile_check(tree).root, Focus())
+
+
+def test_smaller_sizes_keep_the_fields_in_focus_and_every_name() -> None:
+    focus = Focus(candidates={"budget"})
+    focus.at(("bill", "street"))
+    sizes = write_accepts(compile_check(MANY).root, focus)
+    assert [len(text) for text in sizes] == sorted((len(text) for text in sizes), reverse=True)
+    names = ", ".join(f"option_{number}" for number in range(30))
+    assert sizes[-1] == (
+        "{budget?: number /* Highest price */, bill?: {street?: string, city: string (required)}, "
+        f"query: string (required), optional, without their types: ship, {names}}}"
+    )
+
+
+def test_missing_fields_are_required_whatever_the_schema_says_of_them() -> None:
+    focus = Focus(asked={"street"}, undeclared={"zip"})
+    (text,) = write_accepts(compile_check(ADDRESS).root, focus)
+    assert "{street: string (required), city: string (required), zip: any (required)}" == text
+
+
+def test_a_map_shows_the_form_of_its_names() -> None:
+    schema: JsonValue = {
+        "type": "object",
+        "patternProperties": {"^[A-Z]+$": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    assert "{[name with pattern ^[A-Z]+$]: integer}" == write_signature(compile_check(schema).root)
+    assert "{[name]: string}" == write_signature(
+        compile_check({"type": "object", "additionalProperties": {"type": "string"}}).root
+    )
+
+
+def test_a_schema_is_told_without_secrets_and_without_what_tells_nothing() -> None:
+    schema: JsonValue = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "title": "T",
+        "properties": {
+            "title": {"type": "string", "default": {"title": "kept"}, "x-repair": "off"},
+            "pin": {"type": "string", "writeOnly": True, "default": "1234", "enum": ["1234"]},
+        },
+    }
+    assert (
+        '{"type":"object","properties":{"title":{"type":"string","default":{"title":"kept"}},'
+        '"pin":{"type":"string","writeOnly":true}}}'
+    ) == write_schema(compile_check(schema).root)
+
+
+def test_the_schema_stands_where_it_is_shorter_than_what_is_said_of_it() -> None:
+    codes_of = [f"c{number}" for number in range(120)]
+    schema: JsonValue = {"type": "object", "properties": {"code": {"enum": codes_of}}, "required": ["code"]}
+    check = compile_check(schema)
+    found = list_violations(check, {"code": "x"}, ())
+    call = ToolCall("tool", Document(b"", None), "call", Conversation("c", Rung.HEADER))
+    result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, "", found, sent={"code": "x"}))
+    accepts = add_advice(result, ToolPolicy("tool", check, "t")).accepts
+    assert accepts[0] == f"JSON Schema {write_schema(check.root)}"
+    assert len(accepts[0]) < len(accepts[-1])
+
+
+def test_an_answer_about_many_properties_may_be_longer_unless_the_config_says_how_long() -> None:
+    call = ToolCall("tool", Document(b"", None), "call", Conversation("c", Rung.HEADER))
+    for schema, limit, size in ((MANY, 2000, 3000), (ADDRESS, 2000, 2000), (MANY, 1500, 1500)):
+        result = ToolResult(call, Failure(codes.INVALID_ARGUMENTS, ""), limits=FeedbackLimits(max_chars=limit))
+        assert size == add_advice(result, ToolPolicy("tool", compile_check(schema), "t")).limits.max_chars

@@ -1,0 +1,105 @@
+"""Reads every collected schema as one of an operator's own: what is right stays right.
+
+A mistake that is told of one of them is a false one, unless `TRUE_MISTAKES` names it, which somebody has looked at in
+its source. What no value can satisfy is counted apart; where it is so for listed values, jsonschema confirms that it
+refuses each of them. `run_all` exits 1 where anything is otherwise.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from jsonschema import Draft202012Validator
+
+from proxy.core.check.validation import Check, SchemaError
+from proxy.core.json.jsontext import make_plain
+from proxy.core.model.values import JsonValue
+from proxy.core.rules.contradictions import list_unsatisfiable
+from proxy.core.schema.drafts import is_conditional
+from proxy.core.schema.lint import lint
+from proxy.core.schema.nodes import Node
+from tests.corpora.calls import check_of, rows
+from tests.corpora.run_schemas import Found, openapi_bodies
+
+# Keywords that are misspelt in the source itself: OpenAI's description bounds a list by `min_items` and `max_items`.
+TRUE_MISTAKES: Final = frozenset(["min_items", "max_items"])
+_KEYS: Final = ("schema", "json_schema", "parameters", "inputSchema", "outputSchema")
+_FOLDERS: Final = ("bfcl", "mcp-tools", "model_calls", "real-failures", "real-failures-2026", "one-meaning",
+                   "two-meanings", "malformed-json")  # fmt: skip
+
+
+def lint_of_schemas(data: Path) -> Iterator[tuple[str, Found]]:
+    """What is told of the schemas of each collection."""
+    for folder in _FOLDERS:
+        yield f"{folder}, read in vain", _examine(_collected(data / folder))
+    yield "json-schema-test-suite, read in vain", _examine(_suite(data / "json-schema-test-suite"))
+
+
+def lint_of_operations(data: Path) -> Iterator[tuple[str, Found]]:
+    """The same for the bodies of operations."""
+    yield "openapi, read in vain", _examine(schema for _, schema in openapi_bodies(data))
+
+
+def _collected(folder: Path) -> Iterator[JsonValue]:
+    for file in sorted((*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))):
+        for row in rows(file):
+            yield from (row[key] for key in _KEYS if isinstance(row.get(key), dict))
+
+
+def _suite(folder: Path) -> Iterator[JsonValue]:
+    for file in sorted(folder.glob("draft*.json.gz")):
+        stack = [json.loads(gzip.decompress(file.read_bytes()))]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, dict) and {"schema", "tests"} <= value.keys():
+                yield value["schema"]
+            elif isinstance(value, dict | list):
+                stack.extend(value.values() if isinstance(value, dict) else value)
+
+
+def _examine(schemas: Iterator[JsonValue]) -> Found:
+    found: Found = Counter(wrong=0)
+    seen: set[str] = set()
+    for schema in schemas:
+        text = json.dumps(schema, sort_keys=True)
+        if text in seen:
+            continue
+        seen.add(text)
+        try:
+            check = check_of(schema)
+        except (SchemaError, RecursionError):
+            found["does not compile"] += 1
+            continue
+        found[_judge(check)] += 1
+    return found
+
+
+def _judge(check: Check) -> str:
+    grave = [finding for finding in lint(check.schemas) if finding.is_grave]
+    if false := [each for each in grave if str(each.path[-1:][0] if each.path else "") not in TRUE_MISTAKES]:
+        print("WRONG", false[0].path, false[0].message, false[0].hint[:200])
+        return "wrong"
+    for node, message, _ in list_unsatisfiable(check):
+        if any(not _refuses(node, choice) for choice in node.choices or ()):
+            print("WRONG", node.path, message)
+            return "wrong"
+    if grave:
+        return "misspelt in its source"
+    contrary = [node for node, _, _ in list_unsatisfiable(check) if not is_conditional(node.path)]
+    return "cannot be satisfied" if contrary else "right"
+
+
+def _refuses(node: Node, choice: JsonValue) -> bool:
+    """Whether jsonschema refuses a listed value at its own place. It knows fewer formats than we do."""
+    if node.has("format"):
+        return True
+    schema = {key: make_plain(value) for key, value in node.keywords.items()}
+    return not Draft202012Validator(schema).is_valid(make_plain(choice))
+
+
+RUNS: Final = (lint_of_schemas, lint_of_operations)

@@ -1,0 +1,19 @@
+"""The README's pictures of the console can be made from the demo, and are small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.demo import ROOT, demo
+from tests.extensions.console.browser import browser
+from tests.extensions.console.pictures import FOLDER, LARGEST, load, take
+
+
+def test_the_pictures_of_the_readme_are_made_from_the_demo_and_small(tmp_path: Path) -> None:
+    with browser() as running, demo() as started:
+        load(started)
+        made = take(started, running, tmp_path)
+    assert [] == [path.name for path in made if not 10_000 < path.stat().st_size < LARGEST]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [] == [path.name for path in made if f"docs/pictures/{path.name}" not in readme]
+    assert sorted(path.name for path in made) == sorted(path.name for path in FOLDER.iterdir())

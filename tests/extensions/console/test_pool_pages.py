@@ -1,0 +1,28 @@
+"""The extension's pages above several workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.extensions.console.pool_pages import merge_calls, merge_upstreams
+
+
+def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_of_a_breaker_are_shown() -> None:
+    def calls(run: str, *times: str) -> dict[str, Any]:
+        changes = [{"event": "reload", "at": at} for at in times]
+        return {"calls": [], "kept": 0, "bound": 10, "missed": 0, "cursor": f"{run}.0", "changes_cursor": f"{run}.2",
+                "changes": changes}  # fmt: skip
+
+    def upstream(hour: int) -> dict[str, Any]:
+        changes = [{"timestamp": f"2026-11-23T{hour:02}:00:{second:02}Z", "state": "open"} for second in range(20)]
+        row = {"upstream": "tools", "breaker": "open", "requests": {}, "faults": {}, "resent": 0, "changes": changes}
+        return {"upstreams": [row | {"p50_ms": None, "p95_ms": None}]}
+
+    joined = merge_calls([calls("a", "2026-11-23T01", "2026-11-23T03"), calls("b", "2026-11-23T02")])
+    assert isinstance(joined, dict)
+    assert [f"2026-11-23T0{hour}" for hour in (1, 2, 3)] == [change["at"] for change in joined["changes"]]
+    whole = merge_upstreams([upstream(1), upstream(2)])
+    assert isinstance(whole, dict)
+    assert [f"2026-11-23T02:00:{second:02}Z" for second in reversed(range(20))] == [
+        change["timestamp"] for change in whole["upstreams"][0]["changes"]
+    ]

@@ -1,0 +1,92 @@
+"""`serve --mcp URL`: one MCP server, and no config."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.config.load import load
+from proxy.extensions.mcp.cli.no_config import write_mcp_config
+from tests.extensions.mcp.conversation import BOTH
+from tests.extensions.mcp.server import McpServer, call
+from tests.serving.wire import exchange, post, tool
+
+
+@pytest.mark.parametrize(
+    ("url", "upstream", "path"),
+    [
+        ("http://127.0.0.1:9000/mcp", "http://127.0.0.1:9000", "/mcp"),
+        ("https://tools.example/v1/mcp/", "https://tools.example", "/v1/mcp/"),
+        ("http://127.0.0.1:9000", "http://127.0.0.1:9000", "/"),
+    ],
+)
+def test_the_config_has_the_servers_path(tmp_path: Path, url: str, upstream: str, path: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(write_mcp_config(url))
+    config = load(file, {}).config
+
+    assert (upstream, [path]) == (config.upstreams["mcp"].url, [route.path for route in config.routes])
+
+
+async def test_a_server_is_guarded_without_a_config() -> None:
+    server = McpServer()
+    async with tool(server) as upstream:
+        words = ["serve", "--mcp", f"{upstream.url}/mcp", "--header", "X-Team: a$b", "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            [sys.executable, "-m", "proxy", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ},
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            line = await asyncio.to_thread(process.stdout.readline)
+            port = int(line.rsplit(":", 1)[1])
+            assert (await asyncio.to_thread(process.stdout.readline)).startswith("admin on http://127.0.0.1:")
+            assert "/ui/#k=" in await asyncio.to_thread(process.stdout.readline)
+            assert f"clients use http://127.0.0.1:{port}/mcp\n" == await asyncio.to_thread(process.stdout.readline)
+            refused = await exchange(port, post("/mcp", json.dumps(call("add", {"a": 1})).encode(), BOTH))
+            await exchange(port, post("/mcp", json.dumps(call("add", {"a": 1, "b": "2"})).encode(), BOTH))
+        finally:
+            process.kill()
+            process.wait()
+            with contextlib.suppress(AttributeError):
+                process.stdout.close()  # type: ignore[union-attr]
+
+    assert json.loads(refused.body)["result"]["isError"]
+    assert ["a$b"] == [seen.header("x-team") for seen in server.calls]
+    assert [{"a": 1, "b": 2}] == [json.loads(seen.body)["params"]["arguments"] for seen in server.calls]
+
+
+@pytest.mark.parametrize("url", ["localhost", "http://127.0.0.1:9000/mcp?key=k"])
+def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "serve", "--mcp", url], capture_output=True, text=True, check=False,
+        cwd=tmp_path,
+    )  # fmt: skip
+
+    assert 2 == done.returncode
+    assert done.stderr.startswith("serve: upstream 'mcp'  `url` expects http://host[:port][/path]")
+
+
+@pytest.mark.parametrize(("path", "bridge"), [("/mcp", False), ("/sse", True)])
+async def test_a_url_where_no_server_answers_is_told_at_the_start(path: str, bridge: bool) -> None:
+    words = ["serve", "--mcp", f"http://127.0.0.1:9{path}", "--listen", "127.0.0.1:0"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    told = b""
+    try:
+        while b"serve --mcp: " not in told or (bridge and b"a bridge" not in told):
+            told += await asyncio.wait_for(process.stderr.readline(), 300)
+    finally:
+        process.kill()
+        await process.wait()
+
+    assert bridge == (b"fastmcp run" in told)

@@ -1,0 +1,533 @@
+"""An MCP server over stdio as an upstream: real processes, Streamable HTTP as its clients speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.core.model.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE
+from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamReply
+from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
+from proxy.interfaces import UpstreamRequest
+from proxy.upstream import ReplyBroken
+from tests.steady import until
+
+SERVER = Path(__file__).parent / "stdio_server.py"
+MODERN: Headers = (("mcp-protocol-version", "2026-07-28"),)
+
+
+def settings(*arguments: str, **changes: Any) -> StdioSettings:
+    environment = {"PATH": os.environ["PATH"]}
+    return StdioSettings("tools", (sys.executable, str(SERVER), *arguments), **{"environment": environment, **changes})
+
+
+@pytest.fixture
+async def upstream(request: pytest.FixtureRequest) -> AsyncIterator[StdioUpstream]:
+    made = StdioUpstream(getattr(request, "param", None) or settings())
+    yield made
+    await made.close()
+
+
+def with_settings(*arguments: str, **changes: Any) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("upstream", [settings(*arguments, **changes)], indirect=True)
+
+
+async def post(
+    upstream: StdioUpstream, message: object, headers: Headers = (), seconds: float = 30.0
+) -> UpstreamReply | UpstreamFault:
+    body = message if isinstance(message, bytes) else json.dumps(message).encode()
+    accept: Headers = (("accept", "application/json, text/event-stream"),)
+    return await upstream.relay(UpstreamRequest("tools", "POST", "/mcp", (*accept, *headers), body, seconds), None)
+
+
+def asked(method: str, request_id: object = 1, **params: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def call(tool: str, request_id: object = 1, **params: object) -> dict[str, object]:
+    return asked("tools/call", request_id, name=tool, **params)
+
+
+async def begin(upstream: StdioUpstream) -> Headers:
+    """Begins a session; gives the headers of its further requests."""
+    reply = await post(upstream, asked("initialize", 0, protocolVersion="2025-06-18"))
+    assert isinstance(reply, UpstreamReply)
+    session = dict(reply.headers)["mcp-session-id"]
+    headers: Headers = (("mcp-session-id", session), ("mcp-protocol-version", "2025-06-18"))
+    told = await post(upstream, {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
+    assert UpstreamReply(202, (), b"") == told
+    return headers
+
+
+async def messages(reply: UpstreamReply | UpstreamFault) -> list[Any]:
+    """What an answer says, of either kind."""
+    assert isinstance(reply, UpstreamReply), reply
+    if isinstance(reply.body, bytes):
+        return [json.loads(reply.body)]
+    return [json.loads(piece.split(b"data: ")[1]) async for piece in reply.body]
+
+
+async def result(reply: UpstreamReply | UpstreamFault) -> str:
+    """The text of a tool's result."""
+    (message,) = await messages(reply)
+    text: str = message["result"]["content"][0]["text"]
+    return text
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def gone(pid: int) -> None:
+    """Waits until a process has ended."""
+    await until(lambda: not is_alive(pid))
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+async def test_each_session_has_a_process_of_its_own(upstream: StdioUpstream) -> None:
+    one, other = await begin(upstream), await begin(upstream)
+    assert await result(await post(upstream, call("pid"), one)) != await result(
+        await post(upstream, call("pid"), other)
+    )
+    assert 2 == upstream.sessions.children
+
+
+@with_settings(shared=True)
+async def test_sessions_may_share_one_process(upstream: StdioUpstream) -> None:
+    one, other = await begin(upstream), await begin(upstream)
+    assert await result(await post(upstream, call("pid"), one)) == await result(
+        await post(upstream, call("pid"), other)
+    )
+    assert 1 == upstream.sessions.children
+
+
+async def test_the_arguments_of_a_call_arrive_byte_for_byte(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    body = b'{"jsonrpc": "2.0",\r\n "id": "a\\u0062", "params": {"name": "echo", "arguments": {"b": 1.50e1}},'
+    body += b'\n "method": "tools/call"}'
+    (answer,) = await messages(await post(upstream, body, headers))
+    assert "ab" == answer["id"]
+    assert '{"b": 15.0}' == answer["result"]["content"][0]["text"]
+
+
+async def test_a_deleted_session_ends_its_process_and_is_unknown_from_then_on(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    pid = int(await result(await post(upstream, call("pid"), headers)))
+    ended = await upstream.relay(UpstreamRequest("tools", "DELETE", "/mcp", headers, b"", 30), None)
+    assert UpstreamReply(200, (), b"") == ended
+    assert not is_alive(pid)
+    reply = await post(upstream, call("pid"), headers)
+    assert isinstance(reply, UpstreamReply)
+    assert 404 == reply.status
+    assert [
+        {"jsonrpc": "2.0", "error": {"code": -32001, "message": "Session not found"}, "id": None}
+    ] == await messages(reply)
+
+
+async def test_a_request_outside_of_a_session_is_refused_as_servers_do(upstream: StdioUpstream) -> None:
+    reply = await post(upstream, call("pid"))
+    assert isinstance(reply, UpstreamReply)
+    assert 400 == reply.status
+    assert 0 == upstream.sessions.children
+
+
+async def test_a_batch_is_refused(upstream: StdioUpstream) -> None:
+    reply = await post(upstream, [asked("ping")], await begin(upstream))
+    assert isinstance(reply, UpstreamReply)
+    assert 400 == reply.status
+
+
+@with_settings(idle=0.05)
+async def test_a_session_that_is_not_used_is_ended(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    pid = int(await result(await post(upstream, call("pid"), headers)))
+    await gone(pid)
+    await until(lambda: not upstream.sessions.children)
+    reply = await post(upstream, asked("ping"), headers)
+    assert isinstance(reply, UpstreamReply)
+    assert 404 == reply.status
+
+
+@with_settings(max_children=1)
+async def test_one_process_more_than_may_run_is_overloaded_and_says_when_to_come_back(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    fault = await post(upstream, asked("initialize"))
+    message = "upstream 'tools': 1 processes run, which is as many as may (`max_children`)"
+    assert UpstreamFault(OVERLOADED, "connection_limit_reached", Executed.NO, message, 5) == fault
+    assert "null" == await result(await post(upstream, call("echo"), headers))
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+async def test_many_calls_at_once_get_each_its_own_answer(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    replies = await asyncio.gather(
+        *(post(upstream, call("echo", number, arguments={"a": number}), headers) for number in range(50))
+    )
+    answers = [(await messages(reply))[0] for reply in replies]
+    assert [(number, f'{{"a": {number}}}') for number in range(50)] == [
+        (answer["id"], answer["result"]["content"][0]["text"]) for answer in answers
+    ]
+
+
+@with_settings(shared=True)
+async def test_clients_of_one_process_may_use_the_same_ids(upstream: StdioUpstream) -> None:
+    one, other = await begin(upstream), await begin(upstream)
+    first, second = await asyncio.gather(
+        post(upstream, call("echo", 7, arguments={"a": 1}), one),
+        post(upstream, call("echo", 7, arguments={"a": 2}), other),
+    )
+    assert ('{"a": 1}', '{"a": 2}') == (await result(first), await result(second))
+
+
+async def test_progress_arrives_before_the_answer_under_the_clients_own_token(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    reply = await post(upstream, call("progress", 5, _meta={"progressToken": "mine"}), headers)
+    *steps, answer = await messages(reply)
+    assert [("mine", 1), ("mine", 2), ("mine", 3)] == [
+        (step["params"]["progressToken"], step["params"]["progress"]) for step in steps
+    ]
+    assert 5 == answer["id"]
+
+
+async def test_a_client_that_reads_no_events_gets_the_answer_alone(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    body = json.dumps(call("progress", 5, _meta={"progressToken": 1})).encode()
+    request = UpstreamRequest("tools", "POST", "/mcp", (("accept", "application/json"), *headers), body, 30)
+    assert "done" == await result(await upstream.relay(request, None))
+
+
+async def test_what_is_no_message_is_passed_over_and_stderr_goes_to_the_log() -> None:
+    heard: list[tuple[int, str]] = []
+    upstream = StdioUpstream(settings(stderr=lambda pid, line: heard.append((pid, line))))
+    headers = await begin(upstream)
+    pid = int(await result(await post(upstream, call("pid"), headers)))
+    assert "quiet again" == await result(await post(upstream, call("noise"), headers))
+    await upstream.close()
+    assert [(pid, "something for the log")] == heard
+
+
+async def test_an_answer_that_is_no_strict_json_is_found_by_its_id_and_goes_on_as_it_is(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    reply = await post(upstream, call("half", 9), headers)
+    assert isinstance(reply, UpstreamReply)
+    text = b'{"jsonrpc": "2.0", "id": 9, "result": {"content": [{"type": "text", "text": "\\ud83d"}]}}'
+    assert text == reply.body
+
+
+# --- the server's own requests ----------------------------------------------------------------------------------------
+async def test_a_question_of_the_server_reaches_the_call_that_is_open_and_its_answer_the_server(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    reply = await post(upstream, call("ask", 3), headers)
+    assert isinstance(reply, UpstreamReply)
+    assert not isinstance(reply.body, bytes)
+    events = aiter(reply.body)
+    question = json.loads((await anext(events)).split(b"data: ")[1])
+    assert {
+        "jsonrpc": "2.0",
+        "id": "question-1",
+        "method": "sampling/createMessage",
+        "params": {"messages": []},
+    } == question
+    answer = {"jsonrpc": "2.0", "id": "question-1", "result": {"role": "assistant"}}
+    assert UpstreamReply(202, (), b"") == await post(upstream, answer, headers)
+    (last,) = [json.loads(event.split(b"data: ")[1]) async for event in events]
+    assert (3, '{"role": "assistant"}') == (last["id"], last["result"]["content"][0]["text"])
+
+
+async def test_a_question_that_the_client_has_not_declared_to_answer_is_answered_at_once(
+    upstream: StdioUpstream,
+) -> None:
+    opened = await post(upstream, asked("initialize", 0, capabilities={"roots": {}}))
+    assert isinstance(opened, UpstreamReply)
+    headers: Headers = (("mcp-session-id", dict(opened.headers)["mcp-session-id"]),)
+    told = json.loads(await result(await post(upstream, call("ask", 3), headers)))
+    assert {"code": -32601, "message": "the client has not declared the capability 'sampling'"} == told
+
+
+async def test_what_is_said_during_the_only_request_comes_on_its_stream_before_its_answer(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    listening: Headers = (("accept", "text/event-stream"), *headers)
+    await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)
+    *logs, answer = await messages(await post(upstream, call("log", 4, arguments={"lines": 3}), headers))
+    assert ([0, 1, 2], 4) == ([log["params"]["data"] for log in logs], answer["id"])
+
+
+@with_settings("modern", single_client=True)
+async def test_a_single_client_without_sessions_hears_all_that_is_said(upstream: StdioUpstream) -> None:
+    *logs, answer = await messages(await post(upstream, call("log", 4, arguments={"lines": 2_000}), MODERN))
+    assert (list(range(2_000)), 4) == ([log["params"]["data"] for log in logs], answer["id"])
+
+
+@with_settings("roots")
+async def test_a_question_during_a_request_of_the_proxy_itself_goes_to_the_clients_stream(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    listening: Headers = (("accept", "text/event-stream"), *headers)
+    stream = await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)
+    assert isinstance(stream, UpstreamReply)
+    assert not isinstance(stream.body, bytes)
+    both: Headers = (("accept", "application/json, text/event-stream"), *headers)
+    body = json.dumps(asked("tools/list", "own")).encode()
+    listing = asyncio.ensure_future(
+        upstream.relay(UpstreamRequest("tools", "POST", "/mcp", both, body, 30, answer_only=True), None)
+    )
+    question = json.loads((await anext(aiter(stream.body))).split(b"data: ")[1])
+    assert ("roots-1", "roots/list") == (question["id"], question["method"])
+    await post(upstream, {"jsonrpc": "2.0", "id": "roots-1", "result": {"roots": []}}, headers)
+    assert "own" == (await messages(await listing))[0]["id"]
+
+
+@with_settings(shared=True)
+async def test_a_client_cannot_answer_a_question_that_another_one_was_asked(upstream: StdioUpstream) -> None:
+    one, other = await begin(upstream), await begin(upstream)
+    reply = await post(upstream, call("ask", 3), one)
+    assert isinstance(reply, UpstreamReply)
+    forged = {"jsonrpc": "2.0", "id": "question-1", "result": "forged"}
+    assert UpstreamReply(202, (), b"") == await post(upstream, forged, other)
+    assert UpstreamReply(202, (), b"") == await post(upstream, {**forged, "result": "real"}, one)
+    assert "real" == (await messages(reply))[-1]["result"]["content"][0]["text"]
+
+
+async def test_what_the_server_says_unasked_arrives_on_the_get_stream_even_if_it_is_opened_later(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    plain: Headers = (("accept", "application/json"), *headers)
+    body = json.dumps(call("change")).encode()
+    assert "changed" == await result(
+        await upstream.relay(UpstreamRequest("tools", "POST", "/mcp", plain, body, 30), None)
+    )
+    listening: Headers = (("accept", "text/event-stream"), *headers)
+    stream = await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)
+    assert isinstance(stream, UpstreamReply)
+    assert not isinstance(stream.body, bytes)
+    events = aiter(stream.body)
+    told = [json.loads((await anext(events)).split(b"data: ")[1])["method"] for _ in range(2)]
+    assert ["notifications/tools/list_changed", "notifications/message"] == told
+
+
+@with_settings(shared=True)
+async def test_a_message_that_may_be_meant_for_one_client_reaches_no_other(upstream: StdioUpstream) -> None:
+    one, other = await begin(upstream), await begin(upstream)
+    listening: Headers = (("accept", "text/event-stream"), *other)
+    stream = await upstream.relay(UpstreamRequest("tools", "GET", "/mcp", listening, b"", 30), None)
+    assert isinstance(stream, UpstreamReply)
+    assert not isinstance(stream.body, bytes)
+    for _ in range(2):
+        await messages(await post(upstream, call("change"), one))
+    events = aiter(stream.body)
+    told = [json.loads((await anext(events)).split(b"data: ")[1])["method"] for _ in range(2)]
+    assert ["notifications/tools/list_changed"] * 2 == told
+
+
+# --- cancelling and time ----------------------------------------------------------------------------------------------
+async def test_an_answer_that_does_not_come_in_time_is_given_up_and_the_server_told(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    fault = await post(upstream, call("hang"), headers, seconds=0.2)
+    assert isinstance(fault, UpstreamFault)
+    assert (UPSTREAM_TIMEOUT, Executed.UNKNOWN) == (fault.code, fault.executed)
+    assert "[1]" == await result(await post(upstream, call("cancelled"), headers))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "expected"), [(settings(), '["mine"]'), (settings(shared=True), '["p2"]')], indirect=["upstream"]
+)
+async def test_a_process_of_one_session_reads_its_clients_ids_and_a_shared_one_ids_of_the_proxy(
+    upstream: StdioUpstream, expected: str
+) -> None:
+    headers = await begin(upstream)
+    hanging = asyncio.ensure_future(post(upstream, call("hang", "mine"), headers))
+    await asyncio.sleep(0)
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}}
+    assert UpstreamReply(202, (), b"") == await post(upstream, notice, headers)
+    assert expected == await result(await post(upstream, call("cancelled"), headers))
+    hanging.cancel()
+
+
+async def test_an_id_of_a_request_that_was_given_up_goes_to_no_other_before_its_answer(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    given_up = call("progress", 1, arguments={"seconds": 0.2})
+    assert isinstance(await post(upstream, given_up, headers, seconds=0.1), UpstreamFault)
+    *_, answer = await messages(await post(upstream, call("echo", 1, arguments={"a": 1}), headers))
+    assert (1, '{"a": 1}') == (answer["id"], answer["result"]["content"][0]["text"])
+
+
+async def test_a_message_to_a_process_of_one_session_goes_there_as_it_came(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    body = b'{ "id":7, "params":{"name":"echo", "_meta":{"progressToken":"a"} },"method":"tools/call","jsonrpc":"2.0"}'
+    await post(upstream, body, headers)
+    assert body.decode() + "\n" == json.loads(await result(await post(upstream, call("seen"), headers)))[-2]
+
+
+async def test_a_request_that_was_cancelled_ends_without_an_answer(
+    upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.channel._AFTER_CANCELLING", 0.0)
+    headers = await begin(upstream)
+    hanging = asyncio.ensure_future(post(upstream, call("hang", 5), headers))
+    await asyncio.sleep(0)
+    await post(upstream, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}, headers)
+    ended = await hanging
+    assert isinstance(ended, UpstreamReply)
+    assert (200, b"") == (ended.status, ended.body)
+
+
+async def test_progress_keeps_the_limit_of_time_away_also_where_nobody_reads_it(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    steps = call("progress", 5, arguments={"seconds": 0.8}, _meta={"progressToken": 1})
+    plain: Headers = (("accept", "application/json"), *headers)
+    request = UpstreamRequest("tools", "POST", "/mcp", plain, json.dumps(steps).encode(), 2.0)
+    assert "done" == await result(await upstream.relay(request, None))
+
+
+async def test_a_call_without_a_limit_of_time_waits_for_its_answer(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    assert "null" == await result(await post(upstream, call("echo"), headers, seconds=math.inf))
+
+
+async def test_who_wants_to_know_hears_that_the_server_has_the_request(upstream: StdioUpstream) -> None:
+    headers, passed = await begin(upstream), asyncio.Event()
+    body = json.dumps(call("hang")).encode()
+    request = UpstreamRequest("tools", "POST", "/mcp", headers, body, 30.0, passed_on=passed.set)
+    hanging = asyncio.ensure_future(upstream.relay(request, None))
+    await passed.wait()
+    assert not hanging.done()
+    hanging.cancel()
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+async def test_a_process_that_dies_in_a_call_is_an_upstream_error_that_says_so_and_its_session_is_over(
+    upstream: StdioUpstream,
+) -> None:
+    headers = await begin(upstream)
+    fault = await post(upstream, call("die"), headers)
+    message = "upstream 'tools': its process ended during the call (exit code 3): Error: no key"
+    assert UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message) == fault
+    reply = await post(upstream, call("pid"), headers)
+    assert isinstance(reply, UpstreamReply)
+    assert 404 == reply.status
+
+
+async def test_a_process_that_is_killed_breaks_the_stream_that_has_begun(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    pid = int(await result(await post(upstream, call("pid"), headers)))
+    reply = await post(upstream, call("ask"), headers)
+    assert isinstance(reply, UpstreamReply)
+    assert not isinstance(reply.body, bytes)
+    events = aiter(reply.body)
+    await anext(events)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ReplyBroken, match="its process ended during the call \\(signal 9\\)"):
+        await anext(events)
+
+
+@with_settings("linger")
+async def test_a_process_that_does_not_want_to_end_is_ended_with_all_that_it_has_started(
+    upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.child._PATIENCE", 0.2)  # waited twice
+    headers = await begin(upstream)
+    pid = int(await result(await post(upstream, call("pid"), headers)))
+    (grandchild,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
+    await upstream.close()
+    await gone(pid)
+    await gone(grandchild)
+
+
+async def test_a_command_that_is_not_there_is_an_upstream_error_that_names_it() -> None:
+    upstream = StdioUpstream(StdioSettings("tools", ("no-such-program", "--flag")))
+    message = "upstream 'tools': cannot start 'no-such-program': No such file or directory"
+    assert UpstreamFault(UPSTREAM_UNAVAILABLE, "destination_unavailable", Executed.NO, message) == await post(
+        upstream, asked("initialize")
+    )
+    await upstream.close()
+
+
+@pytest.mark.large
+async def test_processes_of_a_killed_proxy_end_whatever_they_do() -> None:
+    """SIGKILL runs no clean-up: the reaping process ends the groups that are left."""
+    script = (
+        "import asyncio, json, sys\n"
+        "from tests.extensions.mcp.test_stdio_upstream import begin, call, post, result, settings\n"
+        "from proxy.extensions.mcp.upstream.stdio import StdioUpstream\n"
+        "async def main():\n"
+        "    upstream = StdioUpstream(settings('linger'))\n"
+        "    headers = await begin(upstream)\n"
+        "    print(await result(await post(upstream, call('pid'), headers)), flush=True)\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    proxy = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[3]
+    )
+    assert proxy.stdout is not None
+    pid = int(await proxy.stdout.readline())
+    (grandchild,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
+    proxy.send_signal(signal.SIGKILL)
+    await proxy.wait()
+    await gone(pid)
+    await gone(grandchild)
+
+
+async def test_a_process_gets_the_environment_it_was_given_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("A_SECRET_OF_THE_PROXY", "x")
+    upstream = StdioUpstream(settings(environment={"ONE": "1"}))
+    headers = await begin(upstream)
+    environment = json.loads(await result(await post(upstream, call("env"), headers)))
+    await upstream.close()
+    assert {"ONE": "1"} == {key: value for key, value in environment.items() if key != "LC_CTYPE"}
+
+
+# --- revisions without sessions ---------------------------------------------------------------------------------------
+@with_settings("modern")
+async def test_requests_without_sessions_share_one_process(upstream: StdioUpstream) -> None:
+    discovered = await messages(await post(upstream, asked("server/discover", 1), MODERN))
+    assert ["2026-07-28"] == discovered[0]["result"]["supportedVersions"]
+    one, other = await asyncio.gather(post(upstream, call("pid"), MODERN), post(upstream, call("pid"), MODERN))
+    assert await result(one) == await result(other)
+    assert 1 == upstream.sessions.children
+
+
+async def test_an_old_server_is_known_by_its_404_and_the_process_serves_the_session_that_follows(
+    upstream: StdioUpstream,
+) -> None:
+    reply = await post(upstream, asked("server/discover", 1), MODERN)
+    assert isinstance(reply, UpstreamReply)
+    assert 404 == reply.status
+    assert 1 == upstream.sessions.children
+    await begin(upstream)
+    assert 1 == upstream.sessions.children
+
+
+@with_settings("modern", restarts=2, restart_window=3600.0)
+async def test_a_process_that_keeps_dying_is_not_started_for_ever(upstream: StdioUpstream) -> None:
+    for _ in range(2):
+        assert isinstance(await post(upstream, call("die"), MODERN), UpstreamFault)
+    fault = await post(upstream, call("echo"), MODERN)
+    assert isinstance(fault, UpstreamFault)
+    assert (UPSTREAM_UNAVAILABLE, Executed.NO) == (fault.code, fault.executed)
+    assert "upstream 'tools': its process ended 2 times within 3600 s" == fault.message
+    assert fault.retry_after is not None
+    assert 3590 <= fault.retry_after <= 3601

@@ -1,0 +1,157 @@
+"""Each extension is taken away from a copy of the code, with those that use it: the rest still is a whole.
+
+The rest imports, type-checks, serves a plain config, passes its own tests, and says to which extension a verb or a key
+of the config belongs that it does not know any more. Takes minutes: `make locks`, and CI.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from proxy.extensions import EXTENSIONS, Extension
+
+pytestmark = pytest.mark.locks
+
+ROOT: Final = Path(__file__).parents[2]
+# What the rest's own tests need of the repository.
+COPIED: Final = (
+    "proxy", "schemas", "tests", "docs", "helm", "benchmarks", ".ci", "Makefile", "README.md", "CHANGELOG.md",
+    "CONTRIBUTING.md", "Dockerfile", "LICENSE", "config.example.yaml", "pyproject.toml", "requirements.lock",
+    "requirements-dev.lock", ".gitignore", ".dockerignore",
+)  # fmt: skip
+# The tests that are run on the rest: what decides, reads the config, lists the verbs, and serves calls end to end.
+TRIED: Final = (
+    "tests/test_architecture.py", "tests/core/test_decide.py", "tests/core/test_envelope.py", "tests/config",
+    "tests/cli", "tests/scenarios", "tests/serving/test_calls.py", "tests/serving/test_operator.py",
+    "tests/serving/test_reload.py",
+    "--ignore=tests/config/test_published_schema.py",  # the published schema and its page describe all extensions
+    "--ignore=tests/cli/test_demo.py",  # the example shows extensions too, and the demo serves it
+    "--deselect=tests/config/test_load.py::test_the_example_runs_as_it_is",
+    "--deselect=tests/cli/test_main.py::test_check_takes_the_config_either_way",
+)  # fmt: skip
+PLAIN: Final = """\
+version: 1
+listen: 127.0.0.1:0
+admin: {listen: 127.0.0.1:0}
+upstreams: {tools: {url: http://127.0.0.1:9}}
+routes:
+  - {path: /tools/weather, upstream: tools, tool: weather, schema: {properties: {lat: {type: number}}}}
+"""
+# A call that is refused, and one that is sent to an upstream which nobody listens at.
+SERVE: Final = """
+import asyncio, json, sys
+from urllib.request import Request, urlopen
+from urllib.error import HTTPError
+from proxy.config.load import load
+from proxy.server import start_serving
+def post(url, body):
+    try:
+        with urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
+            return answer.status
+    except HTTPError as error:
+        return error.code
+async def serve():
+    serving = await start_serving(load("config.yaml", {}))
+    calls = [{"lat": {}}, {"lat": 1}]
+    print([await asyncio.to_thread(post, serving.url + "/tools/weather", call) for call in calls])
+    await serving.stop(0)
+asyncio.run(serve())
+print(sorted(name for name in sys.modules if name.startswith("proxy.extensions.")))
+"""
+IMPORT_ALL: Final = """
+import importlib, pkgutil, proxy
+for found in pkgutil.walk_packages(proxy.__path__, "proxy."):
+    if found.name != "proxy.__main__":
+        try:
+            importlib.import_module(found.name)
+        except ImportError as error:  # an extra of the package may be missing, a part of it may not
+            if (error.name or "").startswith("proxy"):
+                raise
+"""
+
+
+def list_taken(row: Extension) -> list[Extension]:
+    """An extension and those that use it, directly or through others."""
+    taken = [row]
+    for each in taken:
+        taken += [user for user in EXTENSIONS if each.name in user.uses and user not in taken]
+    return taken
+
+
+def copy_without(row: Extension, folder: Path) -> Path:
+    """The code without an extension and those that use it, and without their tests."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            skip = shutil.ignore_patterns("__pycache__", "node_modules")
+            shutil.copytree(source, folder / name, ignore=skip, symlinks=True)
+        elif source.is_file():
+            shutil.copy2(source, folder / name)
+    for each in list_taken(row):
+        shutil.rmtree(folder / "proxy" / "extensions" / each.name)
+        shutil.rmtree(folder / "tests" / "extensions" / each.name, ignore_errors=True)
+    (folder / "config.yaml").write_text(PLAIN, encoding="utf-8")
+    return folder
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+    )  # fmt: skip
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(row, marks=pytest.mark.xdist_group(row.name)) for row in EXTENSIONS],
+    ids=lambda row: row.name,
+)
+def taken(request: pytest.FixtureRequest) -> Extension:
+    """The extension that is taken away."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def rest(taken: Extension, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the code without it."""
+    return copy_without(taken, tmp_path_factory.mktemp(f"without-{taken.name}"))
+
+
+def test_every_module_of_the_rest_can_be_imported(rest: Path) -> None:
+    done = run(rest, "-c", IMPORT_ALL)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_the_rest_type_checks(rest: Path) -> None:
+    if (ROOT / ".mypy_cache").is_dir():  # what is known of libraries need not be found out again
+        shutil.copytree(ROOT / ".mypy_cache", rest / ".mypy_cache", dirs_exist_ok=True)
+    done = run(rest, "-m", "mypy", "proxy")
+    assert 0 == done.returncode, done.stdout
+
+
+def test_the_rest_serves_a_plain_config_and_loads_no_extension_for_it(rest: Path) -> None:
+    done = run(rest, "-c", SERVE)
+    assert 0 == done.returncode, done.stderr
+    assert ["[400, 502]", "[]"] == done.stdout.splitlines()
+
+
+def test_a_verb_or_key_of_what_is_gone_is_said_to_belong_to_it(rest: Path, taken: Extension) -> None:
+    belongs = f"belongs to the extension {taken.name!r}, which is not installed here"
+    for verb in taken.verbs:
+        done = run(rest, "-m", "proxy", verb)
+        assert (2, True) == (done.returncode, belongs in done.stderr), done.stderr
+    for key in taken.keys:
+        (rest / "with_key.yaml").write_text(f"{PLAIN}{key}: {{}}\n", encoding="utf-8")
+        done = run(rest, "-m", "proxy", "check", "with_key.yaml")
+        assert (2, True) == (done.returncode, f"the key {key!r} {belongs}" in done.stderr), done.stderr
+
+
+def test_the_rest_passes_its_own_tests(rest: Path) -> None:
+    done = run(rest, "-m", "pytest", "-m", "not large and not locks", "-p", "no:cacheprovider", *TRIED)
+    assert 0 == done.returncode, done.stdout[-5000:]
