@@ -15,7 +15,7 @@
 # make pictures     takes the README's pictures of the console
 # make vendor       fetches the libraries of the console's pages, with npm
 # make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/kubernetes-tried.md)
-# make release      the image for several architectures and the signed chart, sent to a registry (docs/release.md)
+# make release      the signed image for several architectures and the signed chart, sent to a registry (docs/release.md)
 # make lock         pins what is installed
 # make clean        removes everything that was made here
 #
@@ -29,7 +29,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all locks fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
+.PHONY: help run test test-all wheel locks fmt lint types bench corpora evaluate reliability soak attack docs cluster pictures vendor release lock clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -53,6 +53,10 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 run: $(VENV)/run.stamp
 	@$(BIN)/python -m proxy demo
+
+# One file that `pip install` and `pipx install` take on another machine, in dist/.
+wheel: $(VENV)/test.stamp
+	$(BIN)/python -m hatchling build -t wheel -d dist
 
 # Two workers: most of a run is waiting for sockets and processes, and a file's tests stay together.
 test: lint types
@@ -129,10 +133,12 @@ cluster: $(VENV)/test.stamp
 	@bash .ci/cluster >/dev/null && bash .ci/helm >/dev/null
 	$(BIN)/python -m tests.cluster
 
-# Sends the image and the signed chart to a registry: make release REGISTRY=registry.example.com/tools KEY=release@example.com
+# Sends the image and the chart, both signed, to a registry:
+# make release REGISTRY=registry.example.com/tools KEY=release@example.com COSIGN_KEY=cosign.key
 # DRY_RUN=1 signs the chart and prints the rest.
 release:
 	@bash .ci/helm >/dev/null
+	@[ -n "$(DRY_RUN)" ] || bash .ci/signing >/dev/null
 	@bash .ci/release
 
 # Pins what is installed now. Run it in a fresh .venv after changing the dependencies of pyproject.toml.

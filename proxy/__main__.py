@@ -6,9 +6,36 @@ error, 130 ended by Ctrl-C.
 
 from __future__ import annotations
 
+import signal
+import socket
+import sys
+
+
+def _end_process(number: int, _frame: object) -> None:
+    """Ends the process by a signal, with the exit code that shells give it."""
+    raise SystemExit(128 + number)
+
+
+def _hold_probes_port(words: list[str]) -> socket.socket | None:
+    """A socket that listens at the pod's port for probes (`--pod-ports CALLS,PROBES,ADMIN`); None where no such port is
+    named or can be opened, which is told later."""
+    try:
+        port = int(words[words.index("--pod-ports") + 1].split(",")[1])
+        return socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
+    except (ValueError, IndexError, OSError, OverflowError):
+        return None
+
+
+# The imports below take a second. Meanwhile a container's first process would ignore SIGTERM, which has no default for
+# it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer. `serve` and
+# `demo` put handlers of their own in place of this one.
+HELD: socket.socket | None = None
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_process)
+    HELD = _hold_probes_port(sys.argv)
+
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
@@ -63,6 +90,8 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in verbs:
         _file(verb).register(subparsers)
+        own = subparsers.choices[verb]
+        own.set_defaults(verb_parser=own)
     return top
 
 
@@ -93,6 +122,10 @@ def _split_command(words: list[str]) -> tuple[list[str], list[str] | None]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own); gives its exit code. Raises SystemExit on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # the installed command comes here without the first lines
+        # A verb without a handler of its own ends at once: an exception would wait for whoever reads standard input.
+        has_handler = words[:1] in (["serve"], ["demo"])
+        signal.signal(signal.SIGTERM, _end_process if has_handler else signal.SIG_DFL)
     asked = words[:1] if words[:1] and words[0] in VERBS else VERBS
     top = make_parser(asked)
     if not words:
@@ -101,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked is VERBS and not words[0].startswith("-"):
         top.error(_no_verb(words[0]))
     words, command = _split_command(words)
-    args = top.parse_args(words, argparse.Namespace(command=command))
+    args, unknown = top.parse_known_args(words, argparse.Namespace(command=command, held=HELD))
+    if unknown:
+        args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(_file(args.verb).run(args))
     except KeyboardInterrupt:

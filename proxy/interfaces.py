@@ -158,8 +158,11 @@ class StateStore(Protocol):
     No method raises: a store shared by several replicas goes on with what this process knows when it is out of reach.
     """
 
-    def is_idle(self) -> bool:
-        """Whether nothing at all is remembered, here or in a shared store, so that no key need be looked up."""
+    def is_known(self, key: str) -> bool:
+        """Whether anything may be remembered under a key, of attempts or of counts, here or in a shared store.
+
+        Waits for nothing. Where it is False, `look` and `clear` would give None and `count_taken` 0, so that none of
+        them need be awaited."""
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
         """The running episode of an attempt key, or None.

@@ -1,6 +1,7 @@
 """Asks the second judge about checked calls, in a child process, within a bound.
 
-    sampled   one forwarded call in a hundred, beside the call: nothing waits for it
+    sampled   one forwarded call in a hundred of a tool's first thousand with a schema, then one in a thousand, beside
+              the call: nothing waits for it
     always    every call before it goes: one that the second judge refuses, or says nothing about in time, is not sent
 
 A child that exceeds its time or memory is killed (`proxy/offload`): a hostile schema costs this room's child, never the
@@ -22,8 +23,11 @@ from proxy.core.model.values import CheckedCall, Failure
 from proxy.core.second_judge.judge import JOB, Opinion, Question, SecondVerdict, make_question, pack_job, unpack_opinion
 from proxy.offload.pool import MIB, Done, OffloadPool
 
-# One forwarded call in so many is asked about.
-SAMPLE: Final = 100
+# One forwarded call in so many is asked about: of the first `FIRST` calls of a tool with a schema, and of all later
+# ones. What the two judges read differently in a schema shows early; each question costs the child as much as a call.
+FIRST: Final = 1000
+SAMPLE_OF_FIRST: Final = 100
+SAMPLE_OF_LATER: Final = 1000
 # How long an answer may take, the start of a child included, and how much memory a child may use.
 SECONDS: Final = 2.0
 MEMORY: Final = 256 * MIB
@@ -58,8 +62,17 @@ class SecondOpinion:
         self._asking: set[asyncio.Task[Failure | None]] = set()
 
     def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
-        """Asks about one call in a hundred, and does not wait for the answer."""
-        if self._chance() * SAMPLE < 1 and len(self._asking) < MAX_SAMPLED:
+        """Asks about some of the calls, and does not wait for the answer."""
+        if policy.check is None or not checked.enforced:
+            return
+        counts = policy.check.schemas.memos.setdefault("second_judge_calls", {})
+        before: int = counts.get(policy.tool, 0)
+        if before < FIRST:
+            counts[policy.tool] = before + 1
+        if (
+            self._chance() * (SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER) < 1
+            and len(self._asking) < MAX_SAMPLED
+        ):
             task = asyncio.create_task(self.confirm(route, checked, policy))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)

@@ -105,8 +105,14 @@ def pattern(output: str) -> str:
 def test_the_make_targets_of_the_readme_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     named = re.findall(r"^make (\w+)", "\n".join(blocks("sh")), re.MULTILINE)
-    assert ["run", "test"] == named
+    assert ["run", "test", "wheel"] == named
     assert set(named) <= set(targets)
+
+
+def test_no_text_names_this_package_on_an_index() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "proxy").rglob("*.py"), ROOT / "README.md"]
+    named = re.compile(r"(pip|pipx|uv) (tool )?install '?toolcall[-_]proxy")
+    assert [] == [page.name for page in pages if named.search(page.read_text(encoding="utf-8"))]
 
 
 def test_the_readme_names_only_verbs_that_exist() -> None:

@@ -2,14 +2,16 @@
 
 First every pod that the name in PODS leads to has to serve the config mounted at CONFIG, within WAIT seconds: kubelet
 brings a change into a pod late, and calls before that would judge the config of yesterday. Then the calls of CALLS
-(JSON) go to TARGET; each is {path, status} and maybe body, code (of the error in the answer) and headers. Prints a line
-for each; exit code 1 where an answer is another than was asked for. Python's standard library, and the proxy's command.
+(JSON) go to TARGET; each is {path, status} and maybe body, code (of the error in the answer) and headers. AUTHORITY is
+the file of a private authority that has signed TARGET's certificate. Prints a line for each; exit code 1 where an
+answer is another than was asked for. Python's standard library, and the proxy's command.
 """
 
 import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -17,7 +19,12 @@ import urllib.error
 import urllib.request
 
 SERVED = re.compile(r'^toolproxy_config_info\{.*files_hash="([0-9a-f]*)"', re.MULTILINE)
-OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the cluster's own, whatever HTTP_PROXY says
+UNTRUSTED = "its certificate is not trusted: name the authority that has signed it in the value test.authority"
+# The cluster's own, whatever HTTP_PROXY says.
+OPENER = urllib.request.build_opener(
+    urllib.request.ProxyHandler({}),
+    urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=os.environ.get("AUTHORITY"))),
+)
 
 
 def read_released():
@@ -68,6 +75,9 @@ def send(target, call):
             return answer.status, ""
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read()
+    except urllib.error.URLError as error:
+        trusted = not isinstance(error.reason, ssl.SSLCertVerificationError)
+        return 0, f"no answer: {error.reason}" if trusted else f"{UNTRUSTED} ({error.reason.verify_message})"
     try:
         return status, json.loads(text)["error"]["code"]
     except (ValueError, KeyError, TypeError):

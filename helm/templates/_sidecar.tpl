@@ -31,12 +31,18 @@ Beside them: toolcall-proxy.podLabels, .podAnnotations (_config.tpl), .toolLifec
   restartPolicy: Always
   {{- end }}
   command: [python, -m, proxy]
-  args: [serve, /etc/toolcall-proxy/config.yaml]
+  args: {{ include "toolcall-proxy.serveArgs" . }}
   # Why it ended (a config that it cannot take) is in the pod's status: kubectl describe.
   terminationMessagePolicy: FallbackToLogsOnError
-  {{- with $values.extraEnv }}
+  {{- if or $values.extraEnv $values.events.enabled }}
   env:
+    {{- with $values.extraEnv }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if $values.events.enabled }}
+    - { name: POD_NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
+    - { name: POD_UID, valueFrom: { fieldRef: { fieldPath: metadata.uid } } }
+    {{- end }}
   {{- end }}
   {{- with $values.extraEnvFrom }}
   envFrom:
@@ -69,9 +75,20 @@ Beside them: toolcall-proxy.podLabels, .podAnnotations (_config.tpl), .toolLifec
     {{- if $values.existingSecret }}
     - { name: toolcall-proxy-secret, mountPath: /run/secrets/toolcall-proxy, readOnly: true }
     {{- end }}
+    {{- if $values.events.enabled }}
+    - { name: toolcall-proxy-account, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true }
+    {{- end }}
     {{- with $values.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{/* What `serve` is told: the config, and the pod's ports, which it has to fit. */}}
+{{- define "toolcall-proxy.serveArgs" -}}
+{{- $ports := .Values.ports -}}
+{{- $args := list "serve" "/etc/toolcall-proxy/config.yaml" "--pod-ports" (printf "%d,%d,%d" (int $ports.calls) (int $ports.probes) (int $ports.admin)) -}}
+{{- if .Values.events.enabled }}{{ $args = append $args "--pod-events" }}{{ end -}}
+{{- toJson $args -}}
 {{- end }}
 
 {{/*
@@ -124,6 +141,15 @@ by name: a further schema would change the pod, and so roll it.
   secret:
     secretName: {{ $values.existingSecret }}
     defaultMode: 292
+{{- end }}
+{{- if $values.events.enabled }}
+- name: toolcall-proxy-account
+  projected:
+    defaultMode: 292
+    sources:
+      - serviceAccountToken: { path: token, expirationSeconds: 3607 }
+      - configMap: { name: kube-root-ca.crt, items: [{ key: ca.crt, path: ca.crt }] }
+      - downwardAPI: { items: [{ path: namespace, fieldRef: { fieldPath: metadata.namespace } }] }
 {{- end }}
 {{- with $values.extraVolumes }}
 {{ toYaml . }}

@@ -61,6 +61,7 @@ class CallContext:
     opening: tuple[Repair, ...] = ()
     seen: int = 0
     _key: str = field(default="", init=False, repr=False, compare=False)
+    _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def counted_by(self) -> ToolPolicy | UnknownTool:
@@ -69,7 +70,7 @@ class CallContext:
 
     @property
     def key(self) -> str:
-        """The store's key of its attempts, computed on first use: a clean call may never need it."""
+        """The store's key of its attempts, computed once."""
         if not self._key:
             called = self.came
             digest = self.digest if called.conversation.rung is _ADDRESS else ""
@@ -79,8 +80,10 @@ class CallContext:
 
     @property
     def digest(self) -> str:
-        """The hash of the arguments as they came."""
-        return contract.hash_call(self.came, self.counted_by)
+        """The hash of the arguments as they came, computed on first use: a clean call may never need it."""
+        if not self._digest:
+            object.__setattr__(self, "_digest", contract.hash_call(self.came, self.counted_by))
+        return self._digest
 
 
 @value_class

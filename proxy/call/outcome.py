@@ -47,6 +47,15 @@ from proxy.interfaces import CallRecord, CallRoute, Services
 _GATHERING: Final = 0.01
 
 
+def has_failed_before(context: CallContext) -> bool:
+    """Whether earlier failures may matter to a call: `recall_failures` need not be awaited where this is False. With a
+    store in memory it is False in every conversation that has not failed with this tool."""
+    store, key = context.services.store, context.key
+    return store.is_known(key) or (
+        _are_tool_errors_counted(context) and store.is_known(refusals.make_tool_errors_key(key))
+    )
+
+
 async def recall_failures(context: CallContext) -> CallContext | ToolResult:
     """Returns an answer that earlier failures already decide; otherwise the call, with the attempts it has `seen`. A
     clean call waits for no shared store."""
@@ -145,7 +154,7 @@ async def refuse_unread_call(
     """The answer to a call whose arguments could not be read, although its tool is known; counted like any other."""
     context = open_context(call, call_route, services, record)
     record_call(context)
-    if not services.store.is_idle():
+    if has_failed_before(context):
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):
             return recalled
@@ -209,7 +218,7 @@ async def deliver_answer(
     policy, store = context.policy, context.services.store
     outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
     is_misuse = approved.event == "auto_expanded"  # ends no attempts, being one
-    kept = reply.status >= 300 or is_misuse or store.is_idle()
+    kept = reply.status >= 300 or is_misuse or not store.is_known(context.key)
     ended = None if kept else await store.clear(context.key)
     attempt = _attempt_after(ended, context.counted_by) if isinstance(ended, Episode) else None
     warnings = (container.LEFT_OUT, *checked.warnings) if is_misuse else checked.warnings

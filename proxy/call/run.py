@@ -27,6 +27,7 @@ from proxy.call.outcome import (
     count_tool_error,
     deliver_answer,
     hand_on_error,
+    has_failed_before,
     recall_failures,
     refuse_call,
 )
@@ -55,7 +56,7 @@ def run_call(
 
 async def _run(context: CallContext) -> Outcome:
     services = context.services
-    if not services.store.is_idle():
+    if has_failed_before(context):
         recalled = await recall_failures(context)
         if isinstance(recalled, ToolResult):
             return recalled

@@ -21,7 +21,7 @@ examples:
   zsh   toolcall-proxy completion zsh > ~/.zfunc/_toolcall-proxy        (with `fpath+=~/.zfunc` before compinit)
   fish  toolcall-proxy completion fish > ~/.config/fish/completions/toolcall-proxy.fish
 
-It needs the extra `completion`: pip install 'toolcall-proxy[completion]'
+It needs the extra `completion`: pip install '.[completion]' in a clone
 
 exit codes: 0 printed, 2 the extra is not installed
 """
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        print("completion: a library is missing: pip install 'toolcall-proxy[completion]'", file=sys.stderr)
+        print("completion: a library is missing: pip install '.[completion]' in a clone", file=sys.stderr)
         return EXIT_NO_LIBRARY
     from proxy.__main__ import make_parser
 

@@ -1,5 +1,7 @@
 """`toolcall-proxy drain` tells a running proxy to drain, and waits until it has. Made for a container's preStop hook.
 
+A proxy that is still starting has no operator's port yet, so the command waits a moment for it.
+
 The request goes to the operator's port, and the proxy keeps running, because kubelet would restart a sidecar that
 ended. The proxy serves on for the config's `drain` time, not ready and closing each connection; then it refuses new
 calls and finishes those under way. Only then does this command return; the SIGTERM that follows ends the process at
@@ -10,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
@@ -21,15 +25,18 @@ EXIT_NOT_DRAINED: Final = 1
 EXIT_USAGE: Final = 2
 
 _LOOK_EVERY: Final = 0.2
+# Seconds that a proxy which is starting has to open its operator's port.
+_STARTS_WITHIN: Final = 3.0
 
 EPILOG: Final = f"""\
 examples:
   toolcall-proxy drain                                    the proxy on this machine, with the config's drain time
   toolcall-proxy drain --admin unix:/run/proxy/admin.sock --seconds 10
 
-Where the config has an `admin.token`, it is read from --token-file or from the variable {TOKEN_VARIABLE}.
+Where the config has an `admin.token`, it is read from --token-file, from --config, or from the variable
+{TOKEN_VARIABLE}.
 
-exit codes: 0 drained, 1 not within --timeout, or nobody answers there, 2 wrong usage
+exit codes: 0 drained, 1 not within --timeout, or nobody answers there within --wait, 2 wrong usage
 """
 
 
@@ -49,20 +56,25 @@ def register(subparsers: Any) -> None:
         help="end as soon as no upstream on this machine takes connections (the tool of a Job has ended)",
     )
     verb.add_argument("--timeout", metavar="N", type=float, default=600.0, help="stop waiting after N seconds")
+    verb.add_argument(
+        "--wait", metavar="N", type=float, default=_STARTS_WITHIN,
+        help=f"give a proxy that is starting N seconds to open its port (default {_STARTS_WITHIN:g})",
+    )  # fmt: skip
+    verb.add_argument("--config", metavar="FILE", help="take the operator's token from this config's `admin.token`")
     add_operator_arguments(verb)
 
 
 def run(args: argparse.Namespace) -> int:
     """Drains the proxy at `args.admin` and gives the exit code."""
     try:
-        port = OperatorPort(args.admin, args.token_file)
+        port = OperatorPort(args.admin, args.token_file, _read_token(args.config) if args.config else "")
     except (OSError, ValueError) as error:
         print(f"drain: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
     until = time.monotonic() + args.timeout
     try:
         body: dict[str, float | bool] = {} if args.seconds is None else {"seconds": args.seconds}
-        state = _ask(port, "POST", body | ({"with_tools": True} if args.with_tools else {}))
+        state = _begin(port, body | ({"with_tools": True} if args.with_tools else {}), time.monotonic() + args.wait)
         while not state["drained"]:
             if time.monotonic() > until:
                 print(f"drain: {state['inflight']} calls still under way after {args.timeout:g} s", file=sys.stderr)
@@ -78,6 +90,34 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_NOT_DRAINED
     print("drained")
     return 0
+
+
+def _read_token(config: str) -> str:
+    """The token that a config names; '' where it names none or has a mistake, for then the proxy may serve another."""
+    from proxy.config.files.secrets import Substitution, reveal
+    from proxy.config.files.source import Files
+    from proxy.config.mistakes import ConfigError
+
+    path = Path(config)
+    try:
+        value = Files().source(path, config).value
+        admin = value.get("admin") if isinstance(value, dict) else None
+        token = admin.get("token") if isinstance(admin, dict) else None
+    except (OSError, ValueError, ConfigError):
+        return ""
+    read = Substitution(os.environ, Path.read_bytes, path.parent, lambda _: False, lambda _: True).apply(token, [])
+    return reveal(read) if isinstance(read, str) else ""
+
+
+def _begin(port: OperatorPort, body: dict[str, float | bool], until: float) -> dict[str, Any]:
+    """Begins the drain; where nobody listens yet, tries again until that time. Raises as `_ask` does."""
+    while True:
+        try:
+            return _ask(port, "POST", body)
+        except (ConnectionRefusedError, FileNotFoundError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_EVERY)
 
 
 def _ask(port: OperatorPort, method: str, body: dict[str, float | bool] | None = None) -> dict[str, Any]:

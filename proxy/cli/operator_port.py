@@ -32,11 +32,11 @@ def add_operator_arguments(verb: argparse.ArgumentParser) -> None:
 
 
 class OperatorPort:
-    """A client of one operator's port. `token_file` or the variable TOKEN_VARIABLE holds the token; raises OSError or
-    ValueError where the file cannot be read."""
+    """A client of one operator's port. `token_file`, `token` or the variable TOKEN_VARIABLE holds the token; raises
+    OSError or ValueError where the file cannot be read."""
 
-    def __init__(self, address: str, token_file: str | None) -> None:
-        token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else ""
+    def __init__(self, address: str, token_file: str | None, token: str = "") -> None:
+        token = token if not token_file else Path(token_file).read_text(encoding="utf-8").strip()
         token = token or os.environ.get(TOKEN_VARIABLE, "")
         self.address = address
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}

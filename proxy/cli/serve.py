@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText, add_header_option, add_timeout_option
+from proxy.cli.pod_arguments import add_pod_arguments, find_pod, list_pod_mistakes, write_pod_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +93,8 @@ def register(subparsers: Any) -> None:
         help="with --mcp and --openapi: the operator's port (default 127.0.0.1:9090, or a free one)",
     )  # fmt: skip
     parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
+    add_pod_arguments(parser)
     parser.set_defaults(no_config=False, guarded=None)
     # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -142,12 +145,14 @@ def _run(args: argparse.Namespace) -> int:
         from proxy.cli.operator_console import close_console, open_console
 
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
+    if args.pod_ports is not None and (mistakes := list_pod_mistakes(loaded.config, args)):
+        print("\n".join(f"{args.path or args.config}: {each}" for each in mistakes), file=sys.stderr)
+        return EXIT_CONFIG
     try:
         with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
             if loaded.config.workers > 1 and not args.worker:
-                return runner.run(_serve_many(loaded, args.listen))
-            told = {"worker": args.worker, "guarded": args.guarded, "no_config": args.no_config}
-            return runner.run(_serve(loaded, args.listen, **told))
+                return runner.run(_serve_many(loaded, args))
+            return runner.run(_serve(loaded, args))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
         return EXIT_CONFIG
@@ -224,28 +229,23 @@ def _find_fast_loop() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(
-    loaded: Loaded,
-    listen: Address | None,
-    *,
-    worker: bool = False,
-    guarded: tuple[str, tuple[tuple[str, str], ...]] | None = None,
-    no_config: bool = False,
-) -> int:
+async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
     from proxy.server import start_serving
 
     told = _queue_signals()
-    entry = _read_worker_entry(told, loaded.config.admin) if worker else None
-    serving = await start_serving(loaded, listen=listen, watch=True, worker=entry)
+    entry = _read_worker_entry(told, loaded.config.admin) if args.worker else None
+    serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, pod=find_pod(args))
+    serving.log.level = args.log_level or serving.log.level
+    takes_calls = not _is_ended(told)
     _announce(serving)
-    if no_config:
+    if args.no_config:
         _print_console_link(serving, loaded)
     looking = None
-    if guarded is not None:
+    if args.guarded is not None:
         print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
-        looking = asyncio.create_task(_look_at(*guarded)) if guarded[0] else None
+        looking = asyncio.create_task(_look_at(*args.guarded)) if args.guarded[0] else None
     settling = asyncio.create_task(_settle_when_idle(serving))
-    if await _await_ending(serving, told) is signal.SIGTERM:
+    if await _await_ending(serving, told) is signal.SIGTERM and takes_calls:
         await _drain(serving, told)
     settling.cancel()
     if looking is not None:
@@ -289,12 +289,15 @@ def _settle_memory() -> None:
     gc.enable()
 
 
-async def _serve_many(loaded: Loaded, listen: Address | None) -> int:
+async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
     from proxy.server.workers.start import start_workers
 
     told = _queue_signals()
-    worker_pool = await start_workers(loaded, listen)
+    more = [*(["--log-level", args.log_level] if args.log_level else []), *write_pod_arguments(args)]
+    worker_pool = await start_workers(loaded, args.listen, more=more, held=args.held)
+    if _is_ended(told):
+        worker_pool.signal(signal.SIGINT)
     _announce(worker_pool)
     _settle_memory()
     ended = asyncio.create_task(worker_pool.wait_ended())
@@ -314,6 +317,14 @@ def _queue_signals() -> asyncio.Queue[signal.Signals]:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, told.put_nowait, number)
     return told
+
+
+def _is_ended(told: asyncio.Queue[signal.Signals]) -> bool:
+    """Whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
+    queued = [told.get_nowait() for _ in range(told.qsize())]
+    for number in queued:
+        told.put_nowait(number)
+    return signal.SIGTERM in queued
 
 
 def _announce(running: Serving | WorkerPool) -> None:

@@ -112,11 +112,11 @@ def _resolve_references(
 ) -> tuple[JsonValue, list[Unresolved]]:
     """The value with all references resolved, and those that could not be."""
     problems: list[Unresolved] = []
-    substitution = Substitution(environ, files.secret, folder, _is_schema, _may_hold_secret)
+    substitution = Substitution(environ, files.secret, folder, is_schema_place, may_hold_secret)
     return substitution.apply(source.value, problems), problems
 
 
-def _is_schema(path: Pointer) -> bool:
+def is_schema_place(path: Pointer) -> bool:
     """Whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
     if path[2:4] == ("mcp", "tools"):
         return len(path) == 6 and path[5] in ("schema", "overlay")
@@ -127,7 +127,7 @@ def _is_schema(path: Pointer) -> bool:
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
-def _may_hold_secret(path: Pointer) -> bool:
+def may_hold_secret(path: Pointer) -> bool:
     """Whether a value is never shown: header values, URLs of upstreams and of the store, the operator's token, settings
     of hooks, and values under secret names in the model endpoint's request."""
     in_headers = "headers" in path[:-2] and path[-2] == "set"
@@ -348,15 +348,15 @@ def _mask(value: JsonValue, path: Pointer) -> JsonValue:
         value = mask_url(value)
     if isinstance(value, str) and "${" not in value and path[-1:] != ("url",):
         named = not _is_in_schema(path) and bool(path) and _names_secret(path[-1])
-        return "***" if named or _may_hold_secret(path) else value
-    if isinstance(value, int | float) and not isinstance(value, bool) and _may_hold_secret(path):
+        return "***" if named or may_hold_secret(path) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and may_hold_secret(path):
         return "***"
     return value
 
 
 def _is_in_schema(path: Pointer) -> bool:
     """Whether a place is inside a schema, where keys are names of properties."""
-    return any(_is_schema(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
+    return any(is_schema_place(path[:length]) for length in range(3, len(path) + 1)) or path[:1] == ("documents",)
 
 
 def _names_secret(step: str | int) -> bool:

@@ -179,6 +179,7 @@ EXTENSIONS: Final = (
             "operations",
             "command",
             "env",
+            "pass_env",
             "cwd",
             "max_children",
             "idle_session",

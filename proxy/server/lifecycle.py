@@ -27,6 +27,7 @@ from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.listed_request import PassedOn, Reports
 from proxy.server.listed_routes import ListedRoutes
+from proxy.server.pod.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
@@ -60,7 +61,7 @@ class Serving:
     def __init__(
         self, compiled: Compiled, base: Services, environ: Mapping[str, str], log: Log, admin: AdminEntry | None
     ) -> None:
-        self.log, self._environ = log, environ
+        self.log, self._environ, self.notices = log, environ, Notices(log, base.clock.now)
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
         self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
@@ -144,7 +145,7 @@ class Serving:
 
     def watch_passed(self, passed_on: PassedOn) -> None:
         """Lets `passed_on` hear of each MCP request that its server has. Called before the first request."""
-        self._listed.watch_passed(passed_on)
+        self._listed.passed_on = passed_on
 
     async def drain(self, seconds: float | None = None) -> None:
         """Announces the end and goes on serving for `seconds` (default: the config's), then refuses what is new and
@@ -166,7 +167,9 @@ class Serving:
     async def find_upstream_trouble(self, name: str) -> str | None:
         """Why an upstream is not ready, '' where it is; None where there is no such upstream."""
         entry, upstream = self.config.upstreams.get(name), self._pools.find_unguarded(name)
-        return None if entry is None or upstream is None else await find_trouble(entry, upstream)
+        if entry is None or upstream is None:
+            return None
+        return await self.notices.watch_upstream(name, partial(find_trouble, entry, upstream))
 
     async def _drain(self, seconds: float, with_tools: bool) -> None:
         if with_tools:
@@ -205,6 +208,7 @@ class Serving:
             await port.close()
             await port.listener.shutdown(_CLOSING)
         await self._escalations.wait_settled(_NOTICES)
+        await self.notices.settle()
         await self._listed.close()
         await self._second_judge.close()
         await self._pools.close()
@@ -301,12 +305,16 @@ class Serving:
         if reloaded.result == "failure":
             for mistake in reloaded.mistakes:
                 self.log.event("config not taken over", "error", mistake=mistake, serving=reloaded.digest)
-        elif reloaded.result == "success":
+            self.notices.tell(NOT_TAKEN_OVER, "", "\n".join(("the config is not taken over:", *reloaded.mistakes)))
+            return
+        self.notices.clear(NOT_TAKEN_OVER, "")
+        if reloaded.result == "success":
             self.log.event("config taken over", digest=reloaded.digest)
             for note in reloaded.notes:
                 self.log.event("config note", note=note)
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
+                self.notices.tell(NEEDS_RESTART, section, f"`{section}` of the config counts after a restart alone")
 
 
 def _snapshot(compiled: Compiled, services: Services) -> Snapshot:

@@ -45,10 +45,8 @@ class ListedRequest:
 class Reports:
     """The observers of listed tools. `learned` receives a route's name and the names of its tools; `unusable` receives
     a route, a tool, and why the tool's schema cannot be used; `unguarded` the same where a schema surely means more
-    than it guards. Each is called once per list, the last two for each tool. `passed_on` receives the JSON-RPC id of
-    each request that its server has."""
+    than it guards. Each is called once per list, the last two for each tool."""
 
     learned: Callable[[str, Iterable[str]], None]
     unusable: Callable[[str, str, str], None]
     unguarded: Callable[[str, str, str], None]
-    passed_on: PassedOn | None = None

@@ -6,7 +6,6 @@ A config with such a route imports the extension while it is compiled (`load_han
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Protocol
 
 from aiohttp import web
@@ -31,26 +30,24 @@ class RouteHandler(Protocol):
         """Ends what runs beside the requests."""
 
 
-# How an extension makes it; `Reports` are told of listed tools.
-MakeHandler = Callable[[Clock, Callable[[], str], Reports], RouteHandler]
+# How an extension makes it; `Reports` are told of listed tools, `PassedOn` of each request that its server has.
+MakeHandler = Callable[[Clock, Callable[[], str], Reports, PassedOn | None], RouteHandler]
 
 
 class ListedRoutes:
     """Makes the handler of each kind of route for its first request."""
 
     def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
-        self._clock, self._fresh_id, self._reports = clock, fresh_id, reports
+        self.passed_on: PassedOn | None = None
+        """Hears of each request that its server has; set before the first request."""
+        self._world = (clock, fresh_id, reports)
         self._made: dict[str, RouteHandler] = {}
 
     def of(self, protocol: str) -> RouteHandler:
         """The handler of a protocol."""
         if protocol not in self._made:
-            self._made[protocol] = load_handler(protocol)(self._clock, self._fresh_id, self._reports)
+            self._made[protocol] = load_handler(protocol)(*self._world, self.passed_on)
         return self._made[protocol]
-
-    def watch_passed(self, passed_on: PassedOn) -> None:
-        """Lets `passed_on` hear of each request that its server has. Called before the first request."""
-        self._reports = replace(self._reports, passed_on=passed_on)
 
     async def close(self) -> None:
         """Ends what runs beside the requests."""

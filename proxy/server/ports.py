@@ -111,13 +111,20 @@ async def open_port(
     shared: bool = False,
     tls: ssl.SSLContext | None = None,
     mode: int | None = None,
+    held: socket.socket | None = None,
 ) -> Port:
     """Listens at an address; port 0 takes any free one. `shared`: other processes listen there too (SO_REUSEPORT).
     `mode`: the permissions of a unix socket, None for what the umask leaves. `key`: where the config says the address.
+    `held`: a socket that listens already; it is closed where it is not at this address.
 
     Raises ListenError.
     """
+    if held is not None and held.getsockname() == (address.host, address.port):
+        server = await asyncio.get_running_loop().create_server(listener, sock=held, backlog=_BACKLOG)
+        return Port(server, listener, address, None, _queues(server))
     try:
+        if held is not None:
+            held.close()
         try:
             return await _open(listener, address, shared=shared, tls=tls, mode=mode)
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TextIO
 
 from proxy.config.load import Loaded
@@ -17,6 +18,7 @@ from proxy.server.connection import check_aiohttp
 from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener, make_timeouts
+from proxy.server.pod.notices import InPod
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
@@ -32,11 +34,13 @@ async def start_serving(
     environ: Mapping[str, str] | None = None,
     watch: bool = False,
     worker: AdminEntry | None = None,
+    pod: InPod | None = None,
 ) -> Serving:
     """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
     `worker`: this is one of several that share the port, with an operator's port of its own.
+    `pod`: what keeps it from its work is told to those who look at the pod.
     Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded, ImportError where another
     minor version of aiohttp is installed than the one that connections are built on; nothing is left open.
     """
@@ -48,13 +52,12 @@ async def start_serving(
     environ, admin = os.environ if environ is None else environ, worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)
     serving.metrics.watch_state(lambda: shared.up)
+    serving.notices.join_pod(pod)
     try:
         await shared.open()
         await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:
-            known = (loaded.files[0].parent, environ)
-            pages, refuse = make_pages(serving), serving.handler.refuse_head
-            await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports)
+            await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, pod)
     except OSError:
         await serving.stop(grace=0)
         raise
@@ -62,6 +65,15 @@ async def start_serving(
         tell_notes(log, loaded, watched=watch)
     serving.begin(watch=watch)
     return serving
+
+
+async def _open_operator_ports(
+    serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, pod: InPod | None
+) -> None:
+    """Opens the operator's port and that for probes."""
+    pages, refuse = make_pages(serving), serving.handler.refuse_head
+    held = pod.held if pod is not None else None
+    await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports, held)
 
 
 async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None:

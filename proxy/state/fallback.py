@@ -100,9 +100,9 @@ class FallbackStore:
         await self._remote.close()
 
     # --- episodes -----------------------------------------------------------------------------------------------------
-    def is_idle(self) -> bool:
-        """False: other processes may have recorded failures."""
-        return False
+    def is_known(self, key: str) -> bool:  # noqa: ARG002 - of every key
+        """True: other processes may have recorded failures, and `look` begins to ask for them."""
+        return True
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
         if if_known and await self._local.look(key, if_known=True) is None:

@@ -66,9 +66,9 @@ class MemoryStore:
         self._episodes: _Table[Episode] = _Table(clock, max_keys)
         self._used: _Table[int] = _Table(clock, max_keys)
 
-    def is_idle(self) -> bool:
-        """Whether no key has an episode or a count."""
-        return not (self._episodes.entries or self._used.entries)
+    def is_known(self, key: str) -> bool:
+        """Whether the key has an episode or a count, which may have expired."""
+        return key in self._episodes.entries or key in self._used.entries
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
         with self._lock:

@@ -67,4 +67,4 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
         line, env={**os.environ, "PYTHONPATH": folders}, capture_output=True, text=True, timeout=600, check=False
     )
     assert (2, "") == (done.returncode, done.stdout)
-    assert "completion: a library is missing: pip install 'toolcall-proxy[completion]'\n" == done.stderr
+    assert "completion: a library is missing: pip install '.[completion]' in a clone\n" == done.stderr

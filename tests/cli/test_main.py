@@ -101,7 +101,7 @@ def test_an_address_that_cannot_be_asked_to_drain_is_a_usage_error(
 
 
 def test_a_drain_that_nobody_answers_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 1 == main(["drain", "--admin", f"unix:{tmp_path}/gone.sock"])
+    assert 1 == main(["drain", "--admin", f"unix:{tmp_path}/gone.sock", "--wait", "0"])
     assert "No such file or directory  (is the proxy running" in capsys.readouterr().err
 
 
@@ -123,3 +123,11 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_option_shows_the_usage_of_its_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["validate", "--config", "c.yaml", "--route", "/a", "{}", "--jsom"])
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("usage: toolcall-proxy validate ")
+    assert "toolcall-proxy validate: error: unrecognized arguments: --jsom" == said[-1]

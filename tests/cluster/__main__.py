@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster import settings as at
+from tests.cluster.mistakes import Row
 from tests.cluster.node import NoCluster, Node, clean
-from tests.cluster.trials import Row, Trials
+from tests.cluster.trials import Trials
 
 PAGE: Final = at.ROOT / "docs" / "kubernetes-tried.md"
 

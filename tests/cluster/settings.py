@@ -23,7 +23,11 @@ API: Final = f"https://{NODE}:21502"
 METRICS_PORT: Final = 21540
 TOKEN: Final = "a-token-of-this-cluster"
 # All of it ends then, whatever is under way.
-LONGEST: Final = 1200
+LONGEST: Final = 1800
+# Megabytes that the image may take, unpacked.
+LARGEST_IMAGE: Final = 120
+# Seconds within which a pod that is ended while it starts is gone.
+GONE_WITHIN: Final = 5.0
 
 PROGRAMS: Final = ("control", "node", "containerd", "containerd-shim-runc-v2", "ctr", "metrics-server")
 # Program -> the Debian package that brings it.

@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from tests.cluster import settings as at
 from tests.cluster.foreign import make_config, make_foreign
+from tests.cluster.mistakes import Mistakes, Row
 from tests.cluster.node import INSIDE, NoCluster, Node, await_true
-
-# What was tried, what was seen, and whether that is as it should be.
-Row = tuple[str, str, bool]
 
 SPACE: Final = "tools"
 EXAMPLE: Final = at.ROOT / "helm" / "ci" / "tool-values.yaml"
@@ -53,7 +51,8 @@ class Trials:
         for trial in (
             self._start_image, self._refuse_typos, self._install, self._refuse_mistake, self._reload, self._roll_out,
             self._roll_back, self._stop_at_first, self._evict, self._rotate, self._scale, self._inject_by_annotation,
-            self._inject_manifests, self._end_job, self._build_component,
+            self._inject_manifests, self._end_job, self._build_component, self._start_healthy, self._end_starting,
+            self._edit_badly, self._take_back,
         ):  # fmt: skip
             name = (trial.__doc__ or "").split("\n")[0].rstrip(".")
             begun = time.monotonic()
@@ -62,6 +61,7 @@ class Trials:
             except (RuntimeError, NoCluster, subprocess.TimeoutExpired) as error:
                 seen, right = f"failed: {str(error)[-400:]}".replace("\n", " "), False
             yield name, f"{seen} ({time.monotonic() - begun:.0f} s in all)", right
+        yield from Mistakes(self._node, lambda space, service: self._call(BAD, service, space)).run()
 
     # --- helpers ------------------------------------------------------------------------------------------------------
     def _helm(self, verb: str, *words: str, check: bool = True, **values: Any) -> str:
@@ -71,8 +71,8 @@ class Trials:
         common = ["--namespace", SPACE, "--values", str(EXAMPLE), "--values", str(given), "--wait", "--timeout", "120s"]
         return self._node.helm(verb, "weather", at.ROOT / "helm", *common, *words, check=check)
 
-    def _address(self, service: str = "weather-toolcall-proxy") -> str:
-        return self._node.kubectl("-n", SPACE, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
+    def _address(self, service: str = "weather-toolcall-proxy", space: str = SPACE) -> str:
+        return self._node.kubectl("-n", space, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
 
     def _under_load(
         self, seconds: int, change: Callable[[], Any], service: str = "weather-toolcall-proxy"
@@ -87,8 +87,9 @@ class Trials:
         answers: dict[str, int] = json.loads(printed)
         return answers
 
-    def _call(self, body: str, service: str = "weather-toolcall-proxy") -> int:
-        url = f"http://{self._address(service)}/tools/weather"
+    def _call(self, body: str, service: str = "weather-toolcall-proxy", space: str = SPACE) -> int:
+        """The status of a call through a Service; 0 where nobody answers."""
+        url = f"http://{self._address(service, space)}/tools/weather"
         words = ["curl", "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "-d", body]
         return int(self._node.run(*words, "-H", "content-type: application/json", url, check=False).strip() or 0)
 
@@ -119,8 +120,9 @@ class Trials:
         self._node.run(*ctr, "containers", "delete", "alone")
         sizes = self._node.run("buildah", "images", "--json", "localhost/toolcall-proxy:0.1.0")
         packed = (at.CACHE / "proxy.tar").stat().st_size / 1e6
-        size = f"{json.loads(sizes)[0]['size']}, {packed:.0f} MB packed"
-        return f"{size}; ready {took:.1f} s after it was asked for", True
+        size = json.loads(sizes)[0]["size"]
+        small = size.endswith(" MB") and float(size.removesuffix(" MB")) <= at.LARGEST_IMAGE
+        return f"{size}, {packed:.0f} MB packed; ready {took:.1f} s after it was asked for", small
 
     def _refuse_typos(self) -> tuple[str, bool]:
         """Install with each of seven typos in the config."""
@@ -297,7 +299,7 @@ class Trials:
             return "".join(line for line in printed if not line.startswith("Warning"))
 
         inject = "toolcall-proxy/inject"
-        taken = "toolcall-proxy cannot be injected: a container of the pod has port 8080"
+        taken = "toolcall-proxy: a container has port 8080"
         # The API server takes a moment.
         said = await_true("the policies in force", lambda: taken in try_pod("default", 8080, **{inject: "x"}), 60)
         await_true("those of a namespace", lambda: try_pod("labelled", 1) == "toolcall-proxy", 60)
@@ -305,10 +307,14 @@ class Trials:
         for manifest in make_foreign(SPACE, "legacy", injected=True):
             self._node.kubectl("apply", "-f", "-", text=json.dumps(manifest))
         seen = self._await_answers("legacy")
+        past = json.dumps({"spec": {"ports": [{"port": 80, "targetPort": 9101}]}})
+        patched = self._node.kubectl("-n", SPACE, "patch", "service", "legacy", "-p", past, check=False)
+        stays = "leads past the proxy of the pod legacy-" in patched and self._call(BAD, "legacy") == 400
         return (
             f"a repairable call is answered {seen[0]}, a bad one {seen[1]}; a taken port is refused with its sentence; "
-            f"unmarked pods are {'left alone' if kept == ['', ''] else 'touched'}",
-            seen == [200, 400] and said and kept == ["", ""],
+            f"unmarked pods are {'left alone' if kept == ['', ''] else 'touched'}; its Service is "
+            f"{'not let' if stays else 'let'} past the proxy afterwards",
+            seen == [200, 400] and said and kept == ["", ""] and stays,
         )
 
     def _inject_manifests(self) -> tuple[str, bool]:
@@ -332,6 +338,88 @@ class Trials:
             f"a repairable call is answered {unguarded} before it (by the tool) and {seen[0]} after it, a bad one "
             f"{seen[1]}; injecting twice changes {again}",
             unguarded == 422 and seen == [200, 400] and again == "nothing",
+        )
+
+    def _take_back(self) -> tuple[str, bool]:
+        """Take that injection back by `toolcall-proxy inject --undo`, under load."""
+        undo = [sys.executable, "-m", "proxy", "inject", "--undo"]
+
+        def take_back() -> None:
+            given = self._node.kubectl("-n", SPACE, "get", "deployment,service", "plain", "-o", "yaml")
+            made = self._node.run(*undo, text=given)
+            self._node.kubectl("-n", SPACE, "apply", "-f", "-", text=made)
+            self._node.kubectl("-n", SPACE, "rollout", "status", "deployment/plain", "--timeout=120s")
+
+        answers = self._under_load(45, take_back, "plain")
+        names = "jsonpath={.spec.template.spec.initContainers[*].name}{.metadata.annotations.toolcall-proxy/before}"
+        left = self._node.kubectl("-n", SPACE, "get", "deployment", "plain", "-o", names).strip()
+        status = self._call(REPAIRABLE, "plain")
+        return (
+            f"left of it: {left or 'nothing'}; a repairable call is answered {status}, by the tool; {_tell(answers)}",
+            (left, status) == ("", 422) and set(answers) == {"200"},
+        )
+
+    def _start_healthy(self) -> tuple[str, bool]:
+        """Start an injected pod that is healthy, and look for `Warning` events."""
+        made = make_foreign(SPACE, "healthy", injected=True)
+        begun = time.monotonic()
+        for manifest in made:
+            self._node.kubectl("apply", "-f", "-", text=json.dumps(manifest))
+        self._node.kubectl("-n", SPACE, "rollout", "status", "deployment/healthy", "--timeout=120s")
+        took = time.monotonic() - begun
+        pod = self._pods("app=healthy")[0].removeprefix("pod/")
+        about = f"involvedObject.name={pod},type=Warning"
+        said = "jsonpath={range .items[*]}{.reason}: {.message}{'; '}{end}"
+        seen = self._node.kubectl("-n", SPACE, "get", "events", "--field-selector", about, "-o", said).strip()
+        return f"ready after {took:.1f} s; events of type Warning: {seen or 'none'}", not seen
+
+    def _end_starting(self) -> tuple[str, bool]:
+        """End pods while their proxies start, one after the other."""
+        pod = make_foreign(SPACE, "healthy", injected=True)[-1]["spec"]["template"]
+        took = []
+        for number, delay in enumerate((0.0, 0.1, 0.2, 0.3, 0.4)):
+            named = {"name": f"early{number}", "namespace": SPACE, "annotations": pod["metadata"]["annotations"]}
+            made = {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": pod["spec"]}
+            self._node.kubectl("apply", "-f", "-", text=json.dumps(made))
+            self._await_sidecar(named["name"])
+            time.sleep(delay)
+            begun = time.monotonic()
+            self._node.kubectl("-n", SPACE, "delete", "pod", named["name"], "--timeout=300s")
+            took.append(time.monotonic() - begun)
+        times = ", ".join(f"{each:.1f}" for each in took)
+        return f"gone after {times} s, of a period of grace of 300 s", max(took) < at.GONE_WITHIN
+
+    def _await_sidecar(self, pod: str) -> None:
+        """Waits until the proxy's container of a pod runs; the proxy itself may still start."""
+        state = ["-n", SPACE, "get", "pod", pod, "-o", "jsonpath={.status.initContainerStatuses[0].state}"]
+        await_true("a sidecar", lambda: "running" in self._node.kubectl(*state, check=False), 60, every=0.1)
+
+    def _edit_badly(self) -> tuple[str, bool]:
+        """Edit the ConfigMap of a release with `events.enabled` badly, and look at the pod."""
+        self._helm("upgrade", events={"enabled": True})
+        pod = self._await_one_pod()
+        name = ["-n", SPACE, "get", "configmap", "weather-toolcall-proxy", "-o", "json"]
+        config_map = json.loads(self._node.kubectl(*name))
+        good = config_map["data"]["config.yaml"]
+        bad = good.replace("upstream: tool", "upstream: toool")
+        patch = json.dumps({"data": {"config.yaml": bad}})
+        begun = time.monotonic()
+        self._node.kubectl("-n", SPACE, "patch", "configmap", "weather-toolcall-proxy", "--type=merge", "-p", patch)
+        words = "ConfigNotTakenOver"
+
+        def look() -> str:
+            seen = self._node.kubectl("-n", SPACE, "describe", pod).rpartition("Events:")[2]
+            return seen if words in seen else ""
+
+        seen = await_true("the event", look, 120)
+        took, status = time.monotonic() - begun, self._call(REPAIRABLE)
+        told = "did you mean 'tool'?" in seen
+        patch = json.dumps({"data": {"config.yaml": good}})
+        self._node.kubectl("-n", SPACE, "patch", "configmap", "weather-toolcall-proxy", "--type=merge", "-p", patch)
+        return (
+            f"`kubectl describe pod` shows an event {words} after {took:.0f} s, {'with' if told else 'without'} the "
+            f"mistake and its remedy; a call meanwhile is answered {status}",
+            told and status == 200,
         )
 
     def _await_answers(self, name: str) -> list[int]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -236,22 +237,53 @@ def slots(value: object) -> tuple[str, ...]:
     return tuple(getattr(type(value), "__slots__", ()))
 
 
-async def test_a_store_in_this_process_is_idle_until_something_is_remembered(clock: FakeClock) -> None:
+async def test_a_store_in_this_process_knows_the_keys_under_which_something_is_remembered(clock: FakeClock) -> None:
     store = MemoryStore(clock, max_keys=10)
-    idle = [store.is_idle()]
+    known = [store.is_known("k")]
     await store.fail("k", attempt("one"), 60)
-    idle.append(store.is_idle())
+    known += [store.is_known("k"), store.is_known("other")]
+    await store.clear("k")
+    known.append(store.is_known("k"))  # how often the arguments failed is remembered on
     await store.clear("k", forget=True)
-    idle.append(store.is_idle())
+    known.append(store.is_known("k"))
     await store.reserve("cap", 3, 60)
-    idle.append(store.is_idle())
-    assert [True, False, True, False] == idle
+    known += [store.is_known("cap"), store.is_known("k")]
+    assert [False, True, False, True, False, True, False] == known
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_of_a_key_that_is_not_known_an_awaited_look_finds_nothing(
+    store: StateStore, clock: FakeClock, seed: int
+) -> None:
+    """Whatever happened before; a shared store says of no key that it is not known."""
+    chance, keys, known = Random(seed), ("a", "b", "c"), []
+    changes: dict[str, Callable[[str], Awaitable[object]]] = {
+        "fail": lambda key: store.fail(key, attempt(chance.choice("xyz")), chance.choice((5, 20))),
+        "clear": lambda key: ended(store, key),
+        "forget": lambda key: _settled(store.clear(key, forget=True)),
+        "reserve": lambda key: store.reserve(key, 3, chance.choice((5, 20))),
+        "release": store.release,
+    }
+    for _ in range(80):
+        await changes[chance.choice(tuple(changes))](chance.choice(keys))
+        if chance.random() < 0.3:
+            clock.advance(chance.choice((1, 8)))
+        for key in keys:
+            known.append(store.is_known(key))
+            found = [await store.look(key), await store.look(key, if_known=True), await store.count_taken(key)]
+            assert known[-1] or [None, None, 0] == [*found]
+    assert {True} == set(known) or (isinstance(store, MemoryStore) and {True, False} == set(known))
+
+
+async def _settled(clearing: Awaitable[object]) -> object:
+    was = await clearing
+    return await was if isinstance(was, asyncio.Future) else was
 
 
 def test_the_interface_has_nine_methods() -> None:
     methods = {name for name in vars(StateStore) if not name.startswith("_")}
     assert {
-        "is_idle",
+        "is_known",
         "look",
         "fail",
         "clear",

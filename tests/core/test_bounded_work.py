@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, SchemaError, compile_check
+from proxy.core.check.validation import MAX_STRANGE_CHARACTERS, Check, SchemaError, compile_check
 from proxy.core.contract.listed_tools import LearnedTools, LearnPolicy, ListedTool, Listing
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import LosslessFloat, dumps
-from proxy.core.model.values import Reject
+from proxy.core.model.values import JsonValue, Reject
 from proxy.core.model.work import MATCHING
 from proxy.core.schema.matching import LIMITS, SearchGivenUp, make_matcher
 from proxy.core.schema.patterns import MAX_LENGTH
@@ -184,3 +184,50 @@ def test_dynamic_references_with_too_many_meanings_are_refused() -> None:
     defs["15x"] |= last
     with pytest.raises(SchemaError, match="different meanings"):
         compile_check({"$ref": "https://example.org/0/x", "$defs": defs})
+
+
+# --- what writing the code costs --------------------------------------------------------------------------------------
+def count_functions(check: Check) -> int:
+    return check.source().count("\ndef ") + check.source().startswith("def ")
+
+
+def test_parts_that_say_the_same_are_judged_by_one_function() -> None:
+    same: JsonValue = {"type": "integer", "maximum": 5}
+    check = compile_check({"properties": {f"k{number}": {**same, "title": f"T{number}"} for number in range(200)}})
+    assert count_functions(check) == 3
+    judges = {check.accepts_at(node, 6) for node in check.schemas.nodes() if node.path}
+    assert (judges, count_functions(check)) == ({False}, 4)
+
+
+def test_parts_that_differ_in_a_keyword_or_refer_elsewhere_are_judged_apart() -> None:
+    schema: JsonValue = {
+        "$defs": {"small": {"maximum": 5}, "large": {"maximum": 50}},
+        "properties": {
+            "a": {"properties": {"x": {"$ref": "#/$defs/small"}}},
+            "b": {"properties": {"x": {"$ref": "#/$defs/large"}}},
+            "c": {"$defs": {"small": {"maximum": 500}}, "properties": {"x": {"const": 1}}},
+            "d": {"properties": {"x": {"const": 1.0}}},
+            "e": {"properties": {"x": {"const": True}}},
+        },
+    }
+    check = compile_check(schema)
+    nodes = {key: check.root.properties[key] for key in "abcde"}
+    judged = {key: [check.accepts_at(node, {"x": value}) for value in (1, True, 20, 60)] for key, node in nodes.items()}
+    assert judged == {
+        "a": [True, True, False, False],
+        "b": [True, True, True, False],
+        "c": [True, False, False, False],
+        "d": [True, False, False, False],
+        "e": [False, True, False, False],
+    }
+
+
+def test_a_report_on_many_properties_is_written_where_a_value_breaks_one() -> None:
+    names = [f"k{number}" for number in range(200)]
+    check = compile_check({"properties": {name: {"type": "integer", "title": name} for name in names}})
+    assert [] == check.list_broken({"k1": 1})
+    before = count_functions(check)
+    assert [("type", ("k7",), "k7"), ("type", ("k9",), "k9")] == [
+        (broken.keyword, broken.path, broken.node.get("title")) for broken in check.list_broken({"k9": "x", "k7": "x"})
+    ]
+    assert 2 == count_functions(check) - before

@@ -1,4 +1,5 @@
-"""The Dockerfile without Docker: its steps in a clean folder. What it builds there is then run as the image would be.
+"""The Dockerfile without Docker: its steps in a clean folder. What it builds there is then run as the image would be,
+and the file system that it lays out for the image is looked through.
 
 python -m tests.kubernetes.image    takes half a minute, and asks the package index for what the lock names
 
@@ -28,7 +29,7 @@ from tests.ports import hold_ports
 
 ROOT: Final = Path(__file__).parents[2]
 DOCKERFILE: Final = ROOT / "Dockerfile"
-FOLDERS: Final = ("/src", "/build", "/wheels", "/opt/toolcall-proxy")
+FOLDERS: Final = ("/src", "/build", "/wheels", "/rootfs", "/opt/toolcall-proxy")
 
 # Runs a command as Kubernetes will: nothing can be written, nothing is allowed.
 _CONFINED: Final = """\
@@ -114,10 +115,12 @@ class Build:
         elif step.name == "ENV":
             for pair in step.words:
                 name, _, value = self.here(pair).partition("=")
-                self.environ[name] = value.replace("$PATH", self.environ["PATH"])
+                # Beside the image's own folders those of the programs that try it.
+                self.environ[name] = f"{value}:{self.environ['PATH']}" if name == "PATH" else value
         elif step.name == "RUN":
             self.done.append(step.rest)
-            subprocess.run(["sh", "-ec", self.here(step.rest)], cwd=self.work, env=self.environ, check=True)  # noqa: S607
+            words = self.told(*step.words) if step.rest.startswith("[") else ["sh", "-ec", self.here(step.rest)]
+            subprocess.run(words, cwd=self.work, env=self.environ, check=True)
 
     def _copy(self, *names: str) -> None:
         *sources, target = names
@@ -184,6 +187,14 @@ def health(build: Build, ports: tuple[int, int], confined: list[str]) -> list[in
     return [*seen, now, process.wait(20), code()]
 
 
+def look_through(root: Path) -> list[str]:
+    """What must not be in an image: shells, package managers, and files that change the user."""
+    unwanted = {"sh", "bash", "dash", "busybox", "apt", "apt-get", "dpkg", "perl", "pip", "pip3"}
+    files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+    found = [path for path in files if path.name in unwanted or path.stat().st_mode & 0o6000]
+    return [str(path.relative_to(root)) for path in found]
+
+
 def main() -> None:
     """Builds, looks, says what was seen."""
     with tempfile.TemporaryDirectory() as name:
@@ -196,9 +207,11 @@ def main() -> None:
         calls, admin = hold_ports(2)
         confined = confinement(build.folder)
         seen = health(build, (calls, admin), confined)
+        found = look_through(build.folder / "rootfs")
     assert not other, f"not the version of the lock: {other}"
     assert not {"pip", "hatchling", "setuptools"} & set(installed), "build tools came along"
     assert seen == [1, 0, 0, 1], f"health check before, while, end, after: {seen}"
+    assert not found, f"not for an image: {found}"
     how = "as its user, on a read-only root" if confined else "(not confined: no root, or no mount namespaces here)"
     print(f"{len(build.done)} RUN lines done, {len(installed)} packages; the entry point serves {how}")
 

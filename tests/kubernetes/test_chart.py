@@ -440,7 +440,9 @@ def test_a_tool_scales_by_its_own_container_and_needs_requests() -> None:
         {"type": "ContainerResource", "containerResource": {"container": "tool", "name": "cpu", "target": target}}
     ] == metrics
     words = "tool.resources.requests.memory is not set: set it, or autoscaling.targetMemory to null"
-    assert words in refusal("tool-plain", autoscaling={"enabled": True, "targetCPU": None, "targetMemory": 80})
+    scaled = {"enabled": True, "targetCPU": None, "targetMemory": 80}
+    assert words in refusal("tool-plain", autoscaling=scaled, tool__resources__requests={"memory": None})
+    render("tool-plain", autoscaling=scaled)
 
 
 def test_the_first_example_needs_no_operator() -> None:

@@ -76,8 +76,12 @@ class Pod:
         self.mount.update(self.files())
 
     def words(self, command: Sequence[str]) -> list[str]:
-        """A command of the pod as it runs here: this Python, and the mounted folder."""
+        """A command of the pod as it runs here: this Python, and the mounted folder. A process here listens on
+        loopback, which `--pod-ports` refuses."""
         first, *rest = command
+        if "--pod-ports" in rest:
+            at = rest.index("--pod-ports")
+            del rest[at : at + 2]
         return [
             sys.executable if first == "python" else first,
             *(word.replace(CONFIG_FOLDER, str(self.folder)) for word in rest),

@@ -205,3 +205,18 @@ def test_the_config_of_the_component_is_one_that_the_proxy_serves(tmp_path: Path
     assert (0, "") == (done.returncode, done.stderr)
     chart = yaml.safe_load(next(each for each in render("tool") if each["kind"] == "ConfigMap")["data"]["config.yaml"])
     assert chart["drain"] == yaml.safe_load(files["config.yaml"])["drain"]
+
+
+def test_the_job_that_checks_a_config_runs_the_verb_that_the_charts_hook_runs(tmp_path: Path) -> None:
+    job = yaml.safe_load((CHART / "kustomize" / "example" / "check-job.yaml").read_text())
+    must_be_valid(job)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    for name in ("config.yaml", "weather.yaml"):
+        shutil.copy(CHART / "kustomize" / "example" / name, tmp_path)
+    args = [word.replace("/etc/toolcall-proxy", str(tmp_path)) for word in container["args"]]
+    words = [sys.executable, *container["command"][1:], *args]
+    right = subprocess.run(words, capture_output=True, text=True, check=False)
+    text = (tmp_path / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(text.replace("upstream: weather", "upstream: wether"))
+    wrong = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (0, 2, True) == (right.returncode, wrong.returncode, "did you mean 'weather'?" in wrong.stderr)

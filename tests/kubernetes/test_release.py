@@ -43,6 +43,8 @@ def keys() -> Iterator[Path]:
 def release(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """A dry run, into a folder."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRY_RUN": "1", "OUT": str(folder), **settings}
+    if "KEYRING" in settings:
+        environ.setdefault("COSIGN_KEY", "cosign.key")
     return subprocess.run(
         [ROOT / ".ci" / "release"], env=environ, capture_output=True, text=True, check=False, timeout=600
     )
@@ -53,7 +55,11 @@ def release(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     [
         ({}, "REGISTRY is not set: say where images and charts go"),
         ({"REGISTRY": REGISTRY}, "KEY is not set: name the PGP key that signs the chart"),
-        ({"REGISTRY": REGISTRY, "KEY": KEY, "KEYRING": "/nowhere"}, "no keyring /nowhere: gpg --export-secret-keys"),
+        ({"REGISTRY": REGISTRY, "KEY": KEY}, "COSIGN_KEY is not set: name the key that signs the image"),
+        (
+            {"REGISTRY": REGISTRY, "KEY": KEY, "COSIGN_KEY": "c.key", "KEYRING": "/nowhere"},
+            "no keyring /nowhere: gpg --export-secret-keys",
+        ),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_done(settings: dict[str, str], words: str, tmp_path: Path) -> None:
@@ -77,7 +83,16 @@ def test_a_dry_run_signs_the_chart_and_prints_what_it_would_send(keys: Path, tmp
     built = [line for line in printed if line[:2] == ["buildah", "build"]]
     assert ["linux/amd64", "linux/arm64"] == [line[line.index("--platform") + 1] for line in built]
     assert [True, True] == ["PYTHON=python:3.13-slim@sha256:a" in line for line in built]
-    assert [["--isolation", "chroot"]] * 2 == [line[2:4] for line in built]
+    assert [["--format", "docker", "--isolation", "chroot"]] * 2 == [line[2:6] for line in built]
+    signed = [line[1:] for line in printed if line[0] == "cosign" and line[1] != "signing-config"]
+    digest = f"{REGISTRY}/toolcall-proxy@sha256:{'0' * 64}"
+    assert [("attest", digest), ("attest", digest), ("sign", digest)] == [(line[0], line[-1]) for line in signed]
+    assert [True] * 3 == [line[line.index("--key") + 1] == "cosign.key" for line in signed]
+    listed = [line[-2] for line in printed if line[0] == "syft"]
+    contents = [
+        f"spdx-json={tmp_path}/toolcall-proxy-{__version__}-linux-{each}.spdx.json" for each in ("amd64", "arm64")
+    ]
+    assert contents == listed
     assert [] == [line for line in printed if "--tls-verify=false" in line or "--plain-http" in line]
     (image,) = [line[-1] for line in printed if line[:3] == ["buildah", "manifest", "push"]]
     assert f"docker://{REGISTRY}/toolcall-proxy:{__version__}" == image
@@ -95,6 +110,8 @@ def test_a_registry_of_this_machine_may_have_no_tls(keys: Path, tmp_path: Path) 
 
     plain = [line.split()[1] for line in done.stdout.splitlines() if "--tls-verify=false" in line or "plain" in line]
     assert ["build", "build", "manifest", "push"] == plain
+    insecure = [line.split()[:2] for line in done.stdout.splitlines() if "--allow-http-registry" in line]
+    assert [["cosign", "attest"], ["cosign", "attest"], ["cosign", "sign"]] == insecure
 
 
 def test_the_packaged_chart_names_the_image_where_it_was_sent_and_by_its_digest(keys: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from proxy.core.model.values import CheckedCall, Failure
 from proxy.core.schema.formats import STRICT
 from proxy.core.second_judge.judge import JOB, Opinion, SecondVerdict, make_question, pack_job, unpack_opinion
 from proxy.offload.pool import Done, GaveUp, Limit, OffloadPool
-from proxy.second_opinion import AGREED, CANNOT_TELL, DISAGREED, GAVE_UP, MAX_SAMPLED, MEMORY, SecondOpinion
+from proxy.second_opinion import AGREED, CANNOT_TELL, DISAGREED, FIRST, GAVE_UP, MAX_SAMPLED, MEMORY, SecondOpinion
 from tests.core.repairing import call
 from tests.core.test_engine_hostile import FORKS, chain
 from tests.serving.proxied import WEATHER, proxied
@@ -99,7 +100,7 @@ async def test_hostile_schemas_end_within_the_bound(name: str) -> None:
         assert result in (GaveUp(Limit.DEADLINE), GaveUp(Limit.MEMORY))
 
 
-async def test_one_call_in_a_hundred_is_sampled_and_none_waits() -> None:
+async def test_one_call_in_a_hundred_is_sampled_at_first_and_none_waits() -> None:
     told: Told = []
     asked, not_asked = judge(told, asks_first=False, chance=0.009), judge(told, asks_first=False, chance=0.01)
     under = policy({"type": "object"})
@@ -113,6 +114,31 @@ async def test_one_call_in_a_hundred_is_sampled_and_none_waits() -> None:
     finally:
         await asked.close()
         await not_asked.close()
+
+
+async def test_one_call_in_a_thousand_is_sampled_after_a_tools_first_thousand_with_a_schema() -> None:
+    told: Told = []
+    seldom, often = judge(told, asks_first=False, chance=0.001), judge(told, asks_first=False, chance=0.0009)
+    under = policy({"type": "object"})
+    other = replace(under, tool="other")
+    try:
+        for _ in range(FIRST):
+            seldom.sample("r", checked("{}"), under)
+        await seldom.wait_settled()
+        first = len(told)
+        seldom.sample("later", checked("{}"), under)
+        often.sample("later", checked("{}"), under)
+        seldom.sample("another tool", checked("{}"), other)
+        seldom.sample("another schema", checked("{}"), policy({"type": "object"}))
+        await seldom.wait_settled()
+        await often.wait_settled()
+    finally:
+        await seldom.close()
+        await often.close()
+    assert (MAX_SAMPLED, ["another schema", "another tool", "later"]) == (
+        first,
+        sorted(route for route, *_ in told[first:]),
+    )
 
 
 async def test_always_judges_a_call_before_it_goes_and_counts_it() -> None:

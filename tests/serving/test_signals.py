@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -92,6 +96,7 @@ async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its
             clients = [asyncio.create_task(load(running.port, seen, number)) for number in range(4)]
             stranger = await drain(running)
             told_so = await drain(running, "--seconds", "0.3", "--token-file", str(token))
+            by_config = await drain(running, "--config", str(path))
             alive = (await exchange(running.admin, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")).status
             running.signal(signal.SIGTERM)
             status = await running.ended()
@@ -99,6 +104,7 @@ async def test_drain_waits_until_it_is_done_and_leaves_the_process_alive_for_its
 
     assert (1, "operator's token" in stranger.stderr) == (stranger.returncode, True)
     assert (0, "drained\n", 200, 0) == (told_so.returncode, told_so.stdout, alive, status)
+    assert (0, "drained\n") == (by_config.returncode, by_config.stdout)
     assert {"served"} <= set(seen) <= {"served", (503, "RESTARTING")}
 
 
@@ -107,8 +113,70 @@ async def drain(running: Process, *words: str) -> subprocess.CompletedProcess[st
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=120)
 
 
+async def await_import(process: asyncio.subprocess.Process, module: str) -> None:
+    """Waits until a Python started with `-X importtime` has imported a module."""
+    assert process.stderr is not None
+    async for line in process.stderr:
+        if line.decode().rpartition("|")[2].strip() == module:
+            return
+    raise AssertionError(f"{module} was not imported")
+
+
+async def test_drain_waits_for_a_proxy_that_is_starting() -> None:
+    """The port is opened after `drain` was refused there once."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "proxy",
+        "drain",
+        "--admin",
+        f"127.0.0.1:{port}",
+        "--wait",
+        "60",
+    ]
+    hook = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    await await_import(hook, "proxy.cli.operator_port")  # it is about to ask
+
+    async def answer_drained(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer("200 OK", b'{"drained": true}', JSON_TYPE))
+        await writer.drain()
+        writer.close()
+
+    await asyncio.sleep(0.3)
+    async with await asyncio.start_server(answer_drained, "127.0.0.1", port):
+        printed, _ = await hook.communicate()
+    assert (0, b"drained\n") == (hook.returncode, printed)
+
+
+@pytest.mark.parametrize("imported", ["proxy.cli.options", "proxy.config.load", "proxy.server.lifecycle"])
+async def test_the_first_process_of_a_container_that_is_ended_while_it_starts_ends(
+    imported: str, tmp_path: Path
+) -> None:
+    """Linux hands a signal without a handler to no first process of a PID namespace: today's reason is that the
+    handler stands before the imports. The signal is sent once a module has been imported."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip(
+            "no PID namespace can be made here: run the tests as root, with unshare (apt-get install util-linux)"
+        )
+    path = tmp_path / "config.yaml"
+    path.write_text(config("http://127.0.0.1:9"))
+    command = ["unshare", "--fork", "--pid", "--kill-child", sys.executable, "-X", "importtime"]
+    outer = await asyncio.create_subprocess_exec(*command, "-m", "proxy", "serve", str(path), stderr=subprocess.PIPE)
+    await await_import(outer, imported)
+    (first,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+    begun = time.monotonic()
+    os.kill(int(first), signal.SIGTERM)
+    await asyncio.wait_for(outer.communicate(), 60)
+    assert (128 + signal.SIGTERM, True) == (outer.returncode, time.monotonic() - begun < 5)
+
+
 def test_drain_says_when_nobody_is_there() -> None:
-    command = [sys.executable, "-m", "proxy", "drain", "--admin", "127.0.0.1:9"]
+    command = [sys.executable, "-m", "proxy", "drain", "--admin", "127.0.0.1:9", "--wait", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (1, True) == (done.returncode, "Connection refused" in done.stderr)
 

@@ -166,13 +166,22 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
     if entry.keyword == "additionalProperties":
         known = list(entry.node.properties)
         for name in entry.detail:
+            if entry.path == ("routes",) and name in _ROUTE_KEYS:
+                yield (
+                    (*entry.path, name),
+                    True,
+                    f"{name!r} is a key of a route",
+                    "a route is an entry of a list: `- path: ...`",
+                )
+                continue
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
                 continue
             if (row := find_key(name)) is not None and not row.is_installed:
                 yield (*entry.path, name), True, f"the key {name!r} {row.absence}", ""
                 continue
-            hint = find_other_name(name) or suggest_word(name, known) or f"known here: {', '.join(known)}"
+            hint = find_other_name(name) or _suggest_section(value, entry, name) or suggest_word(name, known)
+            hint = hint or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
         described = (entry.node.reference or entry.node).properties.get(entry.detail)
@@ -185,6 +194,25 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         message = f"{subject} {_describe_expected(entry)}; this is {_describe_written(value, entry.path)}"
         yield entry.path, False, message, _suggest_hint(value, entry)
 
+
+def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
+    """Where a key of the policy belongs that was written at the top level or in an upstream; '' for any other key."""
+    in_upstream = len(entry.path) == 2 and entry.path[0] == "upstreams"
+    policy = load_published_schema()["properties"]["defaults"]["properties"]
+    if name not in policy or (entry.path and not in_upstream):
+        return ""
+    if in_upstream:
+        return f"{name!r} is a key of a route, of a tool, or of `defaults`"
+    written = _find_value(value, (name,))
+    shown = "..." if isinstance(written, dict | list | None) else _shorten(written).strip('"')
+    return f"did you mean `defaults: {{{name}: {shown}}}`?"
+
+
+# Keys that every route may have: where one stands in place of a path, the dash of the list is missing.
+_ROUTE_KEYS: Final = frozenset({"path", "upstream", "tool", "schema", "methods", "name", "kind"})
+
+# An address without its scheme; user info would hold an `@`, and a query a `?`.
+_HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(/[^?#@]*)?")
 
 # Keys whose values may be secrets, besides those that are named as secrets are.
 _IN_URLS: Final = re.compile(r"@|\?.*=")  # user info, and the query of a URL
@@ -240,6 +268,11 @@ def _shorten(value: JsonValue) -> str:
 
 def _suggest_hint(value: JsonValue, entry: BrokenKeyword) -> str:
     written = restore_written(_find_value(value, entry.path))
+    if entry.path[:1] == ("upstreams",) and isinstance(written, str):
+        if len(entry.path) == 2:
+            return "write it as `{url: ...}`"
+        if entry.path[2:] == ("url",) and _HOST_AND_PORT.fullmatch(written):
+            return f"did you mean http://{written}?"
     return suggest_word(written, _list_choices(entry.node)) if isinstance(written, str) else ""
 
 

@@ -100,11 +100,35 @@ def read_yaml(text: bytes, parser: Any = _PARSER) -> YamlNode:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise YamlError(f"not YAML: {error.problem or error.context}", line, column) from None
+        raise _explain_syntax(error, content, line, column) from None
     except yaml.reader.ReaderError as error:
         before = content[: error.position] if isinstance(error.position, int) else ""
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         raise YamlError(f"not YAML: {error.reason}", line, column) from None
+
+
+def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column: int) -> YamlError:
+    """The parser's complaint with its remedy, where a usual cause is known; a quote that is never closed is reported
+    where it opens."""
+    problem = error.problem or error.context or ""
+    written = content.splitlines()[line - 1] if line <= len(content.splitlines()) else ""
+    here = written[column - 1 : column]
+    if "unexpected end of stream" in problem and error.context_mark and "quoted scalar" in (error.context or ""):
+        opening = error.context_mark
+        return YamlError("not YAML: this quote is never closed", opening.line + 1, opening.column + 1)
+    if "cannot start any token" in problem and here == "\t":
+        remedy = "a tab cannot indent: write spaces"
+    elif "cannot start any token" in problem and here:
+        remedy = f"a text cannot start with {here}: put it in quotes"
+    elif "expected '-' indicator" in problem or "expected <block end>" in problem:
+        remedy = "the indentation fits neither the line before nor an entry around it: align it with its neighbours"
+    elif "mapping values are not allowed" in problem:
+        remedy = "a key cannot stand here: align it with its neighbours, or put a text that holds ': ' in quotes"
+    elif "could not find expected ':'" in problem:
+        remedy = "a key without ': ' stands before this place"
+    else:
+        return YamlError(f"not YAML: {problem}", line, column)
+    return YamlError(f"not YAML: {remedy}", line, column)
 
 
 class _Builder:

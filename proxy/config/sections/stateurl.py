@@ -134,7 +134,7 @@ def read_state(context: Context, files: Files) -> StateConfig:
                 context.mistake(("state", key), f"`{key}` has no effect on state in memory", hint, key=True)
         return StateConfig(**made)
     if find_spec("redis") is None:
-        hint = "install it: pip install 'toolcall-proxy[redis]'"
+        hint = "install it: pip install '.[redis]' in a clone"
         context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)
     if "url" not in written:
         if not context.structure.is_hurt(("state", "url")):

@@ -241,7 +241,7 @@ def read_telemetry(context: Context) -> Telemetry:
     if "traces" in written:
         made["traces"] = reveal(written["traces"])
     if made.get("traces") == "otlp" and not has_otel():
-        hint = "install it: pip install 'toolcall-proxy[otel]'"
+        hint = "install it: pip install '.[otel]' in a clone"
         context.mistake(("telemetry", "traces"), "the libraries of OpenTelemetry are not installed", hint)
     return Telemetry(**made)
 

@@ -30,7 +30,7 @@ from proxy.core.check.numbers import (
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import REPORTING_BRANCHES
-from proxy.core.schema.drafts import LISTS, MAPS, REFERENCES, SINGLE
+from proxy.core.schema.drafts import Draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import SearchGivenUp, make_matcher, match_any, search_for_report
 from proxy.core.schema.nodes import Node
@@ -38,9 +38,16 @@ from proxy.core.schema.nodes import Node
 # Writes one function: (program, kind, node) -> its source. The caller provides it, so the linker knows no keyword.
 FunctionWriter = Callable[["Program", str, Node], str]
 
-# Keywords that lead to other nodes, and those that judge nothing.
-_HOLDING: Final = frozenset((*SINGLE, *LISTS, *MAPS, *REFERENCES))
-_SAYING: Final = frozenset(["title", "description", "default", "examples", "example", "deprecated", "$comment", "$id"])
+# Characters of code that are compiled together: a function alone costs more, and much more keeps other threads waiting.
+_TOGETHER: Final = 8_000
+
+# Keywords that judge nothing.
+_SAYING: Final = frozenset(["title", "description", "default", "examples", "example", "deprecated"])
+# The most nodes of a schema that is compared with others.
+_COMPARED: Final = 500
+
+# The kinds of functions that judge, and do not say which node they judge by.
+_JUDGING: Final = ("a", "A")
 
 # From this number of patterns on, one search for all of them comes first, because most keys match none.
 _SEVERAL: Final = 3
@@ -61,20 +68,10 @@ class Program:
         self._tables: list[tuple[str, str]] = []
         self._sources: dict[tuple[str, Hashable], str] = {}
         self._space: dict[str, Any] = dict(SPACE)
-        self._alike: dict[bytes, Callable[[JsonValue], Any]] = {}
-
-    def judge(self, node: Node) -> Callable[[JsonValue], Any]:
-        """The function `A` of a node. Nodes without parts that say the same share one: large schemas repeat
-        `{type: integer}` thousands of times, and each function costs as much to write as a hundred verdicts."""
-        if not node.keywords.keys().isdisjoint(_HOLDING):
-            return self.entry("A", node)
-        said = {keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING}
-        key = dumps([node.draft.value, node.raw if isinstance(node.raw, bool) else said])
-        known = self._alike.get(key)
-        return known if known is not None else self._alike.setdefault(key, self.entry("A", node))
+        self._alike: dict[tuple[Draft, bytes], Node] = {}
 
     def entry(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
-        """The function `A` or `R` of a node, linked with all it calls."""
+        """The function of a node, linked with all it calls."""
         with self._lock:
             written = set(self._written)
             name = self.call(kind, node)
@@ -89,11 +86,24 @@ class Program:
 
     def call(self, kind: str, node: Node) -> str:
         """The name of a node's function, which exists once the link is complete."""
+        if kind in _JUDGING:
+            node = self._find_alike(node)
         number = self._names.setdefault(node, len(self._names))
         if (kind, node) not in self._written:
             self._written.add((kind, node))
             self._pending.append((kind, node))
         return f"{kind}{number}"
+
+    def _find_alike(self, node: Node) -> Node:
+        """The first node that judges as this one does: it says the same, and refers to nothing. Large schemas repeat
+        `{type: integer}` thousands of times, and a function costs as much to write as a hundred verdicts. (Reports name
+        their node.)"""
+        if not isinstance(node.raw, dict) or self.graph.size(node) > _COMPARED:
+            return node
+        said = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
+        if b'"$' in said:
+            return node
+        return self._alike.setdefault((node.draft, said), node)
 
     def constant(self, prefix: str, value: object, key: Hashable = None) -> str:
         """A global name for a value; `key` distinguishes values that must not be shared by identity."""
@@ -105,7 +115,10 @@ class Program:
         return name
 
     def table(self, kind: str, nodes: Mapping[str, Node]) -> str:
-        """The global name of a dict that gives, for each key, the function of its node."""
+        """The global name of a dict that gives, for each key, the function of its node. A report is written when it is
+        first asked for."""
+        if kind == "r":
+            return self.constant("table", _Reports(self, nodes), (kind, *nodes.items()))
         name = self.constant("table", {}, (kind, *nodes.items()))
         entries = "".join(f"    {key!r}: {self.call(kind, node)},\n" for key, node in nodes.items())
         self._tables.append((name, f"{name}.update({{\n{entries}}})\n"))
@@ -131,14 +144,18 @@ class Program:
 
     def _link(self) -> None:
         while self._pending:
-            kind, node = self._pending.pop()
-            self._add((kind, node), self._write(self, kind, node))
+            texts: list[str] = []
+            while self._pending and sum(map(len, texts)) < _TOGETHER:
+                kind, node = self._pending.pop()
+                texts.append(self._write(self, kind, node))
+                self._sources[kind, node] = texts[-1]
+            self._run("\n\n".join(texts))
         while self._tables:  # now all functions exist
             name, text = self._tables.pop()
-            self._add(("table", name), text)
+            self._sources["table", name] = text
+            self._run(text)
 
-    def _add(self, entry: tuple[str, Hashable], text: str) -> None:
-        self._sources[entry] = text
+    def _run(self, text: str) -> None:
         # Our own writer made the text from a schema: names are numbered, and every literal goes through repr().
         exec(compile(text, "<compiled check>", "exec"), self._space)  # noqa: S102
 
@@ -146,6 +163,18 @@ class Program:
         """All code written so far, in the order in which it was requested."""
         with self._lock:
             return "\n\n".join(self._sources[entry] for entry in self._sources)
+
+
+class _Reports(dict[str, Any]):
+    """The reports of an object's many properties by key: a value breaks few of them."""
+
+    def __init__(self, program: Program, nodes: Mapping[str, Node]) -> None:
+        super().__init__()
+        self._program, self._nodes = program, nodes
+
+    def __missing__(self, key: str) -> Any:
+        made = self[key] = self._program.entry("r", self._nodes[key])
+        return made
 
 
 # --- what generated code calls ----------------------------------------------------------------------------------------

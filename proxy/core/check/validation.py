@@ -88,7 +88,7 @@ class Check:
 
     def _judge(self, node: Node) -> Callable[[JsonValue], bool]:
         """The judge of a node. Its backtracking searches share the budget of one call."""
-        judge: Callable[[JsonValue], bool] = self._engine.judge(node)
+        judge: Callable[[JsonValue], bool] = self._engine.entry("A", node)
         if self.linear:
             return judge
 

@@ -16,6 +16,7 @@ counted: the failures of the very same arguments (`hash_arguments`), all as with
 How a call uses it (`call/run.py`); all of this is pure, and the store only remembers:
 
     key = make_attempt_key(conversation, tool, policy, hash_call(call, policy))  # the digest counts by address alone
+    # unless store.is_known(key), nothing failed before: no look, and no clear after a delivery
     episode = await store.look(key, if_known=not asks_first(policy))
     answer = look_up_attempt(call, episode, digest, policy)      # a ToolResult needs no work
     ... decide ...

@@ -26,7 +26,7 @@ _LISTED: Final = 50
 _FEW: Final = 5
 _SOME: Final = 20
 # What comparing two names costs, in units of work.
-_COMPARING: Final = 4
+_COMPARING: Final = 5
 _LONGEST_NAME: Final = 100
 # Names that are remembered are no longer than this.
 _SHORT: Final = 64
@@ -85,6 +85,11 @@ def is_same_name(one: str, other: str) -> bool:
 
 def fold_name(name: str) -> str:
     """A name without case and word separators: `getWeather`, `get-weather` and `get_weather` fold to the same."""
+    return _fold_name(name) if len(name) <= _SHORT else _fold_name.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)  # the names of a schema, in every refusal
+def _fold_name(name: str) -> str:
     folded = name.casefold()
     return folded if folded.isalnum() else "".join(filter(str.isalnum, folded))
 
@@ -98,17 +103,17 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
             break
         if not afford_work(_COMPARING):
             return None
-        if is_other_meaning(name, candidate):
-            continue
         folded = fold_name(candidate)
+        is_near = folded == wanted or _most_alike(folded, wanted) > best_ratio
+        if not is_near or is_other_meaning(name, candidate):
+            continue
         if folded == wanted:
             return candidate
-        if _most_alike(folded, wanted) > best_ratio:
-            from difflib import SequenceMatcher  # imported here, because most processes never need a suggestion
+        from difflib import SequenceMatcher  # imported here, because most processes never need a suggestion
 
-            ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
-            if ratio > best_ratio:
-                best, best_ratio = candidate, ratio
+        ratio = SequenceMatcher(None, folded, wanted, autojunk=False).ratio()
+        if ratio > best_ratio:
+            best, best_ratio = candidate, ratio
     return best or _find_contained(name, wanted, known)
 
 

@@ -7,7 +7,7 @@ One unit is one or two microseconds of an ordinary machine:
     1 microsecond of a pattern that has to backtrack
     1 broken keyword inside the branches of a union
     10 words of an enum in which a member is looked for
-    a quarter of a name compared for a suggestion
+    a fifth of a name compared for a suggestion
 
 The count depends on how much is examined, not on the time it took, so the same call always stops at the same place.
 The values of a text are counted while it is read; its first verdict, and writing it, cost as much again. Each later

@@ -89,8 +89,7 @@ def classify_answer(
     if is_success(reply):
         return None
     status, headers = reply.status, reply.headers
-    body = reply.body if isinstance(reply.body, bytes) else b""
-    text, value = _read_body(headers, body, named)
+    text, value = _read_body(headers, reply.body if isinstance(reply.body, bytes) else b"", named)
     told = _read_error(value)
     if told is None and status < 400:
         return None
@@ -107,8 +106,7 @@ def classify_answer(
         failure = replace(failure, hint=words.show("; ".join(url)))
     else:
         failure = _with_words(failure, found, sent, told is None, original)
-    may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
-    executed = {"executed": "unknown"} if may_have_run else {}
+    executed = {"executed": "unknown"} if _may_have_run(status, idempotent) else {}
     details = executed | _details(failure, status, _retry_after(_header(headers, "retry-after"), wall), original)
     kept = tuple((name, item) for name, item in headers if name.lower() in _KEPT_HEADERS)
     return replace(failure, details=details, status=status, headers=kept)
@@ -127,6 +125,11 @@ def is_success(reply: UpstreamReply) -> bool:
         and not (isinstance(body, bytes) and body.find(b'"success"', 0, LOOKED_AT) >= 0)
         and not _header(reply.headers, "content-encoding")
     )
+
+
+def _may_have_run(status: int, idempotent: bool) -> bool:
+    """Whether an answer with a status leaves it open that the tool ran, so that its call must not be repeated."""
+    return status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
 
 
 def _limits(check: Check | None) -> FeedbackLimits:

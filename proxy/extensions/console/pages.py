@@ -39,7 +39,9 @@ async def make_overview(serving: Serving, question: PageRequest) -> Page:
         "config_mistakes": list(serving.reloader.mistakes),
         "restart_needed": list(served.restart_needed),
         "breakers": serving.breaker_states(),
-        "conversations_waiting": sum(is_waiting(key, episode, limits) for key, episode in episodes),
+        "conversations_waiting": len(
+            {key.partition("/")[0] for key, episode in episodes if is_waiting(key, episode, limits)}
+        ),
         "workers": 1,
     }
     return show_overview(serving.console, question, list_current_tools(serving), state)

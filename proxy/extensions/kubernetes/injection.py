@@ -1,313 +1,344 @@
-"""The proxy's container and volume as Kubernetes manifests, put into the pods of workloads and in front of their
-Services.
+"""The sidecar put into the pods of workloads and in front of their Services.
 
-`Sidecar` makes the container, the volume and the tool's probe as plain values; the chart renders the same, and a test
-compares them. `inject_all` takes manifests as plain values and gives changed copies. Injecting twice gives the same as
-injecting once: what was injected before is replaced. An obstacle is an InjectionError, which says what to do about it.
+`inject_all` takes manifests as plain values and gives changed copies, or raises InjectionError with every obstacle, its
+place and what to do about it: what comes out guarded is guarded, and everything else is refused. Injecting twice gives
+the same as injecting once, since injecting begins with taking back (`undo.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any, Final
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-Manifest = dict[str, Any]
+from proxy.extensions.kubernetes.services import Workload, find_unserved, redirect_service
+from proxy.extensions.kubernetes.sidecar import CONTAINER, PORT_NAME, PROBES_NAME, VOLUMES, Manifest, Sidecar
+from proxy.extensions.kubernetes.undo import Record, forget_version, set_annotation, take_back
+from proxy.extensions.kubernetes.workloads import (
+    BEFORE,
+    CHECKSUM,
+    INJECT,
+    JOBS,
+    KNATIVE,
+    OFF,
+    POD_TEMPLATES,
+    Findings,
+    InjectionError,
+    Path,
+    describe,
+    find_pod,
+    find_pod_path,
+    get_annotations,
+    get_namespace,
+    has_unknown_pods,
+    is_service,
+    is_workload,
+    list_other_containers,
+    list_own_containers,
+    list_ports,
+)
 
-CONTAINER: Final = "toolcall-proxy"
-VOLUME: Final = "toolcall-proxy-config"
-CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
-PORT_NAME: Final = "toolproxy"
-PROBES_NAME: Final = "toolproxy-probe"
-# Pods that are finished end at once, so a long period costs nothing.
-LEAST_GRACE: Final = 300
-_HOOKS_APART: Final = 5
-_LAST_CALLS: Final = 5
+_HANDLERS: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+_HOOKS: Final = ("postStart", "preStop")
+# An amount as Kubernetes writes it: 250m, 96Mi, 1e3.
+_QUANTITY: Final = re.compile(r"[0-9]+(\.[0-9]+)?(e[0-9]+|[numkMGTPE]|[KMGTPE]i)?", re.IGNORECASE)
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_SUFFIX: Final = "-toolcall-proxy"
+_PREFIX: Final = "toolcall-proxy/"
 
 
 @dataclass(frozen=True, slots=True)
-class Sidecar:
-    """The sidecar of a pod: its image, its ConfigMap, the ports and times (seconds) of its config, and the tool behind
-    it.
+class InjectionChoice:
+    """What is injected, and under which names: `only` are `kind/name` or `namespace/kind/name` in lower case (empty:
+    all), `namespace` is that of manifests which name none, `config_map` the name of one ConfigMap for all workloads
+    ('': each has its own)."""
 
-    `paths`: key of the ConfigMap -> file in the config's folder.
-    """
-
-    image: str
-    config_map: str
-    upstream: str
-    tool_port: int
-    port: int
-    probes: int
-    admin: int
-    drain: int
-    longest_call: int
-    paths: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def sleep(self) -> int:
-        """Seconds by which the tool's SIGTERM is delayed."""
-        return self.drain + _HOOKS_APART
-
-    @property
-    def grace(self) -> int:
-        """The least terminationGracePeriodSeconds."""
-        return max(LEAST_GRACE, self.sleep + self.longest_call + _LAST_CALLS)
-
-    def make_container(self, *, port_name: str = PORT_NAME, in_job: bool = False) -> Manifest:
-        """The native sidecar. In a Job no calls come once it is to end, so it does not wait for any."""
-        drain = ["--seconds", "0"] if in_job else ["--with-tools"]
-        return {
-            "name": CONTAINER,
-            "image": self.image,
-            "imagePullPolicy": "IfNotPresent",
-            "restartPolicy": "Always",
-            "command": ["python", "-m", "proxy"],
-            "args": ["serve", f"{CONFIG_FOLDER}/config.yaml"],
-            "terminationMessagePolicy": "FallbackToLogsOnError",
-            "ports": [
-                {"name": port_name, "containerPort": self.port, "protocol": "TCP"},
-                {"name": PROBES_NAME, "containerPort": self.probes, "protocol": "TCP"},
-            ],
-            "lifecycle": {
-                "preStop": {
-                    "exec": {
-                        "command": ["python", "-m", "proxy", "drain", *drain, "--admin", f"127.0.0.1:{self.admin}"]
-                    }
-                }
-            },
-            "startupProbe": _probe("/startupz", periodSeconds=1, timeoutSeconds=1, failureThreshold=60),
-            "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=1, failureThreshold=2),
-            "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=2, failureThreshold=3),
-            "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}},
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-                "readOnlyRootFilesystem": True,
-                "runAsNonRoot": True,
-                "runAsUser": 10001,
-                "runAsGroup": 10001,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "volumeMounts": [{"name": VOLUME, "mountPath": CONFIG_FOLDER, "readOnly": True}],
-        }
-
-    def make_volume(self) -> Manifest:
-        """The volume with the config."""
-        source: Manifest = {"name": self.config_map}
-        if any(key != path for key, path in self.paths.items()):
-            source["items"] = [{"key": key, "path": path} for key, path in self.paths.items()]
-        return {"name": VOLUME, "projected": {"defaultMode": 0o444, "sources": [{"configMap": source}]}}
-
-    def make_tool_probe(self) -> Manifest:
-        """The readiness probe of the tool's container. It asks the proxy, because kubelet cannot reach a tool on
-        loopback."""
-        asked = {"path": f"/readyz/upstream/{self.upstream}", "port": self.probes}
-        return {"httpGet": asked, "periodSeconds": 2, "timeoutSeconds": 1, "failureThreshold": 2}
-
-
-def _probe(path: str, **times: int) -> Manifest:
-    return {"httpGet": {"path": path, "port": PROBES_NAME}, **times}
-
-
-# Where the pod's template stands in each kind of workload.
-POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
-    "Deployment": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    "Pod": (),
-}
-_JOBS: Final = ("Job", "CronJob")
-_PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
-# This annotation with the value `disabled` on a workload or its pod template leaves it alone.
-ANNOTATION: Final = "toolcall-proxy/inject"
-_OFF: Final = "disabled"
-
-
-class InjectionError(Exception):
-    """An obstacle to the sidecar; the message says what to do."""
+    only: tuple[str, ...] = ()
+    namespace: str = ""
+    config_map: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """Manifests with the sidecar, and what the operator should know of them."""
+    """Manifests with the sidecar, the ConfigMaps that they need as (namespace, name), and what the operator should know
+    of them."""
 
     manifests: list[Manifest]
+    config_maps: list[tuple[str, str]]
     notes: list[str]
 
 
-def inject_all(manifests: Iterable[Manifest], sidecar: Sidecar, only: Iterable[str] = ()) -> Injected:
-    """Injects every workload, or those of `only` (`kind/name`, in lower case). Raises InjectionError.
+def inject_all(
+    manifests: Iterable[Manifest], sidecar: Sidecar, choice: InjectionChoice = InjectionChoice()
+) -> Injected:
+    """Injects every workload, or those of the choice. Raises InjectionError with all obstacles.
 
-    Changed manifests lose their `resourceVersion`: `kubectl apply` would refuse them once the server has written the
-    state of a rollout.
+    Changed manifests lose their `resourceVersion`.
     """
-    found, notes, pods = list(manifests), list[str](), list[Manifest]()
-    wanted, seen = set(only), set[str]()
-    for index, manifest in enumerate(found):
-        name = describe(manifest)
-        if manifest.get("kind") not in POD_TEMPLATES or (wanted and name not in wanted):
+    made, findings = list(manifests), Findings()
+    wanted = _find_wanted(made, choice.only, findings)
+    config_maps, workloads = list[tuple[str, str]](), list[Workload]()
+    for index, manifest in enumerate(made):
+        if index in wanted:
+            own = replace(sidecar, config_map=choice.config_map or _name_config_map(manifest))
+            names = set[str]()
+            made[index] = forget_version(inject_workload(index, manifest, own, findings, names))
+            place = (get_namespace(manifest), own.config_map)
+            config_maps += [] if place in config_maps else [place]
+            workloads.append(_read_workload(made[index], frozenset(names), by_this_run=True))
+        elif is_workload(manifest) or has_unknown_pods(manifest):
+            workloads.append(_read_workload(manifest))
+    services = [manifest for manifest in made if is_service(manifest)]
+    for index, manifest in enumerate(made):
+        if is_service(manifest):
+            made[index] = redirect_service(index, manifest, sidecar, workloads, findings, choice.namespace)
+    if findings.obstacles:
+        raise InjectionError(obstacles=tuple(findings.obstacles))
+    for each in find_unserved(services, workloads, choice.namespace):
+        if each.name.partition("/")[0] not in map(str.lower, JOBS):
+            findings.notes.append(
+                f"no Service here selects {each.name}: one elsewhere that leads to port {sidecar.tool_port} by number "
+                "gets past the proxy: inject both together"
+            )
+    return Injected(made, config_maps, findings.notes)
+
+
+def _find_wanted(manifests: Sequence[Manifest], only: tuple[str, ...], findings: Findings) -> set[int]:
+    """The numbers of the workloads to inject. Raises InjectionError where there are none."""
+    found, seen = set[int](), set[str]()
+    for index, manifest in enumerate(manifests):
+        names = {describe(manifest), f"{get_namespace(manifest)}/{describe(manifest)}".lower()}
+        if only and names.isdisjoint(only):
             continue
-        seen.add(name)
-        if why := _find_reason_to_skip(manifest):
-            notes.append(f"{name} is left as it is: {why}")
-            continue
-        found[index] = _forget_version(inject_workload(manifest, sidecar, notes))
-        pods.append(_find_pod(found[index]))
-    if missing := sorted(wanted - seen):
+        seen |= names
+        if is_workload(manifest):
+            if _is_off(manifest):
+                findings.notes.append(f"{describe(manifest)} is left as it is: {INJECT}: {OFF}")
+            else:
+                found.add(index)
+        elif has_unknown_pods(manifest):
+            findings.notes.append(_write_unknown(manifest))
+    if missing := sorted(set(only) - seen):
         raise InjectionError(
-            f"nothing here is called {', '.join(missing)}: --only takes kind/name, as in deployment/weather"
+            f"nothing here is called {', '.join(missing)}: --only takes kind/name, as in deployment/weather, or "
+            "namespace/kind/name"
         )
-    if not pods and not notes:
+    if not found and not findings.notes:
         raise InjectionError(f"no workload is among the manifests ({', '.join(POD_TEMPLATES)})")
-    for index, manifest in enumerate(found):
-        if manifest.get("kind") == "Service" and (selected := [pod for pod in pods if _selects(manifest, pod)]):
-            names = {_list_own_containers(pod["spec"])[0]["ports"][0]["name"] for pod in selected}
-            found[index] = _forget_version(redirect_service(manifest, sidecar, names, notes))
-    return Injected(found, notes)
-
-
-def _forget_version(manifest: Manifest) -> Manifest:
-    kept = {key: value for key, value in (manifest.get("metadata") or {}).items() if key != "resourceVersion"}
-    return manifest | {"metadata": kept}
-
-
-def describe(manifest: Manifest) -> str:
-    """A manifest as `kind/name`."""
-    return f"{manifest.get('kind', '')}/{(manifest.get('metadata') or {}).get('name', '')}".lower()
-
-
-def inject_workload(manifest: Manifest, sidecar: Sidecar, notes: list[str]) -> Manifest:
-    """A workload with the sidecar in its pods. Raises InjectionError."""
-    made = deepcopy(manifest)
-    name, in_job = describe(manifest), manifest["kind"] in _JOBS
-    spec = _find_pod(made)["spec"]
-    _check_obstacles(name, spec, sidecar)
-    tool = _find_tool(name, spec, sidecar)
-    before = _list_own_containers(spec)
-    port_name = _take_port_name(spec, tool, sidecar, before)
-    others = [each for each in spec.get("initContainers") or [] if each["name"] != CONTAINER]
-    spec["initContainers"] = [*others, sidecar.make_container(port_name=port_name, in_job=in_job)]
-    volumes = [each for each in spec.get("volumes") or [] if each["name"] != VOLUME]
-    spec["volumes"] = [*volumes, sidecar.make_volume()]
-    spec["terminationGracePeriodSeconds"] = max(spec.get("terminationGracePeriodSeconds") or 0, sidecar.grace)
-    if not in_job:
-        _keep_until_drained(name, tool, sidecar, notes)
-        tool.setdefault("readinessProbe", sidecar.make_tool_probe())
-    return made
-
-
-def _find_pod(manifest: Manifest) -> Manifest:
-    """The pod template of a workload; of a Pod, itself."""
-    found = manifest
-    for key in POD_TEMPLATES[manifest["kind"]]:
-        found = found.get(key) or {}
-    if not isinstance(found.get("spec"), dict) or not found["spec"].get("containers"):
-        raise InjectionError(f"{describe(manifest)} has no containers")
     return found
 
 
-def _find_reason_to_skip(manifest: Manifest) -> str:
-    pod = _find_pod(manifest)
-    for metadata in (manifest.get("metadata"), pod.get("metadata")):
-        if ((metadata or {}).get("annotations") or {}).get(ANNOTATION) == _OFF:
-            return f"{ANNOTATION}: {_OFF}"
-    return ""
-
-
-def _list_own_containers(spec: Manifest) -> list[Manifest]:
-    return [each for each in spec.get("initContainers") or [] if each["name"] == CONTAINER]
-
-
-def _check_obstacles(name: str, spec: Manifest, sidecar: Sidecar) -> None:
-    if spec.get("hostNetwork"):
-        raise InjectionError(f"{name} has hostNetwork: its ports are the node's, and anybody gets past a sidecar there")
-    system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os", "linux")
-    if system != "linux":
-        raise InjectionError(f"{name} runs on {system}: the proxy's image is for linux")
-    if any(each["name"] == CONTAINER for each in spec["containers"]):
-        raise InjectionError(f"{name} has an ordinary container {CONTAINER} already: take that one out first")
-    for container in _list_other_containers(spec):
-        for port in container.get("ports") or []:
-            if port["containerPort"] in (sidecar.port, sidecar.probes, sidecar.admin):
-                raise InjectionError(
-                    f"{name}: container {container['name']} has port {port['containerPort']}, which the config gives "
-                    "to the proxy, and containers of a pod share its ports: change `listen` or `admin` in the config"
-                )
-
-
-def _list_other_containers(spec: Manifest) -> Iterator[Manifest]:
-    """The containers other than the sidecar."""
-    for each in [*(spec.get("initContainers") or []), *spec["containers"]]:
-        if each["name"] != CONTAINER:
-            yield each
-
-
-def _find_tool(name: str, spec: Manifest, sidecar: Sidecar) -> Manifest:
-    """The container that serves the upstream's port: the one that names it, or the only one."""
-    served: list[Manifest] = spec["containers"]
-    for container in served:
-        if any(port["containerPort"] == sidecar.tool_port for port in container.get("ports") or []):
-            return container
-    if len(served) == 1:
-        return served[0]
-    named = ", ".join(each["name"] for each in served)
-    raise InjectionError(
-        f"{name}: none of its containers ({named}) names port {sidecar.tool_port}, where the upstream "
-        f"{sidecar.upstream!r} of the config leads: add it to the ports of the tool's container"
+def _write_unknown(manifest: Manifest) -> str:
+    name, version = describe(manifest), str(manifest.get("apiVersion"))
+    if version.startswith(KNATIVE):
+        return (
+            f"{name} ({version}) is left as it is: Knative brings calls to its pods by a container of its own: put the "
+            "chart's gateway in front of it"
+        )
+    return (
+        f"{name} ({version}) is left as it is: inject knows {', '.join(POD_TEMPLATES)}. The chart's injector "
+        f"guards its pods by the annotation {INJECT} in its pod template"
     )
 
 
-def _take_port_name(spec: Manifest, tool: Manifest, sidecar: Sidecar, before: list[Manifest]) -> str:
+def _is_off(manifest: Manifest) -> bool:
+    return any(get_annotations(each).get(INJECT) == OFF for each in (manifest, find_pod(manifest)))
+
+
+def _name_config_map(manifest: Manifest) -> str:
+    """The ConfigMap of one workload: two of the same name and another kind have two."""
+    kind, _, name = describe(manifest).partition("/")
+    return (name or kind) + ("" if kind == "deployment" else f"-{kind}") + _SUFFIX
+
+
+def _read_workload(manifest: Manifest, names: frozenset[str] = frozenset(), *, by_this_run: bool = False) -> Workload:
+    pod = find_pod(manifest)
+    injected = bool(list_own_containers(pod["spec"]))
+    return Workload(describe(manifest), get_namespace(manifest), pod, injected, by_this_run and injected, names)
+
+
+@dataclass(slots=True)
+class _Target:
+    """A workload on its way to be injected: its copy, its pod's template, and where that stands in the manifest."""
+
+    index: int
+    manifest: Manifest
+    findings: Findings
+
+    @property
+    def name(self) -> str:
+        return describe(self.manifest)
+
+    @property
+    def pod(self) -> Manifest:
+        return find_pod(self.manifest)
+
+    @property
+    def spec(self) -> Manifest:
+        spec: Manifest = self.pod["spec"]
+        return spec
+
+    def refuse(self, path: Path, message: str) -> None:
+        """Adds an obstacle at a place in the pod's template."""
+        self.findings.refuse(self.index, (*find_pod_path(self.manifest), *path), f"{self.name}{message}")
+
+
+def inject_workload(index: int, manifest: Manifest, sidecar: Sidecar, findings: Findings, names: set[str]) -> Manifest:
+    """A workload with the sidecar in its pods; as it was where something is in the way. `names` gets the name that the
+    port of calls had."""
+    target, known = _Target(index, take_back(manifest), findings), len(findings.obstacles)
+    sidecar = _apply_annotations(target, sidecar)
+    _check_obstacles(target, sidecar)
+    tool = _find_tool(target, sidecar)
+    if tool is None or len(findings.obstacles) > known:
+        return manifest
+    spec, in_job = target.spec, manifest["kind"] in JOBS
+    record = Record(tool["name"], spec.get("terminationGracePeriodSeconds"), sidecar.tool_port)
+    _take_port_name(tool, record)
+    names |= {record.name} - {""}
+    container = sidecar.make_container(port_name=record.name or PORT_NAME, in_job=in_job)
+    spec["initContainers"] = [*(spec.get("initContainers") or []), container]
+    spec["volumes"] = [*(spec.get("volumes") or []), *sidecar.make_volumes()]
+    spec["terminationGracePeriodSeconds"] = max(record.grace or 0, sidecar.grace)
+    if not in_job:
+        _keep_until_drained(target, tool, sidecar, record)
+        record.probe = "readinessProbe" not in tool
+        tool.setdefault("readinessProbe", sidecar.make_tool_probe())
+    if sidecar.checksum:
+        set_annotation(target.pod, CHECKSUM, sidecar.checksum)
+    set_annotation(target.manifest, BEFORE, record.write())
+    return target.manifest
+
+
+def _apply_annotations(target: _Target, sidecar: Sidecar) -> Sidecar:
+    """The sidecar as the annotations of the pod's template want it; they go before the command line."""
+    keys = ("cpu", "memory", "log-level", "secret", "port", "upstream")
+    annotations = get_annotations(target.pod)
+    said = {key: annotations[f"{_PREFIX}{key}"] for key in keys if f"{_PREFIX}{key}" in annotations}
+
+    def refuse(key: str, message: str) -> None:
+        target.refuse(("metadata", "annotations", f"{_PREFIX}{key}"), f": {_PREFIX}{key} {message}")
+
+    for key, example in (("cpu", "100m"), ("memory", "256Mi")):
+        if not _QUANTITY.fullmatch(said.get(key, example)):
+            refuse(key, f"is no amount: {said[key]!r}  (write one such as {example})")
+    if said.get("log-level", "info") not in _LEVELS:
+        refuse("log-level", f"is {said['log-level']!r}: it is one of {', '.join(_LEVELS)}")
+    if said.get("upstream", sidecar.upstream) != sidecar.upstream:
+        refuse("upstream", f"is {said['upstream']!r}, and the config's tool is {sidecar.upstream!r}  (say --upstream)")
+    made = replace(
+        sidecar,
+        cpu=said.get("cpu", sidecar.cpu),
+        memory=said.get("memory", sidecar.memory),
+        log_level=said.get("log-level", sidecar.log_level),
+        secret=said.get("secret", sidecar.secret),
+        calls_port=said.get("port", sidecar.calls_port),
+    )
+    for needed in () if made.secret else sidecar.secret_places:
+        target.refuse((), f" mounts no Secret, and {needed}  (say --secret NAME, or annotate the pod's template with "
+                      f"{_PREFIX}secret)")  # fmt: skip
+    return made
+
+
+def _check_obstacles(target: _Target, sidecar: Sidecar) -> None:
+    spec = target.spec
+    if spec.get("hostNetwork"):
+        target.refuse(("spec", "hostNetwork"), " has hostNetwork: its ports are the node's, and anybody gets past a "
+                      "sidecar there  (take it out)")  # fmt: skip
+    system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os", "linux")
+    if system != "linux":
+        target.refuse(("spec",), f" runs on {system}: the proxy's image is for linux")
+    if any(each["name"] == CONTAINER for each in spec["containers"]):
+        target.refuse(
+            ("spec", "containers"), f" has an ordinary container {CONTAINER} already: take that one out first"
+        )
+    if list_own_containers(spec):
+        target.refuse(("spec", "initContainers"), f" has the sidecar {CONTAINER} already, and inject did not put it in "
+                      "(the chart or the Kustomize component did): take that one out first")  # fmt: skip
+    if taken := {each["name"] for each in spec.get("volumes") or []} & set(VOLUMES):
+        target.refuse(("spec", "volumes"), f" has a volume {', '.join(sorted(taken))} already: call it otherwise")
+    for path, container in list_other_containers(spec):
+        for number, port in enumerate(container.get("ports") or []):
+            place: Path = ("spec", *path, "ports", number)
+            named = f": container {container['name']} "
+            if port["containerPort"] in (sidecar.port, sidecar.probes, sidecar.admin):
+                target.refuse(
+                    place, f"{named}has port {port['containerPort']}, which the config gives to the proxy, and "
+                    "containers of a pod share its ports: change `listen` or `admin` in the config",
+                )  # fmt: skip
+            if port.get("name") in (PORT_NAME, PROBES_NAME):
+                target.refuse(place, f"{named}calls a port {port['name']}, as the proxy does: call it otherwise")
+            if port["containerPort"] == sidecar.tool_port and port.get("hostPort"):
+                target.refuse(
+                    place, f"{named}has hostPort {port['hostPort']} on the port of calls: the node's port leads past "
+                    "the proxy  (take it out; a Service of type NodePort leads to the proxy)",
+                )  # fmt: skip
+
+
+def _find_tool(target: _Target, sidecar: Sidecar) -> Manifest | None:
+    """The container that serves the upstream's port: the one that names it, or the only one if it names none. None
+    where that was refused."""
+    served: list[Manifest] = target.spec["containers"]
+    said = get_annotations(target.pod).get(f"{_PREFIX}container")
+    leads = f"where the upstream {sidecar.upstream!r} of the config leads"
+    if said is not None and said not in [each["name"] for each in served]:
+        where = ("metadata", "annotations", f"{_PREFIX}container")
+        target.refuse(where, f": no container is called {said!r}, as {_PREFIX}container says")
+        return None
+    own = [each for each in served if said in (None, each["name"])]
+    naming = [each for each in own if any(port["containerPort"] == sidecar.tool_port for port in list_ports(each))]
+    if len(naming) > 1 or (not naming and len(own) > 1):
+        names = ", ".join(each["name"] for each in naming or own)
+        many = "several of its containers" if naming else "none of its containers"
+        target.refuse(("spec", "containers"), f": {many} ({names}) {'name' if naming else 'names'} port "
+                      f"{sidecar.tool_port}, {leads}: add it to the ports of the tool's container alone")  # fmt: skip
+        return None
+    tool = (naming or own)[0]
+    place: Path = ("spec", "containers", served.index(tool), "ports")
+    ports = {port["containerPort"]: port.get("name") for port in list_ports(tool)}
+    shown = ", ".join(f"{name} {number}" if name else str(number) for number, name in ports.items())
+    if ports and sidecar.tool_port not in ports:
+        target.refuse(place, f": container {tool['name']} names port {shown}, and not {sidecar.tool_port}, {leads}: "
+                      "correct the upstream's url, or name its port there")  # fmt: skip
+    elif not sidecar.calls_port and len(ports) > 1:
+        target.refuse(place, f": container {tool['name']} names several ports ({shown}): say which takes calls, with "
+                      f"--port {sidecar.tool_port} or the annotation {_PREFIX}port of the pod's template")  # fmt: skip
+    elif sidecar.calls_port and sidecar.calls_port not in (str(sidecar.tool_port), ports.get(sidecar.tool_port)):
+        target.refuse(
+            place, f": the port of calls is said to be {sidecar.calls_port}, and not {sidecar.tool_port}, {leads}"
+        )
+    return tool
+
+
+def _take_port_name(tool: Manifest, record: Record) -> None:
     """Moves the name of the tool's port to the proxy's port, so that a Service with that name as target leads to the
-    proxy. Probes of the tool that use the name get the number."""
+    proxy. Probes and hooks of the tool that use the name get the number."""
     for port in tool.get("ports") or []:
-        if port["containerPort"] == sidecar.tool_port and port.get("name"):
-            taken: str = port.pop("name")
-            for container in spec["containers"]:
-                for probe in _PROBES:
-                    for asked in (container.get(probe) or {}).values():
-                        if isinstance(asked, dict) and asked.get("port") == taken:
-                            asked["port"] = sidecar.tool_port
-            return taken
-    ports = [port for each in before for port in each.get("ports") or []]
-    return next((port["name"] for port in ports if port["containerPort"] == sidecar.port), PORT_NAME)
+        if port["containerPort"] == record.port and port.get("name"):
+            record.name = port.pop("name")
+    if not record.name:
+        return
+    lifecycle = tool.get("lifecycle") or {}
+    places = [[key] for key in _HANDLERS if tool.get(key)] + [
+        ["lifecycle", key] for key in _HOOKS if lifecycle.get(key)
+    ]
+    for place in places:
+        handler = tool[place[0]] if len(place) == 1 else lifecycle[place[1]]
+        for kind, asked in handler.items():
+            if isinstance(asked, dict) and asked.get("port") == record.name:
+                asked["port"] = record.port
+                record.renamed.append([*place, kind, "port"])
 
 
-def _keep_until_drained(name: str, tool: Manifest, sidecar: Sidecar, notes: list[str]) -> None:
+def _keep_until_drained(target: _Target, tool: Manifest, sidecar: Sidecar, record: Record) -> None:
     lifecycle = tool.setdefault("lifecycle", {})
     stop = lifecycle.get("preStop")
     if stop is None or set(stop) == {"sleep"}:
-        before = ((stop or {}).get("sleep") or {}).get("seconds", 0)
-        lifecycle["preStop"] = {"sleep": {"seconds": max(before, sidecar.sleep)}}
+        record.stop, record.sleep = True, ((stop or {}).get("sleep") or {}).get("seconds")
+        lifecycle["preStop"] = {"sleep": {"seconds": max(record.sleep or 0, sidecar.sleep)}}
     else:
-        notes.append(
-            f"{name}: the preStop of container {tool['name']} is kept: see that it takes at least {sidecar.sleep} s, "
-            "for so long the proxy still sends calls"
+        target.findings.notes.append(
+            f"{target.name}: the preStop of container {tool['name']} is kept: see that it takes at least "
+            f"{sidecar.sleep} s, for so long the proxy still sends calls"
         )
-
-
-# --- services ---------------------------------------------------------------------------------------------------------
-def _selects(service: Manifest, pod: Manifest) -> bool:
-    selector = service.get("spec", {}).get("selector") or {}
-    labels = (pod.get("metadata") or {}).get("labels") or {}
-    return bool(selector) and selector.items() <= labels.items()
-
-
-def redirect_service(service: Manifest, sidecar: Sidecar, names: set[str], notes: list[str]) -> Manifest:
-    """The Service with each port that leads to the tool leading to the proxy: by number, because Services find names of
-    an init container's ports only from Kubernetes 1.32 on. `names` are the names of the proxy's port in the pods."""
-    made = deepcopy(service)
-    for port in made["spec"].get("ports") or []:
-        if port.get("targetPort", port["port"]) in (sidecar.tool_port, *names):
-            port["targetPort"] = sidecar.port
-    if made["spec"].get("clusterIP") == "None":
-        notes.append(
-            f"{describe(service)} is headless: clients that look the pods up choose the port themselves, and past the "
-            f"proxy's ({sidecar.port}) they reach the tool"
-        )
-    return made

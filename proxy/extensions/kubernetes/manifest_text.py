@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import yaml
 
-from proxy.extensions.kubernetes.injection import InjectionError, Manifest
+from proxy.extensions.kubernetes.sidecar import Manifest
+from proxy.extensions.kubernetes.workloads import InjectionError, Path
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)[^\n]*\n?", re.MULTILINE)
 _LISTS: Final = ("List", "ResourceList")
@@ -21,10 +23,13 @@ _LISTS: Final = ("List", "ResourceList")
 
 @dataclass(frozen=True, slots=True)
 class ManifestDocument:
-    """One document of a stream: its text, and its value (None for an empty one)."""
+    """One document of a stream: its text, its value (None for an empty one), and where it begins: the file's name and
+    the number of lines before it."""
 
     text: str
     value: Any
+    file: str = ""
+    lines_before: int = 0
 
     @property
     def manifests(self) -> list[Manifest]:
@@ -36,20 +41,55 @@ class ManifestDocument:
         return [self.value]
 
 
-def read_documents(text: str) -> list[ManifestDocument]:
-    """The documents of a stream. Raises InjectionError where it is not YAML."""
+def read_documents(text: str, file: str = "<stdin>") -> list[ManifestDocument]:
+    """The documents of a stream; `file` is its name in messages. Raises InjectionError where it is not YAML."""
     try:
-        return [ManifestDocument(part, yaml.load(part, Loader=_Loader)) for part in _split(text)]  # noqa: S506 - a safe one
+        return [
+            ManifestDocument(part, yaml.load(part, Loader=_Loader), file, lines)  # noqa: S506 - a safe one
+            for part, lines in _split(text)
+        ]
     except yaml.YAMLError as error:
-        raise InjectionError(f"the manifests are not YAML: {error}") from None
+        raise InjectionError(f"{file}: the manifests are not YAML: {error}") from None
 
 
-def _split(text: str) -> Iterator[str]:
-    """The text of each document, without the lines that separate them. Block text cannot hold such a line."""
-    parts = _SEPARATOR.split(text)
-    for index, part in enumerate(parts):
-        if part.strip() or (index and index < len(parts) - 1):
-            yield part
+def _split(text: str) -> Iterator[tuple[str, int]]:
+    """The text of each document, without the lines that separate them, and the number of lines before it. Block text
+    cannot hold such a line."""
+    starts = [(0, 0), *((found.start(), found.end()) for found in _SEPARATOR.finditer(text)), (len(text), len(text))]
+    for number, ((_, begin), (end, _)) in enumerate(pairwise(starts)):
+        if text[begin:end].strip() or (number and number < len(starts) - 2):
+            yield text[begin:end], text.count("\n", 0, begin)
+
+
+def find_line(documents: list[ManifestDocument], index: int, path: Path) -> str:
+    """The place of a value as `file:line`: of the manifest with that number, at that path in it; of the nearest value
+    around it where there is none."""
+    for document in documents:
+        count = len(document.manifests)
+        if index >= count:
+            index -= count
+            continue
+        inner = ("items", index) if document.value.get("kind") in _LISTS else ()
+        node = yaml.compose(document.text, Loader=_Loader)
+        line = 0 if node is None else _find_mark(node, (*inner, *path))
+        return f"{document.file}:{document.lines_before + line + 1}"
+    raise AssertionError("every manifest is in a document")
+
+
+def _find_mark(node: yaml.Node, path: Path) -> int:
+    """The line, from 0, of the value at a path: that of its key in a mapping."""
+    line = node.start_mark.line
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            found = next((pair for pair in node.value if pair[0].value == step), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            found = (node.value[step], node.value[step])
+        else:
+            found = None
+        if found is None:
+            break
+        line, node = found[0].start_mark.line, found[1]
+    return int(line)
 
 
 def write_documents(before: list[ManifestDocument], after: list[Manifest], added: list[Manifest]) -> str:
@@ -64,6 +104,18 @@ def write_documents(before: list[ManifestDocument], after: list[Manifest], added
         return before[0].text if whole == before[0].value else _write(whole)
     made += [_write(manifest) for manifest in added]
     return "---\n".join(part if part.endswith("\n") else f"{part}\n" for part in made if part.strip())
+
+
+def write_in_order(documents: list[ManifestDocument], manifests: list[tuple[int, Manifest]]) -> str:
+    """The manifests in their order, each with its number in the stream; one that is unchanged keeps its text."""
+    if len(documents) == 1 and isinstance(documents[0].value, dict) and documents[0].value.get("kind") in _LISTS:
+        return _write({**documents[0].value, "items": [manifest for _, manifest in manifests]})
+    places = [(document, each) for document in documents for each in document.manifests]
+    made = []
+    for index, manifest in manifests:
+        document, before = places[index]
+        made.append(document.text if manifest == before and before is document.value else _write(manifest))
+    return "---\n".join(part if part.endswith("\n") else f"{part}\n" for part in made)
 
 
 def _exchange(document: ManifestDocument, changed: list[Manifest]) -> Manifest:

@@ -9,6 +9,7 @@ Prometheus and kubelet use names of their own.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -55,8 +56,10 @@ async def open_operator_ports(
     secrets: tuple[Path, Mapping[str, str]],
     refuse_head: Callable[[BadRequest], Response],
     opened: list[Port],
+    held: socket.socket | None = None,
 ) -> None:
-    """Opens the operator's port, and the probes' port where the config has one, and adds them to `opened`.
+    """Opens the operator's port, and the probes' port where the config has one, and adds them to `opened`. `held` is a
+    socket that listens at the probes' port already.
 
     `secrets` holds the folder and the environment variables from which the tokens of the config are read again. Raises
     ListenError.
@@ -65,7 +68,9 @@ async def open_operator_ports(
     admin = Admin(pages, OperatorAccess(entry, now, reveal_now))
     opened.append(await open_port(Listener(admin.handle, refuse_head), entry.listen, key="admin.listen"))
     if entry.probes is not None:
-        opened.append(await open_port(Listener(admin.probe, refuse_head), entry.probes, key="admin.probes"))
+        opened.append(await open_port(Listener(admin.probe, refuse_head), entry.probes, key="admin.probes", held=held))
+    elif held is not None:
+        held.close()
 
 
 class Admin:
@@ -84,14 +89,14 @@ class Admin:
                 refuse_question("this Host is not served here: use an address, a loopback name or `admin.hosts`", 403)
             )
         path, query = split_target(request.raw_path)
-        if is_foreign_page(fields, may_navigate=path == "/" or path.startswith(_UI)):
+        if is_foreign_page(fields, may_navigate=path in ("/", "/ui") or path.startswith(_UI)):
             return _answer(refuse_question(_FOREIGN, 403))
         role: Role | Response = "operator"
         if path.startswith(_API):
             role = await self._find_role(request, fields, path)
         if isinstance(role, Response):
             return role
-        if path == "/" and _UI in self._pages and "text/html" in (fields.get("accept") or ""):
+        if path in ("/", "/ui") and _UI in self._pages and request.method in ("GET", "HEAD"):
             return _answer(Page(b"", 303, "text/plain", (("Location", _UI),)))
         return await self._page(request, fields, (path, query), self._pages, role)
 

@@ -65,7 +65,7 @@ def is_tracing_wanted(setting: str, environ: Mapping[str, str]) -> bool:
 def find_tracing_fault(environ: Mapping[str, str]) -> str | None:
     """Returns why requested traces cannot be made, or None."""
     if not has_otel():
-        return "the extra is not installed: pip install 'toolcall-proxy[otel]'"
+        return "the extra is not installed: pip install '.[otel]' in a clone"
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _SPOKEN)
     if protocol != _SPOKEN:
         return f"OTEL_EXPORTER_OTLP_PROTOCOL asks for {protocol!r}: say {_SPOKEN}, and its port (usually 4318)"

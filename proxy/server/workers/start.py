@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Final, TextIO
 
 from proxy.config.load import Loaded
@@ -25,21 +26,31 @@ from proxy.telemetry.logs import make_log
 _TOKEN_BYTES: Final = 32
 
 
-async def start_workers(loaded: Loaded, listen: Address | None = None, log_to: TextIO | None = None) -> WorkerPool:
-    """Starts as many workers as the config says. Raises OSError where a port cannot be opened or a worker does not
-    start, ConfigError where a hook cannot be found."""
+async def start_workers(
+    loaded: Loaded,
+    listen: Address | None = None,
+    log_to: TextIO | None = None,
+    more: Sequence[str] = (),
+    held: socket.socket | None = None,
+) -> WorkerPool:
+    """Starts as many workers as the config says. `more` are words of their command line, `held` is a socket that
+    listens at the probes' port already.
+
+    Raises OSError where a port cannot be opened or a worker does not start, ConfigError where a hook cannot be found.
+    """
     config, clock = loaded.config, SystemClock()
     if mistakes := check_hooks(loaded):
         raise ConfigError(mistakes)
     log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     reserved, address = _reserve_port(listen or config.listen)
-    words = ["-m", "proxy", "serve", str(loaded.files[0]), "--listen", str(address), "--worker"]
+    words = ["-m", "proxy", "serve", str(loaded.files[0]), "--listen", str(address), "--worker", *more]
     pool = WorkerPool(loaded, (sys.executable, *words), log, secrets.token_hex(_TOKEN_BYTES), reserved=reserved)
     try:
         await pool.start()
         if config.admin is not None:
             known = (loaded.files[0].parent, os.environ)
-            await open_operator_ports(config.admin, make_pool_pages(pool), clock.now, known, _refuse_head, pool.ports)
+            pages = make_pool_pages(pool)
+            await open_operator_ports(config.admin, pages, clock.now, known, _refuse_head, pool.ports, held)
     except BaseException:
         await pool.stop()
         raise

@@ -45,8 +45,10 @@ async def test_files_come_with_a_strict_policy_and_only_once_where_they_are_know
         again = await proxy.ask_admin("/ui/", f"If-None-Match: {tag}")
         outside = [await proxy.ask_admin(path) for path in ("/ui/../api.py", "/ui/console_files.py", "/ui/vendor/")]
         start = await proxy.ask_admin("/", "Accept: text/html")
+        bare = [await proxy.ask_admin(path) for path in ("/", "/ui")]
         data = await proxy.ask_admin("/-/overview")
 
+    assert [303, 303] == [seen.status for seen in bare]
     assert (200, 304, 303, 401) == (shown.status, again.status, start.status, data.status)
     assert "require-trusted-types-for 'script'" in (shown.header("content-security-policy") or "")
     assert [404] * 3 == [seen.status for seen in outside]

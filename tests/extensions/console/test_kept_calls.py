@@ -168,6 +168,19 @@ async def test_an_escalated_conversation_waits_for_a_human_and_is_found_by_its_n
     )
 
 
+async def test_a_conversation_that_waits_at_two_tools_is_counted_once() -> None:
+    second = WEATHER.replace("/weather", "/climate").replace("tool: weather", "tool: climate")
+    async with proxied(WEATHER + second) as proxy:
+        for path in ("/weather", "/climate"):
+            for number in range(3):
+                await proxy.post(path, b'{"lat": "x%d"}' % number, "X-Conversation-Id: mine")
+        overview = await get(proxy, "/-/overview")
+        rows = (await get(proxy, "/-/conversations?waiting=true"))["attempts"]
+
+    assert ["climate", "weather"] == sorted(row["tool"] for row in rows)
+    assert ["1 conversation waits for a human"] == [need["text"] for need in overview["needs"]]
+
+
 async def test_a_page_of_another_origin_is_refused_and_the_own_one_is_served() -> None:
     async with proxied(WEATHER) as proxy:
         own = f"Host: 127.0.0.1:{proxy.admin}"

@@ -21,8 +21,9 @@ from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import Seen, exchange, post
 
 LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-CAN: dict[str, object] = {"sampling": {}}
-INITIALIZE = asked("initialize", 0, protocolVersion="2025-06-18", capabilities=CAN, clientInfo={"name": "c"})
+INITIALIZE = asked(
+    "initialize", 0, protocolVersion="2025-06-18", capabilities={"sampling": {}}, clientInfo={"name": "c"}
+)
 
 
 class Client:

@@ -142,17 +142,27 @@ def test_a_file_of_another_kind_is_one_message(replay: Any) -> None:
     code, lines, said = replay("a: b\n" * 30_000)
     assert (code, lines) == (2, [])
     assert [
-        "replay: line 1: no JSON: Expecting value: line 1 column 1 (char 0)",
-        "replay: none of the first 100 lines holds a call: is this the right file?",
-        "replay: 100 of 100 lines are not cases and were left out  (toolcall-proxy replay --help shows one)",
+        "replay: line 1: no JSON: Expecting value: line 1 column 1 (char 0)"
+        "  (none of the first 100 lines holds a call: is this the right file?)"
     ] == said.splitlines()
 
 
-def test_what_record_wrote_is_recognised(replay: Any) -> None:
-    code, _, said = replay('{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "fate": {"decision": "forward"}}\n')
-    assert code == 2
-    told = "`record` wrote this line: judge it by the config that served it, with --config CONFIG"
-    assert f"replay: line 1: {told}" == said.splitlines()[0]
+def test_wrong_lines_behind_a_right_one_are_named_a_hundred_times_at_most(replay: Any) -> None:
+    code, lines, said = replay(case("good", "{}", {}) + "a: b\n" * 30_000)
+    assert (code, len(lines)) == (2, 1)
+    assert [
+        *(f"replay: line {number}: no JSON: Expecting value: line 1 column 1 (char 0)" for number in range(2, 102)),
+        "replay: 29900 more lines hold no call",
+        "replay: 30000 of 30001 lines are not cases and were left out  (toolcall-proxy replay --help shows one)",
+    ] == said.splitlines()
+
+
+def test_what_record_wrote_is_one_message_that_asks_for_the_config(replay: Any) -> None:
+    recorded = '{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "fate": {"decision": "forward"}}\n'
+    told = "replay: line 1: `record` wrote this line: judge it by the config that served it, with --config CONFIG"
+    assert (2, [], f"{told}\n") == replay(recorded)
+    more = "  (none of the 3 lines holds a call: is this the right file?)"
+    assert (2, [], f"{told}{more}\n") == replay(recorded * 3)
 
 
 RECORDED = '{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "masked": [], "fate": {"decision": "forward"}}\n'

@@ -51,6 +51,11 @@ def register(subparsers: Any) -> None:
     verb.add_argument("--outcome", metavar="OUTCOME", action="append", help="delivered, repaired, refused ...")
     verb.add_argument("--code", metavar="CODE", help="calls with this error code, such as VAL-010")
     verb.add_argument("--path", metavar="POINTER", help="calls with an error or a repair at this place, such as /at")
+    verb.add_argument("--rule", metavar="RULE", help="calls with this repair, such as string_to_number")
+    verb.add_argument(
+        "--conversation", metavar="HASH", help="calls of this conversation, as the log and the console show it"
+    )
+    verb.add_argument("--request-id", metavar="ID", help="the call with this request id")
     verb.add_argument("--since", metavar="TIME", help="no older than this, such as 10m")
     verb.add_argument("-n", "--limit", metavar="N", type=int, default=20, help="how many at first (default 20)")
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
-    names = ("tool", "route", "outcome", "code", "path", "since")
+    names = ("tool", "route", "outcome", "code", "path", "rule", "conversation", "request_id", "since")
     query = {name: value for name in names if (value := getattr(args, name))}
     try:
         status, found = port.ask("GET", f"/-/calls?{urlencode({**query, 'limit': args.limit}, doseq=True)}")
@@ -73,14 +78,29 @@ def run(args: argparse.Namespace) -> int:
             return EXIT_USAGE if status == 400 else EXIT_UNREACHABLE
         for entry in reversed(found["calls"]):
             _show(entry, as_json=args.json)
+        if args.tool and not found["calls"]:
+            _explain_nothing(port, args.tool)
         if args.follow:
             query.pop("since", None)
             _follow(port, f"/-/calls?{urlencode(query, doseq=True)}", found["cursor"], as_json=args.json)
+    except BrokenPipeError:  # the reader of our output has closed it
+        raise
     except OSError as error:
         told = f"{error.strerror or error}  (is the proxy running, and is this its operator's port, `admin.listen`?)"
         print(f"calls: {args.admin}: {told}", file=sys.stderr)
         return EXIT_UNREACHABLE
     return 0
+
+
+def _explain_nothing(port: OperatorPort, tools: list[str]) -> None:
+    """Says on standard error which of the tools no route names. Tools that a server lists are named by no route."""
+    from proxy.config.mistakes import suggest_remark
+
+    status, found = port.ask("GET", "/-/routes")
+    known = {name for route in found.get("routes", ()) for name in route["tools"]} if status == 200 else set()
+    for tool in tools:
+        if known and tool not in known:
+            print(f"calls: no route names a tool {tool!r}{suggest_remark(tool, known)}", file=sys.stderr)
 
 
 def _show(entry: dict[str, Any], *, as_json: bool) -> None:
@@ -99,6 +119,8 @@ def _follow(port: OperatorPort, path: str, place: str, *, as_json: bool) -> None
             for event in read_events(answer):
                 place = event.get("id", place)
                 _show_event(event, as_json=as_json)
+        except BrokenPipeError:  # the reader of our output has closed it
+            raise
         except (http.client.HTTPException, ConnectionError) as error:
             print(f"calls: {str(error) or 'the stream broke off'}; asking again", file=sys.stderr)
         time.sleep(_AGAIN_AFTER)

@@ -71,11 +71,9 @@ def make_mcp_config_file(config: str, kept: ExitStack) -> Path:
 
 def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
     """Writes the config for `serve --mcp` to a file that exists until `kept` closes."""
-    if args.command:
-        text = write_command_config(args.command, args.timeout)
-    else:
-        text = write_mcp_config(args.mcp, args.header, args.timeout)
-    return make_mcp_config_file(text, kept)
+    command, timeout = args.command, args.timeout
+    config = write_command_config(command, timeout) if command else write_mcp_config(args.mcp, args.header, timeout)
+    return make_mcp_config_file(config, kept)
 
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> list[str]:

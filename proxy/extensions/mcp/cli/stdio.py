@@ -61,7 +61,6 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
     parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
     add_header_option(parser, "send this with every request")
-    add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
     parser.add_argument(
         "--header-env",
         metavar="NAME=VARIABLE",
@@ -69,6 +68,7 @@ def register(subparsers: Any) -> None:
         default=[],
         help="the same, with the value of an environment variable: arguments of a process can be read by others",
     )
+    add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
 
 
 def run(args: argparse.Namespace) -> int:

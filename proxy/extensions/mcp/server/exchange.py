@@ -71,17 +71,21 @@ from proxy.extensions.mcp.server.watching import (
 from proxy.interfaces import Clock
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
-from proxy.server.listed_request import ListedRequest, Reports
+from proxy.server.listed_request import ListedRequest, PassedOn, Reports
 
 _JSON = (("Content-Type", "application/json"),)
 _NO_MESSAGE = Message("", "")
 
 
 class Exchange:
-    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools."""
+    """Handles the requests of all MCP routes of this process. `reports` receives the learned and unusable tools, and
+    `passed_on` the id of each request that its server has."""
 
-    def __init__(self, clock: Clock, fresh_id: Callable[[], str], reports: Reports) -> None:
+    def __init__(
+        self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None = None
+    ) -> None:
         self._clock = clock
+        self._passed_on = passed_on
         self._learner = Learner(clock, fresh_id)
         self._reports = reports
         self._detached = DetachedCalls()
@@ -268,9 +272,9 @@ class Exchange:
 
     def _make_passed_on(self, message: Message) -> Callable[[], None] | None:
         """What is called once the server has a request."""
-        if self._reports.passed_on is None or message.id is ABSENT:
+        if self._passed_on is None or message.id is ABSENT:
             return None
-        return partial(self._reports.passed_on, message.id)
+        return partial(self._passed_on, message.id)
 
     # --- watching answers ---------------------------------------------------------------------------------------------
     def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:

@@ -53,8 +53,8 @@ class RecordedLines(Generic[Line]):
     """The calls in the input, each with the number of its line; shows a progress bar. Empty lines are skipped.
 
     `read` gives a line's call, or a message why it holds none. Lines without one are counted in `bad` and reported on
-    standard error under the `verb`; so is input that breaks off. Where none of the first hundred lines holds a call,
-    reading ends: the file is of another kind, and one message says so.
+    standard error under the `verb`, the first hundred of them; so is input that breaks off. Where none of the first
+    hundred lines holds a call, reading ends. A file without any call is of another kind, and one message says so.
     """
 
     def __init__(self, source: ReplayInput, verb: str, read: Callable[[bytes], Line | str]) -> None:
@@ -62,7 +62,7 @@ class RecordedLines(Generic[Line]):
         self._verb = verb
         self._read = read
         self._unprinted: list[str] = []
-        self._found_any = False
+        self.found_any = False
         self._breaks_off = False
         self.number = 0
         self.bad = 0
@@ -77,18 +77,23 @@ class RecordedLines(Generic[Line]):
                 if isinstance(line, str):
                     progress.erase()
                     self.bad += 1
-                    self._report(f"line {self.number}: {line}")
-                    if self.bad == _TRIED and not self._found_any:
-                        self._unprinted[1:] = [
-                            f"none of the first {_TRIED} lines holds a call: is this the right file?"
-                        ]
+                    if self.bad <= _TRIED:
+                        self._report(f"line {self.number}: {line}")
+                    if self.bad == _TRIED and not self.found_any:
                         break
                     continue
-                self._found_any = True
+                self.found_any = True
                 self._print()
                 yield self.number, line
                 progress.at(self.number, source.position())
             progress.erase()
+        if self.bad > 1 and not self.found_any:
+            read = f"first {_TRIED}" if self.bad == _TRIED else str(self.bad)
+            self._unprinted[:] = [
+                f"{self._unprinted[0]}  (none of the {read} lines holds a call: is this the right file?)"
+            ]
+        elif self.bad > _TRIED:
+            self._report(f"{self.bad - _TRIED} more lines hold no call")
         self._print()
 
     @property
@@ -107,7 +112,7 @@ class RecordedLines(Generic[Line]):
 
     def _report(self, message: str) -> None:
         self._unprinted.append(message)
-        if self._found_any:
+        if self.found_any:
             self._print()
 
     def _print(self) -> None:

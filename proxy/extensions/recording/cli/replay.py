@@ -172,7 +172,7 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO) -> int:
     for _, case in lines:
         output.write(dumps(replayer.judge(case)) + b"\n")
     output.flush()
-    if lines.bad:
+    if lines.bad and lines.found_any:
         told = f"{lines.bad} of {lines.number} lines are not cases and were left out"
         print(f"replay: {told}  (toolcall-proxy replay --help shows one)", file=sys.stderr)
     return 2 if lines.has_failed else 0
