@@ -164,7 +164,9 @@ async def test_a_call_that_is_cancelled_at_once_is_never_answered_and_what_follo
             cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": f"c{number}"}}
             await client.send(call("hang", f"c{number}"), cancelled)
         assert {"jsonrpc": "2.0", "id": "p", "result": {}} == await client.ask(asked("ping", "p"))
-        assert [] == [number for number in json.loads(await text_of(client, "cancelled")) if number == "p"]
+        seen = await seen_by(client)
+        hung = [message["id"] for message in seen if message.get("params", {}).get("name") == "hang"]
+        assert hung == json.loads(await text_of(client, "cancelled"))
 
 
 async def test_a_call_under_way_that_is_cancelled_is_cancelled_at_the_server_under_its_own_id() -> None:
@@ -336,6 +338,32 @@ async def test_a_stream_that_cannot_be_read_on_with_says_that_the_tool_may_have_
         text = f"The call was not answered: the server gave no answer: {told}."
         unsure = "It is not known whether the tool ran: make sure before you repeat what must not happen twice."
         assert f"{text}\n\n{unsure}" == answer["result"]["content"][0]["text"]
+
+
+async def test_a_client_that_falls_back_to_a_server_without_session_ids_speaks_the_old_revision() -> None:
+    told: list[str | None] = []
+
+    def otherwise(message: dict[str, Any], seen: Seen) -> bytes:
+        match message.get("method"):
+            case "server/discover":
+                return http("404 Not Found", b"")
+            case "initialize":
+                return as_json({"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": "2025-11-25"}})
+            case "ping":
+                told.append(seen.header("mcp-protocol-version"))
+                return as_json({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+            case _:
+                pass
+        return http("405 Method Not Allowed" if seen.start.startswith("GET ") else "202 Accepted", b"")
+
+    async with (
+        tool(McpServer(otherwise=otherwise)) as server,
+        started("stdio", "--url", f"http://127.0.0.1:{server.port}/mcp") as client,
+    ):
+        assert -32000 == (await client.ask(asked("server/discover", 1, **META)))["error"]["code"]
+        await client.begin()
+        assert {} == (await client.ask(asked("ping", 2)))["result"]
+    assert ["2025-11-25"] == told
 
 
 @pytest.mark.parametrize(

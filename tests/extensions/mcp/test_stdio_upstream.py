@@ -277,6 +277,17 @@ async def test_a_single_client_without_sessions_hears_all_that_is_said(upstream:
     assert (list(range(2_000)), 4) == ([log["params"]["data"] for log in logs], answer["id"])
 
 
+@with_settings(single_client=True)
+async def test_a_process_that_says_more_than_its_client_reads_can_be_ended(upstream: StdioUpstream) -> None:
+    headers = await begin(upstream)
+    pid = int(await result(await post(upstream, call("pid"), headers)))
+    reply = await post(upstream, call("log", 4, arguments={"lines": 5_000}), headers)
+    assert isinstance(reply, UpstreamReply)
+    assert not isinstance(reply.body, bytes)
+    await upstream.close()
+    await gone(pid)
+
+
 @with_settings("roots")
 async def test_a_question_during_a_request_of_the_proxy_itself_goes_to_the_clients_stream(
     upstream: StdioUpstream,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -46,7 +47,8 @@ _ACCEPT: Final = "application/json, text/event-stream"
 _LAST_EVENT: Final = "last-event-id"
 # How long to wait before a stream that broke off is opened again, in seconds, unless the server says it.
 _AGAIN: Final = 1.0
-# The longest such time that a server may ask for, in seconds.
+# The shortest and the longest such time that a server may ask for, in seconds.
+_SHORTEST_RETRY: Final = 0.05
 _LONGEST_RETRY: Final = 60.0
 # So many vain attempts in a row to read on with a stream end it.
 _MOST_FAILURES: Final = 3
@@ -181,7 +183,7 @@ class StdioSession:
     async def _resume(self, line: Line, position: _Position) -> _Problem | None:
         """Reads on with a stream that ended before the answer, as long as its server gives it."""
         failures = 0
-        while failures < _MOST_FAILURES:
+        while failures < _MOST_FAILURES and not line.is_cancelled:
             await asyncio.sleep(position.retry)
             headers = self._in_session({"accept": "text/event-stream", _LAST_EVENT: position.last_id})
             failures += 1
@@ -225,8 +227,9 @@ class StdioSession:
             await self._write(write_error(None, problem.code, reason))
         elif not message.method:
             refused = write_error(message.id, _PARSE_ERROR, f"the client's answer was refused: {reason}")
-            async with self._http.post(self._url, data=refused, headers=self._headers_of(message)):
-                pass
+            with suppress(aiohttp.ClientError, TimeoutError):
+                async with self._http.post(self._url, data=refused, headers=self._headers_of(message)):
+                    pass
 
     def _find_problem(self, response: aiohttp.ClientResponse, text: bytes) -> _Problem:
         """The error in an answer without a result, or one made from its status. Code 0: none."""
@@ -303,9 +306,9 @@ class StdioSession:
 
     def _headers_of(self, message: Message) -> dict[str, str]:
         headers = {**self._headers, "accept": _ACCEPT, "content-type": "application/json"}
-        if message.modern:
+        if message.modern or message.method == INITIALIZE:
             self._stateless = message.revision
-        elif self._stateless and not self._session_id and message.method != INITIALIZE:
+        elif self._stateless and not self._session_id:
             message = replace(message, revision=self._stateless)  # notifications do not say it
         if message.modern:
             name = message.param("name")
@@ -343,10 +346,10 @@ async def _read_messages(response: aiohttp.ClientResponse, position: _Position) 
         value = value.removeprefix(b" ")
         if name == b"data":
             data.append(value)
-        elif name == b"id" and line and b"\0" not in value:
-            position.last_id = value.decode("latin-1")
+        elif name == b"id" and not {0, 13} & set(value):  # no NUL, and no carriage return in a header
+            position.last_id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit():
-            position.retry = min(int(value[:9]) / 1000, _LONGEST_RETRY)
+            position.retry = min(max(int(value[:9]) / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
         elif not line and data:
             text = b"\n".join(data)
             data = []

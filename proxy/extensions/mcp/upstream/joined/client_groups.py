@@ -128,7 +128,9 @@ class ClientGroups:
         """The group's link to a server, a new one where it has none."""
         known = group.links.get(server.name)
         if known is None or not known.leads_to(server, self._upstreams[server.upstream]):
-            return self._make_link(server, group.who)
+            made = self._make_link(server, group.who)
+            made.level = group.level
+            return made
         known.server = server
         return known
 

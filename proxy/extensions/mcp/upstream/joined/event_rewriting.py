@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.json.jsonspan import replace_value
@@ -17,6 +17,7 @@ from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import ABSENT, Executed, JsonProblem, JsonValue, Pointer, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability
+from proxy.extensions.mcp.upstream.joined.introduction import for_client
 from proxy.extensions.mcp.upstream.own_answers import METHOD_NOT_FOUND
 from proxy.upstream.faults import ReplyBroken, close_body
 
@@ -217,6 +218,30 @@ class AnswerRewriting:
         """An event of the answer."""
         data = self.rewrite(event.data) if self.changes and event.data else event.data
         return name_event(event, self.server, data)
+
+
+async def rewrite_reply(
+    reply: UpstreamReply,
+    restore: AnswerRewriting,
+    write: Callable[[ServerEvent], bytes],
+    leave: Callable[[bool], Awaitable[None]],
+    *,
+    is_turned: bool,
+) -> UpstreamReply | UpstreamFault:
+    """An answer as its client reads it: a stream event by event, as `RewrittenStream` has it, or a body as a whole.
+    `is_turned`: the server speaks the new revisions and the client the old ones, where an error is no HTTP error."""
+    headers = for_client(reply.headers)
+    shorter = tuple(field for field in headers if field[0].lower() != "content-length")
+    if is_stream(reply):
+        return replace(reply, headers=shorter, body=RewrittenStream(reply, write, leave))
+    status = 200 if is_turned and content_type(reply) == "application/json" else None
+    if not restore.changes and status is None:
+        return replace(reply, headers=headers)
+    try:
+        text = b"".join([piece async for piece in read_pieces(reply)])
+    except ReplyBroken as broken:
+        return broken.fault
+    return replace(reply, status=status or reply.status, headers=shorter, body=restore.rewrite(text))
 
 
 def name_event(event: ServerEvent, server: str, data: bytes) -> bytes:

@@ -58,10 +58,12 @@ class ServerGroup:
         self._shared = shared
         self._wait = wait
         self._open: dict[str, ServerLink] = {}
+        self.level: dict[str, JsonValue] = {}
+        """The parameters of the client's last `logging/setLevel`."""
+        self._late: dict[tuple[ServerLink, str], tuple[ListedPage, ...]] = {}
+        """The last list of each server, by link and method, that came after the wait for it."""
         self._under_way: Counter[ServerLink] = Counter()
         self._ended = asyncio.Event()
-        self._late: dict[tuple[str, str], tuple[ListedPage, ...]] = {}
-        """The last list of each server, by server and method, that came after the wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -86,6 +88,7 @@ class ServerGroup:
         before, self.links = self.links, {link.server.name: link for link in links}
         self.feed.change_links(self.links.values())
         gone = [link for name, link in before.items() if self.links.get(name) is not link]
+        self._late = {at: pages for at, pages in self._late.items() if at[0] not in gone}
         return [self._begin(self._leave(link, request)) for link in gone]
 
     async def _leave(self, link: ServerLink, request: UpstreamRequest) -> None:
@@ -121,7 +124,7 @@ class ServerGroup:
         done, _ = await asyncio.wait({task}, timeout=self._wait)
         if not done:  # it goes on: a server that is just starting should not be given up
             self._begin(self._keep_late(link, method, task))
-            return self._late.get((link.server.name, method))
+            return self._late.get((link, method))
         try:
             return task.result()
         except OutOfReach as why:
@@ -133,7 +136,7 @@ class ServerGroup:
     async def _keep_late(self, link: ServerLink, method: str, task: asyncio.Task[tuple[ListedPage, ...]]) -> None:
         """Keeps a list that comes late for the next time, and tells the client of it if it is another one."""
         with suppress(OutOfReach, Refusal):
-            pages, at = await task, (link.server.name, method)
+            pages, at = await task, (link, method)
             if self._late.get(at) != pages:
                 self._late[at] = pages
                 self.feed.tell_of_changes(link)
@@ -221,6 +224,7 @@ class ServerGroup:
             with suppress(OutOfReach, Refusal):
                 await link.ask("logging/setLevel", params, request)
 
+        self.level = params
         for link in self.links.values():
             link.level = params
         await asyncio.gather(

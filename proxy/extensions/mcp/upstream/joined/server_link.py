@@ -44,13 +44,10 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 )
 from proxy.extensions.mcp.upstream.joined.event_rewriting import (
     AnswerRewriting,
-    RewrittenStream,
     ServerEvent,
-    content_type,
-    is_stream,
-    read_pieces,
     read_reply,
     refuse_question,
+    rewrite_reply,
 )
 from proxy.extensions.mcp.upstream.joined.introduction import (
     ACCEPT,
@@ -59,14 +56,13 @@ from proxy.extensions.mcp.upstream.joined.introduction import (
     OutOfReach,
     Refusal,
     as_object,
-    for_client,
     kept_headers,
     repeating_headers,
     with_params,
 )
 from proxy.extensions.mcp.upstream.own_answers import LATEST_WITH_SESSIONS, MODERN
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
-from proxy.upstream.faults import ReplyBroken, close_body
+from proxy.upstream.faults import close_body
 
 Answer = UpstreamReply | UpstreamFault
 
@@ -331,28 +327,15 @@ class ServerLink:
         this server."""
         completes = message.modern and not self.modern
         restore = AnswerRewriting(self.server.name, message.id, own, completes=completes)
-        if is_stream(reply):
 
-            async def leave(ended: bool) -> None:
-                if own and not ended:
-                    self._later(self._cancel(own, request))
+        async def leave(ended: bool) -> None:
+            if own and not ended:
+                self._later(self._cancel(own, request))
 
-            def write(event: ServerEvent) -> bytes:
-                return b"" if self.refuse_question(event.data, request) else restore.write_event(event)
+        def write(event: ServerEvent) -> bytes:
+            return b"" if self.refuse_question(event.data, request) else restore.write_event(event)
 
-            stream = RewrittenStream(reply, write, leave)
-            headers = tuple(field for field in reply.headers if field[0].lower() != "content-length")
-            return replace(reply, headers=for_client(headers), body=stream)
-        status = 200 if self.modern and not message.modern and content_type(reply) == "application/json" else None
-        headers = for_client(reply.headers)
-        if not restore.changes and status is None:
-            return replace(reply, headers=headers)
-        try:
-            text = b"".join([piece async for piece in read_pieces(reply)])
-        except ReplyBroken as broken:
-            return broken.fault
-        headers = tuple(field for field in headers if field[0].lower() != "content-length")
-        return replace(reply, status=status or reply.status, headers=headers, body=restore.rewrite(text))
+        return await rewrite_reply(reply, restore, write, leave, is_turned=self.modern and not message.modern)
 
     def refuse_question(self, text: bytes, request: UpstreamRequest) -> bool:
         """Answers a request of the server that its client could not answer; False for every other message."""

@@ -63,7 +63,7 @@ class ChildClient:
         self.capabilities: JsonValue = None
         """What the client has declared that it can do; no object where it has declared nothing."""
         self.told: Mailbox | None = None
-        """Where the last message went that names no request."""
+        """Where the last message went that is no answer."""
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
 
     @property
@@ -89,17 +89,18 @@ class ChildClient:
         """Passes on a message that answers no request: a question, the news of a change, or another notification."""
         streaming = [request for request in self.open.values() if request.streams]
         if streaming and (question or self.stream is None or (len(streaming) == 1 and not change)):
-            self._put(streaming[-1].mailbox, message)
+            self.put(streaming[-1].mailbox, message)
         elif self.stream is not None:
-            self._put(self.stream, message)
+            self.put(self.stream, message)
         else:
             self._waiting.append(message)
 
     def _tell_waiting(self, mailbox: Mailbox) -> None:
         while self._waiting:
-            self._put(mailbox, self._waiting.popleft())
+            self.put(mailbox, self._waiting.popleft())
 
-    def _put(self, mailbox: Mailbox, message: bytes) -> None:
+    def put(self, mailbox: Mailbox, message: bytes) -> None:
+        """Adds a message that is no answer."""
         self.told = mailbox
         mailbox.put(message)
 
@@ -172,7 +173,7 @@ class Channel:
             client.stream.close()
         for number in list(client.open):
             self.abandon(number)
-        for question in client.asked:
+        for question in filter(None, client.asked):
             self._send_soon(_make_error(parse(question.encode()), "the client has gone"))
 
     async def ask(
@@ -249,6 +250,9 @@ class Channel:
 
     async def close(self) -> None:
         """Ends the child."""
+        for told in [client.told for client in self._clients]:
+            if told is not None:
+                told.close()  # nobody reads it any more, and the child's last words wait for nobody
         await self._child.end()
         await asyncio.wait({self._reading})
 
@@ -313,9 +317,9 @@ class Channel:
         elif (request := self._tokens.get(_key(params.get("progressToken")))) is not None and request.token:
             request.progressed()
             if request.streams:
-                request.mailbox.put(_replace_own(line, _PROGRESS, request.sent_token, request.token))
+                request.client.put(request.mailbox, _replace_own(line, _PROGRESS, request.sent_token, request.token))
         elif isinstance(meta, dict) and (request := self._requests.get(_key(meta.get(_SUBSCRIPTION)))) is not None:
-            request.mailbox.put(_replace_own(line, _SUBSCRIBED, request.number, request.own_id))
+            request.client.put(request.mailbox, _replace_own(line, _SUBSCRIBED, request.number, request.own_id))
         elif (change := _is_for_all(value["method"])) or not self.shared:
             for client in self._clients:
                 client.tell(line, change=change and not self._single)
