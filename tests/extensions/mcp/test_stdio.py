@@ -12,8 +12,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from proxy.extensions.mcp.adapters.mcpmessage import Message
+from proxy.extensions.mcp.server.stdio import read_line
+from proxy.extensions.mcp.server.stdio_session import Line, StdioSession
 from tests.extensions.mcp.server import McpServer, as_events, as_json, chunk, http
 from tests.extensions.mcp.stdio_server import NAMES
 from tests.extensions.mcp.test_stdio_upstream import asked, call, gone
@@ -364,6 +368,35 @@ async def test_a_client_that_falls_back_to_a_server_without_session_ids_speaks_t
         await client.begin()
         assert {} == (await client.ask(asked("ping", 2)))["result"]
     assert ["2025-11-25"] == told
+
+
+async def test_what_an_answer_tells_the_session_is_known_before_the_client_has_it() -> None:
+    told: list[str | None] = []
+
+    def otherwise(message: dict[str, Any], seen: Seen) -> bytes:
+        if message.get("method") == "ping":
+            told.append(seen.header("mcp-protocol-version"))
+        result = {"protocolVersion": "2025-06-18"} if message.get("method") == "initialize" else {}
+        return as_json({"jsonrpc": "2.0", "id": message.get("id"), "result": result})
+
+    async with tool(McpServer(otherwise=otherwise)) as server, aiohttp.ClientSession() as connections:
+
+        async def write(text: bytes) -> None:
+            if json.loads(text)["id"] == 0:  # the client reads the answer and goes on at once
+                await session.carry(line(asked("ping", 1)))
+
+        session = StdioSession(connections, f"http://127.0.0.1:{server.port}/mcp", write, {})
+        await session.carry(line(asked("initialize", 0, protocolVersion="2025-06-18")))
+        await session.end()
+    assert ["2025-06-18"] == told
+
+
+def line(message: dict[str, object]) -> Line:
+    """A line of a client."""
+    text = json.dumps(message).encode()
+    found = read_line(text)
+    assert isinstance(found, Message)
+    return Line(text, found)
 
 
 @pytest.mark.parametrize(

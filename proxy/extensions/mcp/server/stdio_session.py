@@ -204,13 +204,16 @@ class StdioSession:
         return _Problem(_TRANSPORT_ERROR, reason, may_have_run=True)
 
     async def _hand_on(self, text: bytes, line: Line) -> None:
-        """Writes a message that came back for a line, and learns from it."""
-        await self._write(text)
+        """Learns from a message that came back for a line, then writes it: the client may go on at once."""
+        begins = line.message.method == INITIALIZE and _answers(text, line.message.id)
         if line.message.method == LIST and line.message.modern:
             self._learn(text)
-        if line.message.method == INITIALIZE and _answers(text, line.message.id):
+        if begins:
             self._initialize = line.text
-            self._begin_session(text)
+            self._note_revision(text)
+        await self._write(text)
+        if begins:
+            self._open_stream()
 
     async def _tell_problem(self, line: Line, problem: _Problem) -> None:
         """Writes an error in place of an answer. A server whose question was answered unreadably hears that."""
@@ -274,17 +277,21 @@ class StdioSession:
                     if response.status != 200 or not texts:
                         return False
                     self._session_id = response.headers.get(SESSION_HEADER, "")
-                    self._begin_session(texts[-1])
+                    self._note_revision(texts[-1])
+                    self._open_stream()
                 async with self._http.post(self._url, data=_INITIALIZED, headers=self._in_session(headers)) as response:
                     return response.status < 400
             except (aiohttp.ClientError, TimeoutError):
                 return False
 
-    def _begin_session(self, text: bytes) -> None:
-        """Notes the revision of a session that has begun, and opens its GET stream."""
+    def _note_revision(self, text: bytes) -> None:
+        """Notes the revision of a session that has begun."""
         result = read_lenient(text).get("result")
         revision = result.get("protocolVersion") if isinstance(result, dict) else None
         self._revision = revision if isinstance(revision, str) else ""
+
+    def _open_stream(self) -> None:
+        """Opens the session's GET stream."""
         if self._listening is not None:
             self._listening.cancel()
         self._listening = asyncio.create_task(self._listen())
