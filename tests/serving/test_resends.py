@@ -57,9 +57,10 @@ class Mortal:
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
     under_way: int = 0
     answered: int = 0  # since it was started last
+    is_dying: bool = False  # from here on a call that has run is not answered
 
     async def start(self) -> None:
-        self.answered = 0
+        self.answered, self.is_dying = 0, False
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,6 +72,8 @@ class Mortal:
                 self.under_way += 1
                 await asyncio.sleep(0.002)
                 self.under_way -= 1
+                if self.is_dying:
+                    break
                 self.answered += 1
                 writer.write(OK)
                 await writer.drain()
@@ -79,6 +82,7 @@ class Mortal:
 
     async def kill(self) -> None:
         assert self.server is not None
+        self.is_dying = True
         for listening in self.server.sockets:
             asyncio.get_running_loop().remove_reader(listening.fileno())
         for _ in range(3):  # CPython 3.11 leaks what is accepted while the server closes: that gets its writer first
