@@ -68,7 +68,7 @@ def one_endpoint(data: Path) -> Iterator[tuple[str, Found]]:
 async def _endpoint(tools: list[list[dict[str, Any]]]) -> AsyncIterator[tuple[RecordedServers, int]]:
     servers = RecordedServers(tools)
     named = ", ".join(f"s{number}: {{upstream: tools, upstream_path: /{number}/mcp}}" for number in range(len(tools)))
-    route = f"  - {{path: /mcp, protocol: mcp, servers: {{{named}}}, mcp: {{wait: 60s}}}}\n"
+    route = f"  - {{path: /mcp, protocol: mcp, servers: {{{named}}}, mcp: {{wait: 60s, servers_wait: 45s}}}}\n"
     async with tool(servers) as upstream, proxied(route, upstream.url) as proxy:
         yield servers, proxy.port
 

@@ -78,7 +78,7 @@ def endpoint(commands: dict[str, list[str]], tmp_path_factory: pytest.TempPathFa
     config = tmp_path_factory.mktemp("common") / "config.yaml"
     config.write_text(
         f"version: 1\nadmin: off\nupstreams:\n{upstreams}routes:\n"
-        f"  - {{path: /mcp, protocol: mcp, servers: {{{servers}}}, mcp: {{wait: 60s}}}}\n"
+        f"  - {{path: /mcp, protocol: mcp, servers: {{{servers}}}, mcp: {{wait: 60s, servers_wait: 45s}}}}\n"
     )
     with proxy(config) as port:
         yield f"http://127.0.0.1:{port}/mcp"

@@ -28,7 +28,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         written = "".join(f"  {name}: {entry}\n" for name, entry in upstreams.items())
         named = ", ".join(f"{name}: {name}" for name in upstreams)
         config = tmp_path_factory.mktemp("joined") / "config.yaml"
-        route = f"  - {{path: /mcp, protocol: mcp, servers: {{{named}}}, mcp: {{wait: 30s}}}}\n"
+        route = f"  - {{path: /mcp, protocol: mcp, servers: {{{named}}}, mcp: {{wait: 30s, servers_wait: 24s}}}}\n"
         config.write_text(f"version: 1\n{ADMIN}upstreams:\n{written}routes:\n{route}")
         with proxy(config) as port:
             yield f"http://127.0.0.1:{port}/mcp"
@@ -64,7 +64,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config = tmp_path_factory.mktemp("twins") / "config.yaml"
     config.write_text(
         f"version: 1\n{ADMIN}upstreams: {{one: {{command: {command}}}, two: {{command: {command}}}}}\n"
-        "routes:\n  - {path: /mcp, protocol: mcp, servers: {one: one, two: two}, mcp: {wait: 30s}}\n"
+        "routes:\n  - {path: /mcp, protocol: mcp, servers: {one: one, two: two}, mcp: {wait: 30s, servers_wait: 24s}}\n"
     )
     with proxy(config) as port:
         yield f"http://127.0.0.1:{port}/mcp"
