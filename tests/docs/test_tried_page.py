@@ -1,4 +1,4 @@
-"""docs/kubernetes-tried.md has the form that `make cluster` gives it, row by row."""
+"""docs/evidence/kubernetes-tried.md has the form that `make cluster` gives it, row by row."""
 
 from __future__ import annotations
 
