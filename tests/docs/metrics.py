@@ -20,12 +20,12 @@ START: Final = "## Every metric\n"
 
 _HEAD: Final = f"""\
 {START}
-Made by `make docs` from `proxy/telemetry/metric_table.py`, as the metrics themselves are. `/metrics` stands on the operator's
-port and on the probes'.
+Made by `make docs` from `proxy/telemetry/metric_table.py`, as the metrics themselves are. `/metrics` stands on the
+operator's port and on the probes'.
 
 - Units are seconds and bytes. Counters end in `_total`. The two HTTP histograms bear OpenTelemetry's names.
-- Label values come from the config or from the tables below; a tool or method that a client makes up counts as `_other`, and
-  no conversation, path or value of a call is ever a label. So the config bounds the number of series.
+- Label values come from the config or from the tables below; a tool or method that a client makes up counts as
+  `_other`, and no conversation, path or value of a call is ever a label. So the config bounds the number of series.
 - A counter has no series before it first counts. The event loop's lag is looked at every {EVERY:g} s.
 - Several workers show one page, summed: [operations.md](operations.md#several-workers).
 

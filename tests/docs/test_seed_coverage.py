@@ -1,4 +1,4 @@
-"""docs/evidence/seed-coverage.md names tests that exist and show what the row says, and leaves no numbered requirement out."""
+"""docs/evidence/seed-coverage.md names tests that exist and show what the row says, and leaves no requirement out."""
 
 from __future__ import annotations
 
