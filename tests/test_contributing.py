@@ -217,7 +217,7 @@ print([asyncio.run(store.reserve("cap", 1, 60)) for _ in range(2)])
 def add_a_tool_error_dialect(copy: Copy) -> None:
     copy.insert(
         "proxy/core/tool_errors/dialects.py",
-        '    Dialect(\n        "fastapi",',
+        '    Dialect("fastapi",',
         '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",)), '
         '("teapot.json",)),\n',
     )

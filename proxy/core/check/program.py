@@ -332,20 +332,8 @@ def _place_of(text: str, value: JsonValue) -> Pointer | None:
 
 # The global names of generated code.
 SPACE: Final[dict[str, Any]] = {
-    "B": BrokenKeyword,
-    "new": _new,
-    "Decimal": Decimal,
-    "INEXACT": INEXACT,
-    "NUMBERS": NUMBERS,
-    "integral": is_integral_number,
-    "integer_spelling": is_spelled_as_integer,
-    "key": make_equality_key,
-    "unique": are_unique,
-    "State": State,
-    "Refused": SearchGivenUp,
-    "branches": branches,
-    "choose_branch": choose_branch,
-    "deeper": deeper,
-    "refusal": refusal,
-    "bounded": search_for_report,
-}
+    "B": BrokenKeyword, "new": _new, "Decimal": Decimal, "INEXACT": INEXACT, "NUMBERS": NUMBERS,
+    "integral": is_integral_number, "integer_spelling": is_spelled_as_integer, "key": make_equality_key,
+    "unique": are_unique, "State": State, "Refused": SearchGivenUp, "branches": branches,
+    "choose_branch": choose_branch, "deeper": deeper, "refusal": refusal, "bounded": search_for_report,
+}  # fmt: skip

@@ -19,12 +19,7 @@ from proxy.core.schema.nodes import Draft, Node
 Condition = Callable[[Program, Node, JsonValue, str, str], str]
 
 # The Python type that a value must have for a group of keywords to apply to it. {t} is the expression of its type.
-GUARDS: Final = {
-    "object": "{t} is dict",
-    "array": "{t} is list",
-    "string": "{t} is str",
-    "number": "{t} in NUMBERS",
-}
+GUARDS: Final = {"object": "{t} is dict", "array": "{t} is list", "string": "{t} is str", "number": "{t} in NUMBERS"}
 
 _TYPE_TESTS: Final = {
     **GUARDS,

@@ -47,17 +47,7 @@ class Check:
     itself once that is written: this is the hot path, and a method around it would add a third to a small verdict.
     """
 
-    __slots__ = (
-        "_at",
-        "_engine",
-        "_made",
-        "_report",
-        "_writing",
-        "accepts",
-        "formats",
-        "linear",
-        "schemas",
-    )
+    __slots__ = ("_at", "_engine", "_made", "_report", "_writing", "accepts", "formats", "linear", "schemas")
 
     accepts: Callable[[JsonValue], bool]
 

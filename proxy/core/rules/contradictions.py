@@ -141,12 +141,10 @@ def _is_any_accepted(check: Check, node: Node) -> bool:
 
 # Keywords that exclude each other where the first is above the second, and the types they speak of.
 _LIMITS: Final = (
-    ("minimum", "maximum", ("number", "integer")),
-    ("minLength", "maxLength", ("string",)),
-    ("minItems", "maxItems", ("array",)),
-    ("minContains", "maxContains", ("array",)),
+    ("minimum", "maximum", ("number", "integer")), ("minLength", "maxLength", ("string",)),
+    ("minItems", "maxItems", ("array",)), ("minContains", "maxContains", ("array",)),
     ("minProperties", "maxProperties", ("object",)),
-)
+)  # fmt: skip
 _EXCLUSIVE: Final = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 # The largest limit that is rounded to an integer.
 _ROUNDED: Final = 10**18

@@ -322,23 +322,9 @@ _SINGLE_FORMATS: Final = frozenset(
 
 # Texts of several values; a pattern that takes one of them does not pin what one value is.
 _SEVERAL: Final = (
-    "one two",
-    "One Two",
-    "ONE TWO",
-    "one,two",
-    "one and two",
-    "One, Two",
-    "1 2",
-    "1,2",
-    "one-two",
-    "one/two",
-    "ONE-TWO",
-    "One-Two",
-    "one:two",
-    "one+two",
-    "one|two",
-    "one;two",
-)
+    "one two", "One Two", "ONE TWO", "one,two", "one and two", "One, Two", "1 2", "1,2", "one-two", "one/two",
+    "ONE-TWO", "One-Two", "one:two", "one+two", "one|two", "one;two",
+)  # fmt: skip
 
 
 def _is_pinned(part: Node) -> bool:

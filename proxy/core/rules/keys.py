@@ -138,17 +138,15 @@ _MARKUP: Final = re.compile(r"<?(?:parameter|param|arg)(?:_key)?(?: name)?=[\"']
 # A prefix that a wrapper leaves before all keys. `input_` is none: it may tell an input from an output.
 _PREFIX: Final = re.compile(r"(?:(?:params?|parameters?|args?|arguments?|kwargs)[_./:-])+")
 # Words that distinguish parameters; nothing is renamed or moved by them.
-TELLING_WORDS: Final = frozenset(
-    ["min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target",
-     "src", "dst", "not", "no", "non", "exclude", "excluded", "except", "without", "ignore", "ignored", "hide",
-     "hidden",
-     "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last",
-     "prev",
-     "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative", "else",
-     "otherwise", "replacement", "fallback", "backup", "default", "alternative", "alternate", "blacklist", "blocklist",
-     "denylist", "denied", "forbidden", "banned", "disabled", "disallowed", "rejected", "failed", "error", "removed",
-     "deleted", "never", "anti"]
-)  # fmt: skip
+TELLING_WORDS: Final = frozenset([
+    "min", "max", "minimum", "maximum", "start", "end", "begin", "from", "to", "old", "new", "source", "target", "src",
+    "dst", "not", "no", "non", "exclude", "excluded", "except", "without", "ignore", "ignored", "hide", "hidden",
+    "avoid", "skip", "deny", "block", "blocked", "omit", "remove", "delete", "before", "after", "first", "last", "prev",
+    "previous", "next", "parent", "child", "in", "out", "dry", "undo", "example", "unless", "negative", "else",
+    "otherwise", "replacement", "fallback", "backup", "default", "alternative", "alternate", "blacklist", "blocklist",
+    "denylist", "denied", "forbidden", "banned", "disabled", "disallowed", "rejected", "failed", "error", "removed",
+    "deleted", "never", "anti",
+])  # fmt: skip
 
 
 def _meanings(

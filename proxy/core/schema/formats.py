@@ -279,26 +279,15 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 # Format -> the first draft that knows it, and its function.
 _FORMATS: Final[Mapping[str, tuple[Draft, Callable[[str], bool]]]] = {
-    "date": (Draft.D4, is_date),
-    "date-time": (Draft.D4, is_date_time),
-    "duration": (Draft.D2019, _matches(_DURATION)),
-    "email": (Draft.D4, is_email),
-    "hostname": (Draft.D4, is_hostname),
-    "idn-email": (Draft.D4, is_idn_email),
-    "idn-hostname": (Draft.D7, is_idn_hostname),
-    "ipv4": (Draft.D4, is_ipv4),
-    "ipv6": (Draft.D4, is_ipv6),
-    "iri": (Draft.D7, is_iri),
-    "iri-reference": (Draft.D7, is_iri_reference),
-    "json-pointer": (Draft.D6, _matches(_POINTER)),
-    "regex": (Draft.D4, is_pattern),
-    "relative-json-pointer": (Draft.D7, _matches(_RELATIVE_POINTER)),
-    "time": (Draft.D4, is_time),
-    "uri": (Draft.D4, is_uri),
-    "uri-reference": (Draft.D6, is_uri_reference),
-    "uri-template": (Draft.D6, is_uri_template),
-    "uuid": (Draft.D2019, _matches(_UUID)),
-}
+    "date": (Draft.D4, is_date), "date-time": (Draft.D4, is_date_time), "duration": (Draft.D2019, _matches(_DURATION)),
+    "email": (Draft.D4, is_email), "hostname": (Draft.D4, is_hostname), "idn-email": (Draft.D4, is_idn_email),
+    "idn-hostname": (Draft.D7, is_idn_hostname), "ipv4": (Draft.D4, is_ipv4), "ipv6": (Draft.D4, is_ipv6),
+    "iri": (Draft.D7, is_iri), "iri-reference": (Draft.D7, is_iri_reference),
+    "json-pointer": (Draft.D6, _matches(_POINTER)), "regex": (Draft.D4, is_pattern),
+    "relative-json-pointer": (Draft.D7, _matches(_RELATIVE_POINTER)), "time": (Draft.D4, is_time),
+    "uri": (Draft.D4, is_uri), "uri-reference": (Draft.D6, is_uri_reference),
+    "uri-template": (Draft.D6, is_uri_template), "uuid": (Draft.D2019, _matches(_UUID)),
+}  # fmt: skip
 
 
 def format_check(name: str, draft: Draft) -> Callable[[str], bool] | None:

@@ -164,49 +164,21 @@ _NEW_DEFINITIONS: Final = "#/$defs/"
 
 _DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 _DIALECTS: Final = {
-    Draft.D4: "http://json-schema.org/draft-04/schema#",
-    Draft.D6: "http://json-schema.org/draft-06/schema#",
-    Draft.D7: _DRAFT_7,
-    Draft.D2019: _DRAFT_7,
-    Draft.D2020: _DRAFT_7,
-}
+    Draft.D4: "http://json-schema.org/draft-04/schema#", Draft.D6: "http://json-schema.org/draft-06/schema#",
+    Draft.D7: _DRAFT_7, Draft.D2019: _DRAFT_7, Draft.D2020: _DRAFT_7,
+}  # fmt: skip
 
 # Keywords that assert nothing here, and are left out.
-_SILENT: Final = frozenset(
-    [
-        "$schema",
-        "$comment",
-        "title",
-        "description",
-        "default",
-        "examples",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "contentEncoding",
-        "contentMediaType",
-        "contentSchema",
-    ]
-)
+_SILENT: Final = frozenset([
+    "$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+    "contentEncoding", "contentMediaType", "contentSchema",
+])  # fmt: skip
 # Keywords that assert nothing before the draft that brought them, and mean nothing that draft 7 knows.
-_NEWER: Final = frozenset(
-    [
-        "minContains",
-        "maxContains",
-        "dependentRequired",
-        "dependentSchemas",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "prefixItems",
-        "$defs",
-        "$anchor",
-        "$dynamicAnchor",
-        "$dynamicRef",
-        "$recursiveRef",
-        "$recursiveAnchor",
-        "$vocabulary",
-    ]
-)
+_NEWER: Final = frozenset([
+    "minContains", "maxContains", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
+    "prefixItems", "$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
+    "$vocabulary",
+])  # fmt: skip
 # Keywords of draft 7 that a later draft reads otherwise.
 _OLDER: Final = frozenset(["additionalItems", "dependencies"])
 _COUNTS: Final = frozenset(["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"])

@@ -23,19 +23,16 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 _NAMES: Final = {
-    Draft.D4: "Draft4Validator",
-    Draft.D6: "Draft6Validator",
-    Draft.D7: "Draft7Validator",
-    Draft.D2019: "Draft201909Validator",
-    Draft.D2020: "Draft202012Validator",
-}
+    Draft.D4: "Draft4Validator", Draft.D6: "Draft6Validator", Draft.D7: "Draft7Validator",
+    Draft.D2019: "Draft201909Validator", Draft.D2020: "Draft202012Validator",
+}  # fmt: skip
 # Groups of keywords that, in one schema, jsonschema judges by `re`, leaves out or reads differently, by draft.
 _READ_OTHERWISE: Final = (
     ("unevaluatedProperties", "patternProperties", Draft.D2019, Draft.D2020),
     ("unevaluatedProperties", "additionalProperties", Draft.D2019, Draft.D2019),
     ("unevaluatedItems", "contains", Draft.D2019, Draft.D2019),
     ("dependencies", "dependencies", Draft.D2019, Draft.D2020),
-)
+)  # fmt: skip
 # Keywords whose values are data: a `$ref` in them is no reference.
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
 # The most digits of a number that `multipleOf` is computed for.
@@ -247,11 +244,9 @@ def _error(keyword: str) -> Any:
 
 
 _KEYWORDS: Final = {
-    "pattern": _pattern,
-    "patternProperties": _pattern_properties,
-    "additionalProperties": _additional_properties,
+    "pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional_properties,
     "multipleOf": _multiple_of,
-}
+}  # fmt: skip
 
 
 def make_exact(value: JsonValue, draft: Draft) -> JsonValue:

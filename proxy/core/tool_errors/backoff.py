@@ -95,27 +95,16 @@ class ResendRule:
 
 
 RULES: Final = (
-    ResendRule(
-        Reason.UNSENT,
-        "It was provably never sent: no address, connection refused, TLS failed, no connection in time.",
-        _never_sent,
-    ),
-    ResendRule(
-        Reason.RETRY_AFTER,
-        "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.",
-        _waits,
-    ),
-    ResendRule(
-        Reason.IDEMPOTENT,
-        "A 5xx (but 501 and 505), a timeout or a reset, and the tool is `idempotent: on`.",
-        _idempotent,
-    ),
-    ResendRule(
-        Reason.KEY,
-        "The same, and the request carries the header of `idempotency`, the client's own or a minted one.",
-        _has_key,
-    ),
-)
+    ResendRule(Reason.UNSENT,
+        "It was provably never sent: no address, connection refused, TLS failed, no connection in time.", _never_sent,
+        ),
+    ResendRule(Reason.RETRY_AFTER, "429 or 503 that says how long to wait, and `resend: {on_retry_after: on}`.",
+        _waits),
+    ResendRule(Reason.IDEMPOTENT, "A 5xx (but 501 and 505), a timeout or a reset, and the tool is `idempotent: on`.",
+        _idempotent, ),
+    ResendRule(Reason.KEY,
+        "The same, and the request carries the header of `idempotency`, the client's own or a minted one.", _has_key, ),
+)  # fmt: skip
 
 
 def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, keyed: bool) -> Reason | None:

@@ -47,14 +47,9 @@ _MOST_DETAILS: Final = 20
 
 # Statuses with a code of their own; the others are judged by their hundreds.
 _BY_STATUS: Final = {
-    401: codes.UNAUTHORIZED,
-    403: codes.UNAUTHORIZED,
-    404: codes.RESOURCE_NOT_FOUND,
-    408: codes.REQUEST_TIMEOUT,
-    425: codes.SERVICE_UNAVAILABLE,
-    429: codes.RATE_LIMIT_EXCEEDED,
-    504: codes.REQUEST_TIMEOUT,
-}
+    401: codes.UNAUTHORIZED, 403: codes.UNAUTHORIZED, 404: codes.RESOURCE_NOT_FOUND, 408: codes.REQUEST_TIMEOUT,
+    425: codes.SERVICE_UNAVAILABLE, 429: codes.RATE_LIMIT_EXCEEDED, 504: codes.REQUEST_TIMEOUT,
+}  # fmt: skip
 # The other 4xx statuses that different arguments can resolve.
 _MENDABLE: Final = frozenset({400, 409, 422})
 

@@ -56,17 +56,10 @@ _INVALID_PARAMS: Final = -32602
 _OTHER_CATEGORIES: Final = frozenset({"NOT_FOUND", "AUTH_ERROR", "RATE_LIMIT", "SERVICE_ERROR"})
 # `isTypeRelatedError` of the seed, all three lists.
 TYPE_PATTERNS: Final = (
-    "cannot unmarshal string into",
-    "cannot unmarshal number into",
-    "cannot unmarshal bool into",
-    "json: cannot unmarshal",
-    "type mismatch",
-    "invalid type",
-    "expected number",
-    "expected string",
-    "expected boolean",
+    "cannot unmarshal string into", "cannot unmarshal number into", "cannot unmarshal bool into",
+    "json: cannot unmarshal", "type mismatch", "invalid type", "expected number", "expected string", "expected boolean",
     "invalid value",
-)
+)  # fmt: skip
 # Validation errors of the seed ("business logic").
 RULE_PATTERNS: Final = ("must be greater than", "must be positive", "is required", "cannot be empty")
 

@@ -37,16 +37,16 @@ _DEEPEST: Final = 8
 _NESTINGS: Final = 2
 
 # Keys under which a body repeats what was sent, or describes something else than the arguments.
-_ECHOES: Final = frozenset(
-    ["input", "value", "rejectedvalue", "received", "context", "ctx", "params", "arguments", "request", "meta",
-     "stack", "stacktrace", "trace", "traceid", "exception", "url", "instance", "timestamp", "headers", "cause"]
-)  # fmt: skip
+_ECHOES: Final = frozenset([
+    "input", "value", "rejectedvalue", "received", "context", "ctx", "params", "arguments", "request", "meta", "stack",
+    "stacktrace", "trace", "traceid", "exception", "url", "instance", "timestamp", "headers", "cause",
+])  # fmt: skip
 # Keys whose texts are words about the error.
-_SPOKEN: Final = frozenset(
-    ["message", "msg", "detail", "details", "error", "errors", "errordescription", "errormessage", "errormessages",
-     "reason", "reasons", "title", "description", "text", "originalerror", "messages", "content", "result", "data",
-     "fault", "faultstring", "body", "violations", "validationerrors", "issues", "hint", "why", "summary"]
-)  # fmt: skip
+_SPOKEN: Final = frozenset([
+    "message", "msg", "detail", "details", "error", "errors", "errordescription", "errormessage", "errormessages",
+    "reason", "reasons", "title", "description", "text", "originalerror", "messages", "content", "result", "data",
+    "fault", "faultstring", "body", "violations", "validationerrors", "issues", "hint", "why", "summary",
+])  # fmt: skip
 
 _TAG: Final = re.compile(r"<[^<>]{0,300}>")
 
@@ -191,12 +191,12 @@ KINDS: Final[dict[str, ViolationCode]] = {name: code for code, names in _NAMED.i
 # Families of names, for the many that are not listed one by one (Pydantic has over a hundred).
 _FAMILIES: Final = (
     (re.compile(r"(?:date|time|datetime|timedelta|uuid|url)_(?:\w+_)?(?:parsing|type|version|scheme)$"),
-     codes.FORMAT_MISMATCH),
+        codes.FORMAT_MISMATCH),
     (re.compile(r"^value_error\.missing|^missing_"), codes.REQUIRED_MISSING),
     (re.compile(r"^value_error\.number"), codes.CONSTRAINT),
     (re.compile(r"^value_error\.(?:url|uuid|date|time|email)"), codes.FORMAT_MISMATCH),
     (re.compile(r"^type_error|_type$|_parsing$|_parsing_size$|^int_from_float$|\.base$|^is_instance_of"),
-     codes.TYPE_MISMATCH),
+        codes.TYPE_MISMATCH),
     (re.compile(r"^number\.(?:min|max|greater|less|integer|multiple|positive|negative)"), codes.CONSTRAINT),
     (re.compile(r"^array\."), codes.ARRAY_LENGTH),
     (re.compile(r"^string\."), codes.FORMAT_MISMATCH),

@@ -206,11 +206,7 @@ def _is_believed(finding: _Finding, dialect: Dialect, tool: Tool) -> bool:
 
 
 # The meaning of a "required" rule for a value that was sent: null, an empty text, an empty list.
-_INSTEAD_OF_MISSING: Final = {
-    "null": codes.TYPE_MISMATCH,
-    "string": codes.STRING_LENGTH,
-    "array": codes.ARRAY_LENGTH,
-}
+_INSTEAD_OF_MISSING: Final = {"null": codes.TYPE_MISMATCH, "string": codes.STRING_LENGTH, "array": codes.ARRAY_LENGTH}
 _LENGTHS: Final = {"string": codes.STRING_LENGTH, "array": codes.ARRAY_LENGTH}
 
 
