@@ -171,8 +171,11 @@ def _meanings(
     if "key_word" in rules and len(unknown) == len(missing) == 1:
         sent, target = unknown[0], min(missing)
         kin = {name for name in known if split_words(name)[-1:] == split_words(sent)[-1:]}
-        told = [text for node in nodes if target in node.properties for text in _describe(node.properties[target])]
-        yield "key_word", {sent: target} if kin == missing and _is_same_word(sent, target, told, tool) else {}
+        parts = [
+            part for node in nodes if target in node.properties for part in applies_always(node.properties[target])
+        ]
+        texts = [text for part in parts if isinstance(text := part.get("description"), str)]
+        yield "key_word", {sent: target} if kin == missing and _is_same_word(sent, target, texts, tool) else {}
 
 
 def explain_keys(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
@@ -209,12 +212,6 @@ def _behind_prefix(unknown: list[str], known: set[str]) -> dict[str, str]:
     return {key: key[prefix.end() :] for key in unknown}
 
 
-def _describe(node: Node) -> Iterator[str]:
-    for part in applies_always(node):
-        if isinstance(text := part.get("description"), str):
-            yield text
-
-
 # Words of tools and descriptions by which a path is not a file's.
 _OF_FOLDERS: Final = frozenset(
     ["dir", "dirs", "directory", "directories", "folder", "folders", "list", "ls", "tree", "scan", "walk", "glob",
@@ -222,7 +219,7 @@ _OF_FOLDERS: Final = frozenset(
 )  # fmt: skip
 
 
-def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
+def _is_same_word(sent: str, target: str, texts: list[str], tool: str) -> bool:
     """Whether two names end in the same word and what the longer one has more is said elsewhere: it is what the tool's
     name says it works on (`id` on `get_user` is `user_id`), or the target's description begins with it ("The company
     name"), or it says nothing more (the path of a file)."""
@@ -234,12 +231,12 @@ def _is_same_word(sent: str, target: str, told: list[str], tool: str) -> bool:
     if not extra or more[len(extra) :] != less:
         return False
     if more is one and (extra, less) == (("file",), ("path",)):
-        return _OF_FOLDERS.isdisjoint((*split_words(tool), *split_words(" ".join(told).lower())))
+        return _OF_FOLDERS.isdisjoint((*split_words(tool), *split_words(" ".join(texts).lower())))
     works_on = split_words(tool)[1:]
     if extra == works_on or (len(extra) == len(works_on) == 1 and f"{extra[0]}s" == works_on[0]):
         return True
     begins = re.compile(rf"(?:the |a |an |your )?{' '.join(extra)}(?:'s)? {' '.join(less)}\b(?! or\b|/)", re.IGNORECASE)
-    return more is one and any(begins.match(text) for text in told)
+    return more is one and any(begins.match(text) for text in texts)
 
 
 # --- which keys are touched -------------------------------------------------------------------------------------------
@@ -311,29 +308,22 @@ def fill_required(
     the key may have been sent under another name, or in another place. Raises TooMuchWorkError."""
     known = list_declared(nodes)
     absent = [key for key in list_required(nodes) if key not in value]
-    if not absent or any(key not in known for key in value) or any(_holds(item, absent) for item in value.values()):
+    inside = [item for item in value.values() if isinstance(item, dict)]
+    if not absent or any(key not in known for key in value) or any(key in item for item in inside for key in absent):
         return value, ()
     given: dict[str, JsonValue] = {}
     for key in sorted(absent):
-        defaults = [schema.properties[key].get("default") for schema in nodes if _has_default(schema, key)]
+        members = [schema.properties[key] for schema in nodes if key in schema.properties]
+        defaults = [member.get("default") for member in members if member.has("default")]
         if not defaults or any(not are_equal(defaults[0], other) for other in defaults[1:]):
             return value, ()
         if isinstance(defaults[0], str) and changes_something(defaults[0]):  # no default changes or removes anything
             return value, ()
         given[key] = defaults[0]
     whole = {**value, **given}
-    return (
-        (whole, tuple(Repair("fill_required", (*path, key)) for key in given)) if accepts(node, whole) else (value, ())
-    )
-
-
-def _has_default(schema: Node, key: str) -> bool:
-    member = schema.properties.get(key)
-    return member is not None and member.has("default")
-
-
-def _holds(item: JsonValue, keys: list[str]) -> bool:
-    return isinstance(item, dict) and any(key in item for key in keys)
+    if not accepts(node, whole):
+        return value, ()
+    return whole, tuple(Repair("fill_required", (*path, key)) for key in given)
 
 
 def drop_members(value: dict[str, JsonValue]) -> dict[str, JsonValue]:

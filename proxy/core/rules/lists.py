@@ -85,7 +85,7 @@ _PARTED: Final = frozenset([
     "period", "edge", "segment", "versus", "matchup",
 ])  # fmt: skip
 # A description that tells the parts: how many, or by names of the first and another one.
-_PARTS_TOLD: Final = re.compile(
+_PARTS_NAMED: Final = re.compile(
     r"\[\s*[a-z_]\w*\s*,\s*[a-z_]\w*\s*[\],]|\b(?:pair|pairs|tuple|couple|both|triple)\b"
     r"|\b(?:two|three)\b(?![- ](?:letter|digit|char|word))|\bexactly [2-9]\b"
     r"|\b(?:from|lower|lowest|low|min|minimum|start|starting|begin|beginning|first|open|opening|origin|source|home|base"
@@ -96,8 +96,8 @@ _PARTS_TOLD: Final = re.compile(
     r"|longitude|green|new|right|vertical|latest)\b",
     re.IGNORECASE,
 )
-# Told of numbers alone: a range of prices may be the words `low` and `mid` as well.
-_RANGE_TOLD: Final = re.compile(r"\brange\b", re.IGNORECASE)
+# Named of numbers alone: a range of prices may be the words `low` and `mid` as well.
+_RANGE_NAMED: Final = re.compile(r"\brange\b", re.IGNORECASE)
 # Only quoted parts are split at commas, or three or more plain words; two only where they are ids.
 _WORDS: Final = re.compile(r"[\w-]+(?:(?:,[\w-]+){2,}|(?:, [\w-]+){2,})", re.ASCII)
 _IDS: Final = re.compile(r"[\w-]+(?:,[\w-]+)+", re.ASCII)
@@ -152,10 +152,8 @@ def _is_many(text: str, site: Site) -> bool:
     bare = text.strip()
     if bare in NULL_WORDS or bare.lower() in _NO_ITEM or (re.search(r"\w", bare) is None and bare != "*"):
         return bare not in site.item_choices
-    if site.item_choices:
-        return False  # the schema lists the items, so the judge decides
-    if site.pinned:
-        return False
+    if site.item_choices or site.pinned:
+        return False  # the schema lists or pins the items, so the judge decides
     return _is_parted(site, bare) or not _is_one(text, site)
 
 
@@ -181,9 +179,9 @@ def _is_short(parts: list[str]) -> bool:
 
 def _is_parted(site: Site, text: str = "") -> bool:
     """Whether a list is one thing of several parts: one value is one of its ends."""
-    if not _PARTED.isdisjoint(split_words(site.name)) or any(_PARTS_TOLD.search(one) for one in site.descriptions):
+    if not _PARTED.isdisjoint(split_words(site.name)) or any(_PARTS_NAMED.search(one) for one in site.descriptions):
         return True
-    return not text.isalpha() and any(_RANGE_TOLD.search(one) for one in site.descriptions)
+    return not text.isalpha() and any(_RANGE_NAMED.search(one) for one in site.descriptions)
 
 
 def _is_plural(site: Site) -> bool:

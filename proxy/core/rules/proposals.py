@@ -169,9 +169,8 @@ def number_to_string(value: JsonValue, site: Site) -> JsonValue:
     if not _PLAIN_NUMBER.fullmatch(text):
         whole = make_integral(make_decimal(value)) if isinstance(value, FRACTIONS) else NONE
         return str(whole) if whole is not NONE and str(whole) in (site.choices or ()) else NONE
-    told = ["".join(named).lower() for one in site.descriptions for named in _DIGITS.findall(one)]
-    told = [_DIGIT_WORDS.get(named, named) for named in told]
-    if told and str(len(text)) not in told:
+    named = ["".join(groups).lower() for one in site.descriptions for groups in _DIGITS.findall(one)]
+    if named and str(len(text)) not in [_DIGIT_WORDS.get(word, word) for word in named]:
         return NONE
     return NONE if _has_lost_zeros(text, site) else text
 

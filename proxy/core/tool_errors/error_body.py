@@ -63,7 +63,8 @@ class ErrorBody:
 
 def open_body(content_type: str, body: bytes) -> ErrorBody:
     """Opens an error body. Looks at its first 64 KiB; never raises."""
-    text = _text(body)
+    shown = body if len(body) <= LOOKED_AT else body[: LOOKED_AT - _TORN]
+    text = shown.decode("utf-8", "replace").replace("\r\n", "\n")
     if "html" in content_type.lower() or text.lstrip()[:9].lower() in ("<!doctype", "<html"):
         import html  # imported here: its table takes a third of a MB, and few tools answer with pages
 
@@ -75,11 +76,6 @@ def open_body(content_type: str, body: bytes) -> ErrorBody:
     else:
         opened.take(value, 0)
     return ErrorBody(tuple(opened.texts), tuple(opened.values))
-
-
-def _text(body: bytes) -> str:
-    shown = body if len(body) <= LOOKED_AT else body[: LOOKED_AT - _TORN]
-    return shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _json(text: str) -> JsonValue:
@@ -118,7 +114,9 @@ class _Opened:
             return
         self.texts.append(text[:_LONGEST_TEXT])
         self.words += len(self.texts[-1])
-        if nesting < _NESTINGS and (inner := _inner_json(text)) is not None:
+        found = _JSON_START.search(text) if nesting < _NESTINGS else None
+        inner = _json(text[found.start() :].strip()) if found is not None else None
+        if isinstance(inner, dict | list):
             self.take(inner, nesting + 1)
 
 
@@ -134,14 +132,6 @@ def _inside(item: JsonValue, depth: int, spoken: bool) -> Iterator[tuple[JsonVal
 
 # The start of JSON inside a text: an object or a list of objects.
 _JSON_START: Final = re.compile(r"\[\s*\{|\{\s*\"|\[\s*\"")
-
-
-def _inner_json(text: str) -> JsonValue:
-    found = _JSON_START.search(text)
-    if found is None:
-        return None
-    value = _json(text[found.start() :].strip())
-    return value if isinstance(value, dict | list) else None
 
 
 # --- names of rules -------------------------------------------------------------------------------------------------
