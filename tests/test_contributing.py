@@ -124,11 +124,11 @@ def add_a_repair_rule(copy: Copy) -> None:
 
 ''',
     )
-    copy.insert("proxy/core/rules/rules.py", "    yes_no,\n", "    word_number,\n")
     copy.insert(
         "proxy/core/rules/rules.py",
         '    Rule("yes_no"',
-        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
+        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", '
+        "proposals.word_number, tier=2),\n",
     )
     copy.insert(
         "proxy/config/files/config.schema.json",

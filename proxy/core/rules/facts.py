@@ -213,7 +213,9 @@ def list_member_schemas(nodes: Iterable[Node], step: str | int, work: Work) -> l
     TooMuchWorkError.
     """
     nodes = nodes if isinstance(nodes, tuple) else tuple(nodes)
-    work.spend(1 + len(nodes))
+    work.left -= 1 + len(nodes)  # counted in place: most refused members come by here
+    if work.left < 0:
+        raise TooMuchWorkError
     if len(nodes) == 1:
         node = nodes[0]
         if isinstance(step, str) and not node.pattern_properties and step in node.properties:

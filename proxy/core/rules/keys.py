@@ -28,7 +28,8 @@ from proxy.core.rules.proposals import NULL_WORDS
 from proxy.core.schema.nodes import Node
 
 Accepts = Callable[[Node, JsonValue], bool]
-Made = tuple[JsonValue, tuple[Repair, ...]]
+# The object after a rule (the same one where nothing changed), and the repairs made.
+Changed = tuple[JsonValue, tuple[Repair, ...]]
 
 # Rules that give a key another name; each relates keys in its own way (`_meanings`).
 KEY_RULES: Final = frozenset({"key_case", "key_quotes", "key_prefix", "key_markup", "key_word", "dotted_keys"})
@@ -45,7 +46,7 @@ def rename_one_key(
     tool: str,
     accepts: Accepts,
     work: Work,
-) -> Made:
+) -> Changed:
     """Renames keys that differ only in spelling from one absent declared key, and removes those in `drop` and those
     that name the tool itself.
 
@@ -73,7 +74,7 @@ def rename_one_key(
     return rename_keys(value, path, dict.fromkeys(dropped, ("drop_unknown", None)))
 
 
-def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, tuple[str, str | None]]) -> Made:
+def rename_keys(value: dict[str, JsonValue], path: Pointer, names: Mapping[str, tuple[str, str | None]]) -> Changed:
     """The object with new names for keys (None: removed), in its order. `names`: key -> (rule, new name)."""
     if not names:
         return value, ()
@@ -284,7 +285,7 @@ def drop_refused(
 
 def fill_optional(
     node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
-) -> Made:
+) -> Changed:
     """Adds the one missing optional key whose `default` makes the object acceptable. Raises TooMuchWorkError."""
     wanted = list_required(nodes)
     found: dict[str, JsonValue] = {}
@@ -303,7 +304,7 @@ def fill_optional(
 
 def fill_required(
     node: Node, nodes: tuple[Node, ...], value: dict[str, JsonValue], path: Pointer, accepts: Accepts
-) -> Made:
+) -> Changed:
     """The object with its missing required keys at their defaults, where it is accepted so. Nothing is assumed where
     the key may have been sent under another name, or in another place. Raises TooMuchWorkError."""
     known = list_declared(nodes)

@@ -260,9 +260,8 @@ def quoted_text(value: JsonValue, site: Site) -> JsonValue:
     return proposed[0] if len(proposed) == 1 else NONE
 
 
-# A date whose year stands first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. Day and month of
-# other
-# orders cannot be told apart; with the year first, the month is second everywhere.
+# A date whose year stands first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. With the year first,
+# the month is second everywhere; other orders are ambiguous.
 _DATE: Final = re.compile(r"([12][0-9]{3})([-/])([0-9]{1,2})\2([0-9]{1,2})", re.ASCII)
 _SHORT_DATE: Final = re.compile(r"((?:19|20)[0-9]{2})([01][0-9])([0-3][0-9])", re.ASCII)
 _TIME: Final = re.compile(
