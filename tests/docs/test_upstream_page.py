@@ -11,7 +11,8 @@ from proxy.core.model.values import UpstreamReply
 from proxy.core.tool_errors.backoff import RULES, BudgetPolicy, ResendDenied
 from proxy.core.tool_errors.circuit_breaker import SHOWN_AS, BreakerPolicy, Closed, ConcurrencyPolicy, HalfOpen, Open
 from proxy.core.tool_errors.classify import classify_answer
-from proxy.core.tool_errors.complaints import DIALECTS, STATUSES
+from proxy.core.tool_errors.complaints import STATUSES
+from proxy.core.tool_errors.dialects import DIALECTS
 from tests.core.test_backoff import CATEGORIES, DECISION_FLOW, DECISION_MATRIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstream.md").read_text()
