@@ -28,7 +28,7 @@ def write_page(rows: Sequence[Row], about: str) -> str:
 
 def _write_lines(rows: Sequence[Row], about: str) -> Iterator[str]:
     yield "# What was tried on a real cluster\n"
-    yield "The rows are those that a run of `make cluster` ([kubernetes.md](../kubernetes.md#a-real-cluster)) printed,"
+    yield "The rows are those that a run of `make cluster` ([kubernetes.md](kubernetes.md#a-real-cluster)) printed,"
     yield f"on a single node out of the real programs, in a network of its own: {about}\n"
     yield "Each run writes this page anew, row by row. A trial without a row was not reached.\n"
     yield "| tried | seen | as it should be |\n|---|---|---|"
