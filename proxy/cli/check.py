@@ -30,7 +30,7 @@ Each mistake is printed as  file:line:col  section  message  (what to write inst
 jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
 and the modules of hooks are imported.
 
-With --live the sources of an import (docs/import.md) are asked, and what has changed there since is told, tool by tool.
+With --live the sources of an import (docs/http-apis.md) are asked, and their changes since are told, tool by tool.
 
 With --config-only nothing has to be there but the config and the files beside it: what ${NAME} and ${file:...} stand
 for, certificates elsewhere and the modules of hooks may be missing. A pipeline checks so, and a chart before a release.
