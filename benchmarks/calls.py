@@ -1,7 +1,8 @@
 """What is sent in the proxy benchmark: one tool, its schema, the bodies, and the headers of an agent's call.
 
-The bodies: `clean` fits the schema, `repaired` holds numbers and booleans as text, `refused` has four errors, `large`
-is a clean call with a text of 16 KB, as a tool that writes files gets it.
+The bodies: `clean` fits the schema, `repaired` holds numbers and booleans as text, `one error` and `refused` have one
+and four errors, `large` is a clean call with a text of 16 KB, as a tool that writes files gets it. `changing` is the
+clean one with another trace and call id in each request, `later` the clean one after calls of others have failed.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ BODIES: Final[dict[str, bytes]] = {
     name: json.dumps(body).encode()
     for name, body in {
         "clean": _CLEAN,
+        "changing": _CLEAN,
         "repaired": {**_CLEAN, "latitude": "52.52", "longitude": "13.405", "days": "3", "hourly": "false"},
+        "one error": {**_CLEAN, "latitude": "north"},
         "refused": {**_CLEAN, "latitude": "north", "days": 99, "units": "kelvin", "variables": "wind"},
+        "later": _CLEAN,
         "large": {**_CLEAN, "note": _LINE * (16_000 // len(_LINE.replace("\n", "\\n").replace('"', '\\"')))},
     }.items()
 }
@@ -59,18 +63,29 @@ HEADERS: Final = (
     ("X-Tool-Call-Id", "call_yxQv3fCzXm1TnPb0tJ7wUo8K"),
 )
 
+CHANGING: Final = {
+    "traceparent": f"00-4bf92f3577b34da6{CONVERSATION}-00f067aa0ba902b7-01",
+    "X-Tool-Call-Id": f"call_{CONVERSATION}",
+}
+
 # What the tool answers.
 ANSWER: Final = json.dumps(
     {"city": "Berlin", "days": [{"date": f"2026-01-0{day}", "min": -2.5, "max": 3.5} for day in (5, 6, 7)]}
 ).encode()
 
 
-def request(port: int, body: bytes) -> tuple[bytes, bytes]:
-    """A whole HTTP request as the two parts between which the conversation's number goes."""
-    fields = "".join(f"{name}: {value}\r\n" for name, value in HEADERS)
+def request(port: int, kind: str) -> list[bytes]:
+    """A whole HTTP request with a body of this kind, as the parts between which `write_number` goes."""
+    body, changing = BODIES[kind], CHANGING if kind == "changing" else {}
+    fields = "".join(f"{name}: {changing.get(name, value)}\r\n" for name, value in HEADERS)
     head = f"POST {TOOL_PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
-    before, _, after = head.partition(CONVERSATION)
-    return before.encode(), after.encode() + body
+    *parts, last = head.encode().split(CONVERSATION.encode())
+    return [*parts, last + body]
+
+
+def write_number(seed: int, count: int) -> bytes:
+    """What tells one request of a run from every other: 16 digits, which half a trace id may be too."""
+    return b"%07d%09d" % (seed, count)
 
 
 def write_schema(folder: Path) -> Path:

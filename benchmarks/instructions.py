@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import machine
-from benchmarks.calls import BODIES, request, write_schema
+from benchmarks.calls import request, write_number, write_schema
 from benchmarks.peers.cast import CAST, COUNTED, OURS, PARENT, PLAIN, Command, Missing, Stage, bare_upstream
 from benchmarks.peers.running import running, wait_ready
 
@@ -50,13 +50,13 @@ class Counting:
 
 async def send_calls(port: int, act: str, calls: int, seed: int) -> None:
     """Sends so many calls over CONNECTIONS connections, each the next one when the last is answered."""
-    before, after = request(port, BODIES[act])
+    parts = request(port, act)
     left = iter(range(calls))
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for number in left:
-            writer.write(b"%b%d-%d%b" % (before, seed, number, after))
+            writer.write(write_number(seed, number).join(parts))
             head = await reader.readuntil(b"\r\n\r\n")
             length = _LENGTH.search(head)
             if length is not None:

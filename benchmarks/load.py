@@ -21,16 +21,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.calls import BODIES, request
+from benchmarks.calls import request, write_number
 from benchmarks.machine import pinned
 
 ROOT: Final = Path(__file__).parent.parent
 
 # wrk sends what `request` gives; `done` prints what this file wants to know.
 _WRK: Final = """
-local before, after, count = %s, %s, 0
-local seed = tostring(os.time() %% 100000) .. "-" .. tostring(%d) .. "-"
-request = function() count = count + 1; return before .. seed .. count .. after end
+local parts, count = {%s}, 0
+request = function() count = count + 1; return table.concat(parts, string.format("%%07d%%09d", %d, count)) end
 done = function(summary, latency, requests)
   local form = '{"calls": %%d, "failed": %%d, "refused": %%d, "seconds": %%.6f, "p50": %%.4f, "p99": %%.4f}\\n'
   io.write(string.format(form,
@@ -60,8 +59,7 @@ def run(port: int, body: str, connections: int, seconds: float, core: int | None
         words = [sys.executable, "-m", "benchmarks.load", *map(str, (port, body, connections, seconds, seed))]
     else:
         script = folder / f"{port}-{body}.lua"
-        before, after = request(port, BODIES[body])
-        script.write_text(_WRK % (_lua(before), _lua(after), seed))
+        script.write_text(_WRK % (", ".join(map(_lua, request(port, body))), seed))
         words = [wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", str(script)]
         words.append(f"http://127.0.0.1:{port}/")
     done = subprocess.run(words, capture_output=True, check=True, cwd=ROOT, preexec_fn=pinned(core), text=True)
@@ -79,8 +77,8 @@ def _lua(data: bytes) -> str:
 class Caller(asyncio.Protocol):
     """One connection. Reads as much HTTP as the answers of proxies hold: a length, or chunks."""
 
-    def __init__(self, parts: tuple[bytes, bytes], number: int, tally: Tally) -> None:
-        self._before, self._after = parts
+    def __init__(self, parts: list[bytes], number: int, tally: Tally) -> None:
+        self._parts = parts
         self._number = number
         self._tally = tally
         self._count = 0
@@ -94,7 +92,7 @@ class Caller(asyncio.Protocol):
     def _call(self) -> None:
         self._count += 1
         self._began = time.perf_counter()
-        self._transport.write(b"%b%d-%d%b" % (self._before, self._number, self._count, self._after))
+        self._transport.write(write_number(self._number, self._count).join(self._parts))
 
     def data_received(self, data: bytes) -> None:
         """Takes the answer; when it is whole, the next call goes out."""
@@ -136,7 +134,7 @@ class Tally:
 
 async def _load(port: int, body: str, connections: int, seconds: float, seed: int) -> Load:
     tally, loop = Tally(), asyncio.get_running_loop()
-    parts = request(port, BODIES[body])
+    parts = request(port, body)
     for number in range(connections):
         await loop.create_connection(partial(Caller, parts, seed * 1000 + number, tally), "127.0.0.1", port)
     tally.on, began = True, time.perf_counter()

@@ -35,8 +35,11 @@ DIRECT: Final = "direct (no proxy)"
 # A turn is repeated, so many times at most, while others have more than this share of the proxies' core.
 FOREIGN: Final = 0.10
 REPEATS: Final = 3
-# What each round goes through: every body at 32 connections, and the clean one alone and crowded.
-ACTS: Final = (*((body, 32) for body in BODIES), ("clean", 1), ("clean", 128))
+# What the rounds go through, before any call has failed and after: every body at 32 connections, and the clean one
+# alone and crowded.
+BEFORE: Final = (("clean", 32), ("changing", 32), ("clean", 1), ("clean", 128))
+AFTER: Final = tuple((body, 32) for body in BODIES if body not in ("clean", "changing"))
+ACTS: Final = (*BEFORE, *AFTER)
 
 
 class Bench:
@@ -64,9 +67,11 @@ class Bench:
             self._players = [Player(DIRECT, self._upstream)]
             for name in self._options.only or CAST:
                 self._enter(name, stack)
-            for number in range(self._options.rounds):
-                self._round(number)
+            for acts in (BEFORE, AFTER):
+                for number in range(self._options.rounds):
+                    self._round(number, [act for act in acts if act in self._options.acts])
             for player in self._players[1:]:
+                self.found.statuses[player.name] = {body: ask(player.port, body) for body in BODIES}
                 if player.process is not None:
                     self.found.after[player.name] = machine.memory(player.process.pid)
         for player in self._players[1:]:
@@ -95,14 +100,12 @@ class Bench:
             return
         time.sleep(0.5)
         self.found.idle[name] = machine.memory(process.pid)
-        self.found.statuses[name] = {body: ask(port, body) for body in BODIES}
         load.run(port, "clean", 32, 1, self._near, self._folder, 0)  # code is compiled, connections are made
         if command.validates:
             self.found.validating.add(name)
         self._players.append(Player(name, port, process, command.validates))
 
-    def _round(self, number: int) -> None:
-        acts = [act for act in ACTS if self._options.acts is None or f"{act[0]}/{act[1]}" in self._options.acts]
+    def _round(self, number: int, acts: list[tuple[str, int]]) -> None:
         # Whoever comes behind a hungry peer finds a warmer machine: the order is turned round in every other round.
         players = self._players[::-1] if number % 2 else self._players
         for body, connections in acts:
@@ -161,6 +164,15 @@ def _used(pid: int | None) -> float:
     return 0.0 if pid is None else machine.cpu_seconds(pid)
 
 
+def read_acts(text: str) -> list[tuple[str, int]]:
+    """The acts that a text names. Raises argparse.ArgumentTypeError where it names one that there is not."""
+    named = {f"{body}/{connections}": (body, connections) for body, connections in ACTS}
+    unknown = [name for name in text.split(",") if name not in named]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not one of {', '.join(named)}")
+    return [named[name] for name in text.split(",")]
+
+
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -169,7 +181,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=2, help="length of a turn")
     parser.add_argument("--starts", type=int, default=5, help="how often each proxy is started to time that")
     parser.add_argument("--only", type=lambda text: text.split(","), help=f"peers, of: {', '.join(CAST)}")
-    parser.add_argument("--acts", type=lambda text: text.split(","), help="such as clean/32,refused/32")
+    parser.add_argument("--acts", type=read_acts, default=ACTS, help="such as clean/32,refused/32")
     parser.add_argument(
         "--cache", type=Path, default=Path.home() / ".cache" / "toolcall-proxy-bench", help="where peers are"
     )
