@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.json.jsontext import FRACTIONS, make_decimal, make_plain
+from proxy.core.json.jsontext import FRACTIONS, dumps, find_at_pointer, make_decimal, make_plain
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import Draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
@@ -67,7 +67,12 @@ def find_fault(schema: JsonValue, draft: Draft) -> Fault | None:
     if first is None:
         return None
     best = best_match([first])
-    return Fault(best.message, tuple(best.absolute_path), tuple(best.absolute_schema_path))
+    path = tuple(best.absolute_path)
+    shown = repr(best.instance)  # jsonschema's texts begin with Python's spelling, such as `True` or `Decimal('1.5')`
+    message = best.message
+    if message.startswith(shown):
+        message = dumps(find_at_pointer(schema, path)).decode() + message.removeprefix(shown)
+    return Fault(message, path, tuple(best.absolute_schema_path))
 
 
 class ReferenceJudge:
