@@ -37,7 +37,11 @@ _FEW: Final = 16
 def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
     """The value of one strict JSON text, or ABSENT where the strict reader has to read it. Never raises."""
     size = len(text)
-    if not ON or (size > SHORT and _one_long_text(text)):
+    if not ON:
+        return ABSENT
+    # A large text that begins like one long string with escapes: the quick writer needs more time for such a string
+    # than the strict reader needs for everything.
+    if size > SHORT and text.find(b"\\", 0, _BEGINNING) >= 0 and text.count(b":", 0, _BEGINNING) < _FEW:
         return ABSENT
     try:
         value = quick_read(text)
@@ -49,12 +53,6 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
     if size < limits.harmless or (size < limits.short and len(text.translate(None, _NO_OPENING)) <= limits.depth):
         return value
     return value if _within(value, limits) else ABSENT
-
-
-def _one_long_text(text: bytes) -> bool:
-    """Whether a large text begins like one long string with escapes. The quick writer needs more time for such a string
-    than the strict reader needs for everything."""
-    return text.find(b"\\", 0, _BEGINNING) >= 0 and text.count(b":", 0, _BEGINNING) < _FEW
 
 
 def _within(value: JsonValue, limits: TextLimits) -> bool:

@@ -307,9 +307,11 @@ def _with_items(node: Node) -> Site:
     if "array" not in site.types:
         return site
     items = [part.items for part in applies_always(node) if part.items is not None]
-    keys = frozenset(key for item in items for key in _list_declared_keys(item))
+    parts = [part for item in items for part in applies_always(item)]
+    inside = [one for part in parts for branch in (*part.any_of, *part.one_of) for one in applies_always(branch)]
+    keys = frozenset(list_declared([*parts, *inside]))
     choices = [found for item in items if (found := read_facts(item).site.choices) is not None]
-    pinned = any(_is_pinned(part) for item in items for part in applies_always(item))
+    pinned = any(map(_is_pinned, parts))
     return replace(site, item_keys=keys, item_choices=choices[0] if len(choices) == 1 else (), pinned=pinned)
 
 
@@ -335,11 +337,3 @@ def _is_pinned(part: Node) -> bool:
         return not any(make_matcher(pattern).search(text) for text in _SEVERAL)
     except SearchGivenUp:
         return False
-
-
-def _list_declared_keys(node: Node) -> Iterator[str]:
-    """The keys that a node declares, or a branch of its unions."""
-    for part in applies_always(node):
-        yield from part.properties
-        for branch in (*part.any_of, *part.one_of):
-            yield from (key for inner in applies_always(branch) for key in inner.properties)

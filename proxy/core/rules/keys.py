@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from proxy.core.json.jsontext import are_equal
@@ -163,11 +163,12 @@ def _meanings(
     if "key_case" in rules:
         yield "key_case", explain_keys(unknown, known)
     if "key_quotes" in rules:
-        yield "key_quotes", _exactly(unknown, known, lambda key: key.strip(_AROUND))
+        yield "key_quotes", {key: name for key in unknown if (name := key.strip(_AROUND)) in known}
     if "key_prefix" in rules and len(unknown) == len(value):
         yield "key_prefix", _behind_prefix(unknown, known)
     if "key_markup" in rules:
-        yield "key_markup", _exactly(unknown, known, _inside_markup)
+        inside = {key: found[1].strip() for key in unknown if (found := _MARKUP.fullmatch(key.strip())) is not None}
+        yield "key_markup", {key: name for key, name in inside.items() if name in known}
     missing = wanted - value.keys()
     if "key_word" in rules and len(unknown) == len(missing) == 1:
         sent, target = unknown[0], min(missing)
@@ -194,15 +195,6 @@ def find_targets(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]
     found = explain_keys(unknown, known)
     rivals = Counter(found.values())
     return {key: target for key, target in found.items() if rivals[target] == 1}
-
-
-def _exactly(unknown: Iterable[str], known: Container[str], bare: Callable[[str], str]) -> dict[str, str]:
-    return {key: name for key in unknown if (name := bare(key)) in known}
-
-
-def _inside_markup(key: str) -> str:
-    found = _MARKUP.fullmatch(key.strip())
-    return found[1].strip() if found is not None else ""
 
 
 def _behind_prefix(unknown: list[str], known: set[str]) -> dict[str, str]:

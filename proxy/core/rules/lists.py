@@ -166,15 +166,13 @@ def _is_one(text: str, site: Site) -> bool:
     if not _JOINING.isdisjoint(re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())[1:-1]):
         return False
     parts = text.lower().split("-")
-    if len(parts) == 2 and (_is_short(parts) or any(family.issuperset(parts) for family in _FAMILIES)):
-        return bool(_LANGUAGE.fullmatch(text))
+    if len(parts) == 2:
+        # Codes or abbreviations of one length: `en-de`, `jfk-lhr`, `a-f`.
+        is_short = len(parts[0]) == len(parts[1]) <= 3 and all(part.isalpha() for part in parts)
+        if is_short or any(family.issuperset(parts) for family in _FAMILIES):
+            return bool(_LANGUAGE.fullmatch(text))
     slashes = "/" in text and "://" not in text and not text.startswith(("/", "./", "../", "~", "@"))
     return not slashes or not _PATHS.isdisjoint(split_words(site.name)[-1:]) or bool(_FILE.search(text))
-
-
-def _is_short(parts: list[str]) -> bool:
-    """Whether both parts are codes or abbreviations of one length: `en-de`, `jfk-lhr`, `a-f`."""
-    return len(parts[0]) == len(parts[1]) <= 3 and all(part.isalpha() for part in parts)
 
 
 def _is_parted(site: Site, text: str = "") -> bool:

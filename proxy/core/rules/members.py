@@ -91,20 +91,16 @@ def index_members(key: Callable[[str], str], members: tuple[str, ...]) -> Mappin
     return {folded: member for folded, member in sole.items() if not _may_mean_case(member)}
 
 
-def _is_capitalised(member: str) -> bool:
-    return all(word[:1] == word[:1].upper() for word in re.findall(r"[^\W_]+", member))
-
-
-def _is_camel(member: str) -> bool:
-    return member[:1].islower() and member.isalnum()
-
-
 _LONGEST_MEMBER: Final = 1000
 _LOCALE: Final = re.compile(r"[a-z]{2,3}(?:[-_][A-Z]{2}|[-_][A-Z][a-z]{3})+")
+# Small letters, capitals, words that begin with a capital, camelCase, codes of languages.
 _STYLES: Final[tuple[Callable[[str], bool], ...]] = (
-    lambda member: member == member.lower(), lambda member: member == member.upper(), _is_capitalised, _is_camel,
+    lambda member: member == member.lower(),
+    lambda member: member == member.upper(),
+    lambda member: all(word[:1] == word[:1].upper() for word in re.findall(r"[^\W_]+", member)),
+    lambda member: member[:1].islower() and member.isalnum(),
     lambda member: _LOCALE.fullmatch(member) is not None,
-)  # fmt: skip
+)
 # Signs of flags, classes, patterns of dates and percent codes; a member of one letter; a date's pattern.
 _SIGNED: Final = re.compile(r"[-+!~^@#$*./\\%:<>=&|?\[\](){}]")
 _SIGNS_INSIDE: Final = re.compile(r"[\\%:]|.*[-+]$")

@@ -150,13 +150,9 @@ def _is_label(label: str) -> bool:
         return False
     if label[2:4] != "--":
         return True
-    return label[:4].lower() == "xn--" and _is_coded_label(label.lower())
-
-
-def _is_coded_label(label: str) -> bool:
-    idna = _idna()
+    idna, label = _idna(), label.lower()
     try:
-        return bool(idna.alabel(idna.ulabel(label)) == label.encode())
+        return label[:4] == "xn--" and bool(idna.alabel(idna.ulabel(label)) == label.encode())
     except (idna.IDNAError, UnicodeError):
         return False
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from proxy.core.json.jsontext import dumps, format_pointer, make_decimal, parse
 from proxy.core.model.values import JsonProblem, JsonValue
-from proxy.core.schema.drafts import META_SCHEMAS, Draft, find_draft, find_published_draft
+from proxy.core.schema.drafts import META_SCHEMA, META_SCHEMAS, Draft, find_draft, find_published_draft
 from proxy.core.schema.formats import KEYWORD, Formats
 from proxy.core.schema.matching import make_matcher, start_search_budget
 from proxy.core.schema.nodes import Schemas
@@ -153,11 +153,6 @@ _PLAIN: Final = re.compile(r"[\w .,:;/@+*()=-]*", re.ASCII)
 _LOCAL: Final = re.compile(r"#(?:/[\w.-]+)*", re.ASCII)
 _NEW_DEFINITIONS: Final = "#/$defs/"
 
-_DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
-_DIALECTS: Final = {
-    Draft.D4: "http://json-schema.org/draft-04/schema#", Draft.D6: "http://json-schema.org/draft-06/schema#",
-    Draft.D7: _DRAFT_7, Draft.D2019: _DRAFT_7, Draft.D2020: _DRAFT_7,
-}  # fmt: skip
 
 # Keywords that assert nothing here, and are left out.
 _SILENT: Final = frozenset([
@@ -198,7 +193,7 @@ class CompiledJudge:
             rewritten = {} if rewritten else {"not": {}}
         try:
             self._validate: Callable[[Any], Any] = fastjsonschema.compile(
-                {**rewritten, "$schema": _DIALECTS[draft]},
+                {**rewritten, "$schema": META_SCHEMA[min(draft, Draft.D7)]},
                 formats=rewriting.formats,
                 use_default=False,
                 detailed_exceptions=False,

@@ -18,7 +18,6 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut_sentences
 from proxy.core.display.preview import clean_text, hide
-from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -34,7 +33,14 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.tool_errors.backoff import LASTING
-from proxy.core.tool_errors.complaints import SERVER_ERRORS, STATUSES, Complaint, read_complaints, read_server_error
+from proxy.core.tool_errors.complaints import (
+    SERVER_ERRORS,
+    STATUSES,
+    Complaint,
+    make_limits,
+    read_complaints,
+    read_server_error,
+)
 from proxy.core.tool_errors.findings import list_secrets, mask_secrets
 from proxy.core.tool_errors.own_words import MOST_WORDS, join_words, list_own_words
 from proxy.core.tool_errors.places import rename_url_places
@@ -87,7 +93,7 @@ def classify_answer(
     is_bare = (error := _read_error(value)) is None  # no envelope of the tool gives a code and a message
     if is_bare and status < 400:
         return None
-    words = _Words(sent, _limits(check) if limits is None else limits)
+    words = _Words(sent, make_limits(check) if limits is None else limits)
     media_type, asked = _header(headers, "content-type"), _find_asked_status(error, status)
     url = _about_url(value) if asked and is_bare else ()
     found = read_complaints(asked, media_type, text, check, sent, limits) if asked else None
@@ -109,7 +115,7 @@ def classify_answer(
 
 def show_words(text: str, check: Check | None, sent: JsonValue) -> str:
     """A tool's own words as they may be shown, without secrets that were `sent`."""
-    return _Words(sent, _limits(check)).show(text)
+    return _Words(sent, make_limits(check)).show(text)
 
 
 def is_success(reply: UpstreamReply) -> bool:
@@ -120,10 +126,6 @@ def is_success(reply: UpstreamReply) -> bool:
         and not (isinstance(body, bytes) and body.find(b'"success"', 0, LOOKED_AT) >= 0)
         and not _header(reply.headers, "content-encoding")
     )
-
-
-def _limits(check: Check | None) -> FeedbackLimits:
-    return FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
 
 
 def _collect_details(

@@ -99,8 +99,7 @@ def read_complaints(
     # A category of GoMind's that is not about the arguments (contract section 7).
     if any(isinstance(value, dict) and value.get("category") in _OTHER_CATEGORIES for value in answer.values[:8]):
         return None
-    if limits is None:
-        limits = FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
+    limits = make_limits(check) if limits is None else limits
     tool = Tool(Arguments(sent, check), limits, list_secrets(sent, limits), status in _DOUBTFUL)
     for dialect in DIALECTS:
         if (read := list_findings(dialect, answer, tool)) is not None:
@@ -111,6 +110,11 @@ def read_complaints(
     if any(_is_invalid_params(value) for value in answer.values):
         return Complaint("json-rpc", (), tool.show(answer.texts[0] if answer.texts else "Invalid params"), False)
     return None
+
+
+def make_limits(check: Check | None) -> FeedbackLimits:
+    """How a tool's words are shown where nothing else says it: secret are the names that its schema marks."""
+    return FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
 
 
 def read_server_error(

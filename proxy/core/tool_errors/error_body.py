@@ -318,12 +318,12 @@ def is_size(kind: str) -> bool:
 
 def find_code_of_words(words: str) -> ViolationCode | None:
     """Our code for the meaning of a sentence, None where it has no known phrase."""
-    return next((code for phrase, code in _phrases() if phrase.search(words)), None)
+    return next((code for phrase, code in _compile_phrases() if phrase.search(words)), None)
 
 
 # Compiled on first use or by `complaints.compile_dialects`, because it takes as long as importing a hundred modules.
 @cache
-def _phrases() -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
+def _compile_phrases() -> tuple[tuple[re.Pattern[str], ViolationCode], ...]:
     return tuple((re.compile("|".join(patterns), re.IGNORECASE), code) for code, patterns in PHRASES)
 
 
