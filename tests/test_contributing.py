@@ -169,11 +169,11 @@ def add_a_repair_rule(copy: Copy) -> None:
 
 ''',
     )
-    copy.insert("proxy/core/rules/rules.py", "    yes_no,\n", "    word_number,\n")
     copy.insert(
         "proxy/core/rules/rules.py",
         '    Rule("yes_no"',
-        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", word_number, tier=2),\n',
+        '    Rule("word_number", "lenient", "value", "`two` -> `2`", "a spelt number", '
+        "proposals.word_number, tier=2),\n",
     )
     copy.insert(
         "proxy/config/files/config.schema.json",
@@ -263,7 +263,7 @@ class SmallStore(MemoryStore):
 def add_a_tool_error_dialect(copy: Copy) -> None:
     copy.insert(
         "proxy/core/tool_errors/dialects.py",
-        '    Dialect(\n        "fastapi",',
+        '    Dialect("fastapi",',
         '    Dialect("teapot", make_items_reader(needs=("spout", "brew"), place=("spout",), words=("brew",)), '
         '("teapot.json",)),\n',
     )

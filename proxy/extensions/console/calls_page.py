@@ -23,7 +23,7 @@ from proxy.telemetry.recent.ring import STAGES, CallFilter, KeptCall, make_entry
 MOST_ENTRIES: Final = 500
 _USUAL: Final = 200
 _SEVERAL: Final = ("tool", "route", "outcome")
-_SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id")
+_SINGLE: Final = ("code", "path", "rule", "conversation", "request_id", "trace_id", "text")
 _KNOWN: Final = frozenset({*_SEVERAL, *_SINGLE, "since", "after", "before", "limit", "changes"})
 _SINCE: Final = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _PLACE: Final = re.compile(r"[0-9]{1,15}|[^.,]+\.[0-9]{1,15}(,[^.,]+\.[0-9]{1,15})*")

@@ -66,7 +66,7 @@ class KeptCall(NamedTuple):
 class CallFilter:
     """Which entries are wanted. An empty field lets everything through; `code` is an error code or that of a violation,
     `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; `since` in seconds since the epoch;
-    `after` is a number: only later entries."""
+    `after` is a number: only later entries; `text` is part of something that the entry shows, in any case."""
 
     tool: frozenset[str] = frozenset()
     route: frozenset[str] = frozenset()
@@ -77,6 +77,7 @@ class CallFilter:
     conversation: str = ""
     request_id: str = ""
     trace_id: str = ""
+    text: str = ""
     since: float = 0.0
     after: int = 0
     before: int = 0
@@ -214,7 +215,23 @@ def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
             return False
     if not kept.conversation.startswith(wanted.conversation):
         return False
-    return _fits_places(kept, wanted)
+    return _fits_places(kept, wanted) and (not wanted.text or _shows_text(kept, wanted.text.casefold()))
+
+
+def _shows_text(kept: KeptCall, folded: str) -> bool:
+    """Whether a text that the entry shows holds this one, which is case-folded. Kept arguments are not searched."""
+    waiting: list[Any] = [make_entry(kept)]
+    while waiting:
+        match waiting.pop():
+            case dict() as found:
+                waiting.extend(found.values())
+            case list() | tuple() as found:
+                waiting.extend(found)
+            case str() as found if folded in found.casefold():
+                return True
+            case _:
+                pass
+    return False
 
 
 def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
