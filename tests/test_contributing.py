@@ -67,34 +67,79 @@ class Copy:
         return done.stdout
 
 
+# Serves `config.yaml` in front of a tool that answers with what it got, and prints the status and text of each answer.
+CALLS: Final = """
+import asyncio, sys, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from urllib.request import Request, urlopen
+from urllib.error import HTTPError
+from proxy.config.load import load
+from proxy.server import start_serving
+class Tool(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+def post(url, body):
+    headers = {"Content-Type": "application/json", "X-Conversation-ID": "c"}
+    try:
+        with urlopen(Request(url, body, headers)) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        return refused.code, refused.headers["Tool-Error"]
+async def serve():
+    tool = HTTPServer(("127.0.0.1", 0), Tool)
+    threading.Thread(target=tool.serve_forever, daemon=True).start()
+    config = Path("config.yaml")
+    config.write_text(config.read_text().replace("127.0.0.1:9", f"127.0.0.1:{tool.server_port}"))
+    serving = await start_serving(load(config, {}))
+    print([await asyncio.to_thread(post, serving.url + "/x", body.encode()) for body in sys.argv[1:]])
+    await serving.stop(0)
+    tool.shutdown()
+asyncio.run(serve())
+"""
+
+
 def add_an_adapter(copy: Copy) -> None:
     copy.write(
-        "proxy/adapters/query.py",
-        '''"""The query adapter: arguments are the members of `arguments`."""
+        "proxy/adapters/worded.py",
+        '''"""The worded adapter: the word `call`, and then the arguments."""
+
+from dataclasses import replace
 
 from proxy.adapters.plain import PlainAdapter
 
 
-class QueryAdapter(PlainAdapter):
-    """As `plain`, under another name."""
+class WordedAdapter(PlainAdapter):
+    """As `plain`, behind a word that the tool does not see."""
 
-    name = "query"
+    name = "worded"
+
+    def decode(self, request, shape, fresh_id):
+        """The call behind the word."""
+        return super().decode(replace(request, body=request.body.removeprefix(b"call ")), shape, fresh_id)
+
+    def rewrite(self, request, shape, checked):
+        """The arguments alone."""
+        return checked.arguments
 ''',
     )
     copy.insert(
         "proxy/adapters/__init__.py",
         "\nADAPTERS: Final",
-        "from proxy.adapters.query import QueryAdapter\n",
+        "from proxy.adapters.worded import WordedAdapter\n",
     )
-    copy.insert("proxy/adapters/__init__.py", "PlainAdapter(), Disp", "QueryAdapter(), ")
-    program = """
-from proxy.adapters import ADAPTERS
-from proxy.adapters.base import CallShape
-from proxy.core.model.values import RawRequest
-call = ADAPTERS["query"].decode(RawRequest("POST", "/x", "", (), b'{"a":1}', {}, ""), CallShape(tool="t"), "id")
-print(call.tool, call.arguments.value)
-"""
-    assert "t {'a': 1}\n" == copy.run("-c", program)
+    copy.insert("proxy/adapters/__init__.py", "PlainAdapter(), Disp", "WordedAdapter(), ")
+    copy.insert("proxy/config/files/config.schema.json", '"http",\n            "mcp"\n', '"worded",\n            ')
+    copy.config("protocol: worded, ")
+    answers = [(200, '{"n":1}'), (400, "INVALID_ARGUMENTS")]
+    assert f"{answers}\n" == copy.run("-c", CALLS, 'call {"n":1}', 'call {"n":{}}')
 
 
 def add_an_error_code(copy: Copy) -> None:
@@ -191,10 +236,14 @@ from proxy.state.memory import MemoryStore
 
 
 class SmallStore(MemoryStore):
-    """A `MemoryStore` that keeps ten keys."""
+    """A `MemoryStore` that keeps ten keys, and grants each conversation one call."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, 10)
+
+    async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
+        """One place at most."""
+        return await super().reserve(key, 1, ttl)
 ''',
     )
     copy.insert("proxy/state/__init__.py", "\nif TYPE_CHECKING:", "from proxy.state.small import SmallStore\n")
@@ -203,15 +252,12 @@ class SmallStore(MemoryStore):
         '    "redis": _make_redis,',
         '    "small": lambda clock, _max_keys, _settings, _changed: SmallStore(clock),\n',
     )
-    program = """
-import asyncio, time
-from proxy.state import make_store
-class Clock:
-    now = wall = staticmethod(time.monotonic)
-store = make_store("small", Clock())
-print([asyncio.run(store.reserve("cap", 1, 60)) for _ in range(2)])
-"""
-    assert "[1, None]\n" == copy.run("-c", program)
+    copy.insert("proxy/config/files/config.schema.json", '"memory",\n            "redis"', '"small",\n            ')
+    copy.config("caps: {default: 5}, ")
+    config = copy.folder / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8") + "state: {backend: small}\n", encoding="utf-8")
+    answers = [(200, '{"n":1}'), (400, "CALL_CAP_EXCEEDED")]
+    assert f"{answers}\n" == copy.run("-c", CALLS, '{"n":1}', '{"n":1}')
 
 
 def add_a_tool_error_dialect(copy: Copy) -> None:

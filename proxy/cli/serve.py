@@ -16,10 +16,11 @@ import re
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.options import HelpText, add_header_option, add_timeout_option
-from proxy.cli.pod_arguments import add_pod_arguments, find_pod, list_pod_mistakes, write_pod_arguments
+from proxy.extensions import Extension, list_serve_flags, load_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,10 +95,31 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--relay", action="store_true", help="with --openapi: pass on, unjudged, what cannot be judged")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
-    add_pod_arguments(parser)
+    _add_extension_flags(parser)
     parser.set_defaults(no_config=False, guarded=None)
     # One of several processes behind a port (`workers`); started by `proxy/server/workers/supervisor.py` alone.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+
+
+def _add_extension_flags(parser: argparse.ArgumentParser) -> None:
+    for row, group in list_serve_flags():
+        described = parser.add_argument_group(group.title, group.text)
+        for flag, keywords in group.flags.items():
+            placed = {"type": partial(_read_placed, row, keywords["type"])} if "type" in keywords else {}
+            described.add_argument(flag, **{**keywords, **placed})
+
+
+def _read_placed(row: Extension, place: str, text: str) -> Any:
+    """The value of an extension's flag, read by the extension."""
+    if not row.is_installed:
+        raise argparse.ArgumentTypeError(row.absence)
+    return load_place(place)(text)
+
+
+def _load_watching(args: argparse.Namespace) -> Any:
+    """The module of the extension whose flags say where this process runs; None where none are given."""
+    places = [group.module for _, group in list_serve_flags() if getattr(args, group.first)]
+    return load_place(places[0]) if places else None
 
 
 def _read_admin_address(text: str) -> Address | str:
@@ -145,7 +167,8 @@ def _run(args: argparse.Namespace) -> int:
         from proxy.cli.operator_console import close_console, open_console
 
         loaded = close_console(loaded) if args.admin == "off" else open_console(loaded, args.admin)
-    if args.pod_ports is not None and (mistakes := list_pod_mistakes(loaded.config, args)):
+    watching = _load_watching(args)
+    if watching is not None and (mistakes := watching.list_mistakes(loaded.config, args)):
         print("\n".join(f"{args.path or args.config}: {each}" for each in mistakes), file=sys.stderr)
         return EXIT_CONFIG
     try:
@@ -194,7 +217,7 @@ def _find_contradiction(args: argparse.Namespace) -> str:
 
 def _run_without_config(args: argparse.Namespace) -> int:
     """Serves an OpenAPI description or an MCP server from a temporary config."""
-    from proxy.extensions import find_flag, load_place
+    from proxy.extensions import find_flag
 
     with contextlib.ExitStack() as kept:
         flag = "mcp" if args.mcp is not None else "openapi"
@@ -234,7 +257,9 @@ async def _serve(loaded: Loaded, args: argparse.Namespace) -> int:
 
     told = _queue_signals()
     entry = _read_worker_entry(told, loaded.config.admin) if args.worker else None
-    serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, pod=find_pod(args))
+    watching = _load_watching(args)
+    watcher = watching.make_watcher(args) if watching is not None else None
+    serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not _is_ended(told)
     _announce(serving)
@@ -264,7 +289,7 @@ def _print_console_link(serving: Serving, loaded: Loaded) -> None:
 
 async def _look_at(url: str, headers: tuple[tuple[str, str], ...]) -> None:
     """Warns on stderr if no MCP server answers at the URL. Serving goes on, because the server may start later."""
-    from proxy.extensions import find_flag, load_place
+    from proxy.extensions import find_flag
 
     for line in await load_place(find_flag("mcp").no_config["mcp"].find_trouble)(url, headers):
         print(f"serve --mcp: {line}", file=sys.stderr, flush=True)
@@ -294,7 +319,9 @@ async def _serve_many(loaded: Loaded, args: argparse.Namespace) -> int:
     from proxy.server.workers.start import start_workers
 
     told = _queue_signals()
-    more = [*(["--log-level", args.log_level] if args.log_level else []), *write_pod_arguments(args)]
+    watching = _load_watching(args)
+    flags = watching.write_flags(args) if watching is not None else []
+    more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
     worker_pool = await start_workers(loaded, args.listen, more=more, held=args.held)
     if _is_ended(told):
         worker_pool.signal(signal.SIGINT)

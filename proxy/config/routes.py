@@ -275,8 +275,10 @@ class Routes:
 
 
 def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
-    if route.speaks_mcp:
-        return "mcp"
+    """The name of the route's adapter: that of its `protocol`, of which HTTP alone has several."""
+    protocol = str(reveal(route.entry.get("protocol", "http")))
+    if protocol != "http":
+        return protocol
     return "dispatch" if "dispatch" in route.entry else "http" if is_operation else "plain"
 
 

@@ -51,6 +51,24 @@ class NoConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ServeFlags:
+    """Flags of `serve` that say where the process runs. `flags`: name -> the keywords of argparse's `add_argument`; a
+    `type` among them is a place. They count where the first of them is given; `module` has then
+    `list_mistakes(config, args) -> lines`, `make_watcher(args) -> TroubleWatcher` (telemetry/notices.py) and
+    `write_flags(args) -> words of a worker's command line`."""
+
+    title: str
+    text: str
+    module: str
+    flags: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def first(self) -> str:
+        """The name of the first flag as argparse's namespace has it."""
+        return next(iter(self.flags)).removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """One row: the folder's `name`, what the extension `adds` in one sentence, and the other extensions that it `uses`.
 
@@ -70,6 +88,7 @@ class Extension:
     `sources`: kind of a recorded import -> a coroutine function `(Recorded, headers, folder) -> Harvest`.
     `imports`: kind of `import` -> a module with `register(kinds)` and `run(args) -> exit code`.
     `no_config`: flag of `serve` -> what it does.
+    `serve_flags`: the flags of `serve` that say where the process runs.
     `adapters`: name of an `Adapter` (adapters/base.py) that routes may have -> the adapter.
     `binder`: makes the `OperationRule` (core/contract/request_rules.py) of a tool: from its `RequestForm`, the check of
         its schema, whether it is called by name, and the query policy.
@@ -98,6 +117,7 @@ class Extension:
     sources: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
     no_config: Mapping[str, NoConfig] = field(default_factory=dict)
+    serve_flags: ServeFlags | None = None
     other_keys: tuple[str, ...] = ()
     adapters: Mapping[str, str] = field(default_factory=dict)
     binder: str = ""
@@ -210,8 +230,29 @@ EXTENSIONS: Final = (
     ),
     Extension(
         "kubernetes",
-        adds="the sidecar in Kubernetes manifests: `inject`",
+        adds="the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`",
         verbs={"inject": "kubernetes.cli.inject"},
+        serve_flags=ServeFlags(
+            "in a Kubernetes pod",
+            "What the pod's manifest says; the chart and `inject` set it.",
+            "kubernetes.pod_serving",
+            {
+                "--pod-ports": {
+                    "metavar": "CALLS,PROBES,ADMIN",
+                    "type": "kubernetes.pod_serving:read_pod_ports",
+                    "help": "refuse a config that does not listen there, where the pod's Service, kubelet and hook ask",
+                },
+                "--pod-upstream": {
+                    "metavar": "NAME",
+                    "default": "",
+                    "help": "refuse a config without this upstream",
+                },
+                "--pod-events": {
+                    "action": "store_true",
+                    "help": "write what is wrong as Events of the pod, too",
+                },
+            },
+        ),
     ),
 )
 
@@ -255,6 +296,11 @@ def find_upstream_place() -> str:
     if not found:
         raise LookupError("no installed extension makes upstreams without a URL")
     return found[0]
+
+
+def list_serve_flags() -> list[tuple[Extension, ServeFlags]]:
+    """The flags by which extensions are told where `serve` runs, installed or not."""
+    return [(row, row.serve_flags) for row in EXTENSIONS if row.serve_flags is not None]
 
 
 def find_flag(flag: str) -> Extension:

@@ -27,7 +27,6 @@ from proxy.server.http.responses import NAME
 from proxy.server.identity import make_id, make_pseudonym
 from proxy.server.listed_request import PassedOn, Reports
 from proxy.server.listed_routes import ListedRoutes
-from proxy.server.pod.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
 from proxy.server.ports import Port, renew
 from proxy.server.reload import Compiled, Reloaded, Reloader, list_served
 from proxy.server.setup.added import ExtensionServices, make_answers, make_tool_texts
@@ -39,6 +38,7 @@ from proxy.telemetry.library_log import LibraryLog
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.notices import NEEDS_RESTART, NOT_TAKEN_OVER, Notices
 from proxy.telemetry.watches import AddressWatch, LoopLag
 
 # How long calls under way may still take once the port is to be closed.

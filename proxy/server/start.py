@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,11 +19,11 @@ from proxy.server.connection import check_aiohttp
 from proxy.server.identity import SystemClock
 from proxy.server.lifecycle import Serving
 from proxy.server.listener import Listener, make_timeouts
-from proxy.server.pod.notices import InPod
 from proxy.server.ports import make_server_context, open_port
 from proxy.server.reload import Compiled
 from proxy.server.setup.services import SharedStore, make_services, tell_notes
 from proxy.telemetry.logs import make_log
+from proxy.telemetry.notices import TroubleWatcher
 
 
 async def start_serving(
@@ -34,30 +35,30 @@ async def start_serving(
     environ: Mapping[str, str] | None = None,
     watch: bool = False,
     worker: AdminEntry | None = None,
-    pod: InPod | None = None,
+    watcher: TroubleWatcher | None = None,
+    held: socket.socket | None = None,
 ) -> Serving:
     """Opens the ports and serves. `listen` goes before the config's; port 0 takes any free one.
 
     `watch`: changed files are taken over while serving, with `environ` (default: the process's) for `${NAME}`.
-    `worker`: this is one of several that share the port, with an operator's port of its own.
-    `pod`: what keeps it from its work is told to those who look at the pod.
-    Raises OSError where a port cannot be opened, ConfigError where a hook cannot be loaded, ImportError where another
-    minor version of aiohttp is installed than the one that connections are built on; nothing is left open.
+    `worker`: this is one of several that share the port; its own operator's port. `watcher`: shows what keeps the
+    proxy from its work. `held`: a socket that listens at the probes' port already.
+    Raises OSError (a port cannot be opened), ConfigError (a hook cannot be loaded) or ImportError (aiohttp has another
+    minor version than connections are built on), and leaves nothing open.
     """
     check_aiohttp()
-    config, clock = loaded.config, clock or SystemClock()
+    config, clock, environ = loaded.config, clock or SystemClock(), os.environ if environ is None else environ
     log = make_log(log_to or sys.stderr, config.telemetry.log_format, config.telemetry.log_level, clock.wall)
     shared = SharedStore(log)
-    base = make_services(loaded, shared, log, clock)
-    environ, admin = os.environ if environ is None else environ, worker or config.admin
+    base, admin = make_services(loaded, shared, log, clock), worker or config.admin
     serving = Serving(Compiled.of(loaded), base, environ, log, admin)
     serving.metrics.watch_state(lambda: shared.up)
-    serving.notices.join_pod(pod)
+    serving.notices.watcher = watcher
     try:
         await shared.open()
         await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:
-            await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, pod)
+            await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, held)
     except OSError:
         await serving.stop(grace=0)
         raise
@@ -68,11 +69,14 @@ async def start_serving(
 
 
 async def _open_operator_ports(
-    serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, pod: InPod | None
+    serving: Serving,
+    admin: AdminEntry,
+    known: tuple[Path, Mapping[str, str]],
+    clock: Clock,
+    held: socket.socket | None,
 ) -> None:
     """Opens the operator's port and that for probes."""
     pages, refuse = make_pages(serving), serving.handler.refuse_head
-    held = pod.held if pod is not None else None
     await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports, held)
 
 

@@ -150,6 +150,10 @@ def test_a_verb_or_key_of_what_is_gone_is_said_to_belong_to_it(rest: Path, taken
     for verb in taken.verbs:
         done = run(rest, "-m", "proxy", verb)
         assert (2, True) == (done.returncode, belongs in done.stderr), done.stderr
+    for flag, keywords in (taken.serve_flags.flags if taken.serve_flags is not None else {}).items():
+        if "type" in keywords:
+            done = run(rest, "-m", "proxy", "serve", "config.yaml", flag, "1")
+            assert (2, True) == (done.returncode, f"argument {flag}: {belongs}" in done.stderr), done.stderr
     for key in taken.keys:
         (rest / "with_key.yaml").write_text(f"{PLAIN}{key}: {{}}\n", encoding="utf-8")
         done = run(rest, "-m", "proxy", "check", "with_key.yaml")

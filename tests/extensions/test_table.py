@@ -19,7 +19,7 @@ from tests.extensions.test_locks import PLAIN, SERVE
 
 ROOT = Path(__file__).parents[2]
 # Fields of a row that name no place.
-WORDS = {"name", "adds", "uses", "other_keys", "method", "is_harmless"}
+WORDS = {"name", "adds", "uses", "other_keys", "method", "is_harmless", "title", "text"}
 
 
 def places(row: Any) -> Iterator[str]:
@@ -29,6 +29,8 @@ def places(row: Any) -> Iterator[str]:
         for item in value.values() if isinstance(value, dict) else [value]:
             if is_dataclass(item):
                 yield from places(item)
+            elif isinstance(item, dict):  # the keywords of a flag
+                yield from [item["type"]] if "type" in item else []
             elif each.name not in WORDS and item:
                 yield item
 

@@ -127,11 +127,12 @@ def read_state(context: Context, files: Files) -> StateConfig:
     """Reads where attempts and call counts are remembered."""
     written = context.mapping("state")
     made = {key: written[key] for key in ("backend", "max_keys") if key in written}
-    if made.get("backend", StateConfig().backend) != "redis":
+    backend = made.get("backend", StateConfig().backend)
+    if backend != "redis":
         for key in _SHARED_ONLY:
             if key in written:
                 hint = "write `backend: redis`, or drop it"
-                context.mistake(("state", key), f"`{key}` has no effect on state in memory", hint, key=True)
+                context.mistake(("state", key), f"`{key}` has no effect on state in {backend}", hint, key=True)
         return StateConfig(**made)
     if find_spec("redis") is None:
         hint = "install it: pip install '.[redis]' in a clone"

@@ -21,8 +21,8 @@ from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import describe_section
 from proxy.config.load import Loaded, is_schema_place, may_hold_secret
 from proxy.config.model import Config
-from proxy.config.sections.pod import find_pod_mistakes
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.extensions.kubernetes.pod_addresses import find_pod_mistakes
 from proxy.extensions.kubernetes.sidecar import SECRET_FOLDER, Manifest, Sidecar
 from proxy.extensions.kubernetes.workloads import InjectionError
 

@@ -21,10 +21,11 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.config.load import load
+from proxy.extensions.kubernetes.events import EventRefused, PodEvents
+from proxy.extensions.kubernetes.pod_serving import PodWatcher
 from proxy.server import start_serving
-from proxy.server.pod.events import EventRefused, PodEvents
-from proxy.server.pod.notices import NOT_READY, InPod, Notices
 from proxy.telemetry.logs import make_log
+from proxy.telemetry.notices import NOT_READY, Notices
 from tests.serving.keys import authority, certificate
 from tests.serving.proxied import WEATHER
 
@@ -92,17 +93,14 @@ async def test_a_config_that_fits_the_pod_is_served_and_its_probes_port_takes_qu
     assert ports == [line.strip() for line in printed]
 
 
-def make_notices(termination: Path, clock: list[float], log: io.StringIO) -> Notices:
-    notices = Notices(make_log(log, "json", "info", lambda: 0.0), lambda: clock[0])
-    notices.join_pod(InPod(), termination)
-    notices.hold = 0.0
-    return notices
+def make_notices(watcher: PodWatcher, clock: list[float], log: io.StringIO) -> Notices:
+    return Notices(make_log(log, "json", "info", lambda: 0.0), lambda: clock[0], watcher)
 
 
 async def test_an_upstream_that_does_not_answer_is_a_line_of_log_and_the_termination_message(tmp_path: Path) -> None:
     termination, clock, log = tmp_path / "termination-log", [0.0], io.StringIO()
     termination.write_text("")
-    notices = make_notices(termination, clock, log)
+    notices = make_notices(PodWatcher(termination, hold=0.0), clock, log)
     trouble = "takes no connection: Connection refused"
 
     async def look() -> str:
@@ -126,8 +124,7 @@ async def test_an_upstream_that_does_not_answer_is_a_line_of_log_and_the_termina
 
 
 async def test_the_first_question_waits_for_a_tool_that_is_starting(tmp_path: Path) -> None:
-    notices = make_notices(tmp_path / "none", [0.0], io.StringIO())
-    notices.hold = 600.0
+    notices = make_notices(PodWatcher(tmp_path / "none", hold=600.0), [0.0], io.StringIO())
     answers = iter(["takes no connection", "takes no connection", "", "no connection in time"])
 
     async def look() -> str:
@@ -145,8 +142,8 @@ async def test_a_bad_edit_is_the_termination_message_until_it_is_mended(tmp_path
         f"routes:{WEATHER}"
     )
     path.write_text(good)
-    serving = await start_serving(load(path, {}), log_to=io.StringIO(), environ={})
-    serving.notices.join_pod(InPod(), termination)
+    watcher = PodWatcher(termination)
+    serving = await start_serving(load(path, {}), log_to=io.StringIO(), environ={}, watcher=watcher)
     path.write_text(good.replace("upstream: tools", "upstream: tolls"))
     await serving.reloader.reload()
     bad = termination.read_text()
@@ -204,8 +201,8 @@ def make_account(folder: Path) -> Path:
 async def test_a_notice_is_an_event_of_the_pod_once(tmp_path: Path) -> None:
     account = make_account(tmp_path)
     with api_server(account, 201) as (port, posted):
-        notices = make_notices(tmp_path / "none", [0.0], io.StringIO())
-        notices.events = PodEvents("127.0.0.1", port, "weather-1", "u-1", account)
+        events = PodEvents("127.0.0.1", port, "weather-1", "u-1", account)
+        notices = make_notices(PodWatcher(tmp_path / "none", events, hold=0.0), [0.0], io.StringIO())
         for _ in range(2):
             notices.tell(NOT_READY, "tool", "upstream 'tool' takes no connection")
         async with asyncio.timeout(60):
