@@ -25,7 +25,7 @@ from proxy.core.display.preview import MASK, sanitise_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, FeedbackLimits, JsonValue
 from proxy.interfaces import CallRecord
-from proxy.telemetry.logs import build_fields
+from proxy.telemetry.logs import build_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG
 from proxy.telemetry.recent.failures import KeptFailure, keep_failure
 
@@ -46,7 +46,7 @@ _NAMES: Final = (
 _read_usual: Final = attrgetter(*_NAMES)
 _PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
 # Stages of a call, in the order in which they run, as `open_call` shows their times.
-STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "upstream", "answer", "stream", "total")
+STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "gather", "upstream", "answer", "stream", "total")
 
 
 class KeptCall(NamedTuple):
@@ -176,6 +176,8 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     entry = dict(told) if isinstance(told, dict) else build_fields(_restore(told))
     if kept.failure is not None:
         entry |= kept.failure.fields()
+    if "total" in kept.stages:  # the log's line has it of calls that reached an upstream
+        entry.setdefault("overhead_ms", round_milliseconds(kept.stages["total"]))
     if kept.conversation:
         entry["conversation"] = kept.conversation
     return {"seq": kept.seq, "timestamp": stamp, **entry}

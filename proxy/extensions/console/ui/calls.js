@@ -68,8 +68,8 @@ const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
   if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
-  if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
-  return call["error.type"] || "";
+  if (repair) return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
+  return [call["error.type"], (call.earlier || []).at(-1) || call.reason].filter(Boolean).join(": ");
 };
 const outcome = (call) => call.outcome + (call.would_refuse ? " (would refuse)" : "") + (call.retry_attempt ? ` ${Math.min(call.retry_attempt, call.max_retries)}/${call.max_retries}` : "");
 const name = (call) => call["gen_ai.tool.name"] || `${call["http.request.method"] || ""} ${call["http.route"] || "(no route)"}`;
@@ -94,25 +94,27 @@ function Open({ id }) {
       <${Copy} text=${() => JSON.stringify(call, null, 2)}>copy as JSON<//>
       ${call.came !== undefined && html`<${Copy} text=${() => curl(call)}>copy as curl<//>`}
       ${tool.tool && html`<a href=${link("try", { ...tool, call: call.id })}>try it</a> <a href=${link("tools", tool)}>the tool</a>`}</div>
-    <${Rows} label="what came and what went" rows=${places(call)} empty="Nothing was wrong with its arguments." columns=${[
+    <${Rows} label="what came and what went" rows=${places(call)} empty=${call.reason ? "No place in its arguments is named." : "Nothing was wrong with its arguments."} columns=${[
       ["place", (row) => html`<code>${clean(row.path || "arguments")}</code>`],
       ["came", (row) => html`<span class="minus">- ${clean(row.got)}</span>`],
-      ["went", (row) => row.became ? html`<span class="plus">+ ${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
+      ["went", (row) => row.became ? html`<span class="plus">+ ${row.renamed ? html`<code>${clean(row.renamed)}</code> ` : ""}${clean(row.became)}</span>` : html`<span class="dim">not sent</span>`],
       ["why", (row) => html`${row.rule || row.code}${row.expected ? ` wants ${clean(row.expected)}` : ""}${row.message ? html`<br /><span class="dim">${clean(row.message)}</span>` : ""}`],
     ]} />
     ${call.came !== undefined && html`<div class="two"><div><h2>Came</h2><pre tabindex="0">${json(call.came)}</pre></div>${call.went !== undefined && html`<div><h2>Went</h2><pre tabindex="0">${json(call.went)}</pre></div>`}</div>`}
+    ${call.reason && html`<h2>Why</h2><p>${clean(call.reason)}</p>${(call.earlier || []).map((line) => html`<p class="refused">${clean(line)}</p>`)}`}
     ${call.model_read && html`<h2>What the model read</h2><pre tabindex="0">${clean(call.model_read)}</pre>`}
-    <p class="dim">${times.map(([stage, took]) => `${stage} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
+    <p class="dim">${times.map(([stage, took]) => `${stage}${STAGE_WORDS[stage] || ""} ${ms(took)}`).join(" · ")} · ${call["server.address"] ? `upstream ${clean(call["server.address"])}${call["upstream.status_code"] ? ` answered ${call["upstream.status_code"]}` : ""}` : "upstream not asked"}</p>
     ${call.conversation && html`<p><a href=${link("calls", { conversation: call.conversation })}>the calls of this conversation</a> <span class="dim mono">${call.conversation.slice(0, 8)} by ${call["conversation.source"] || "?"}</span></p>`}
   </section>`;
 }
 
+const STAGE_WORDS = { gather: " (waits for parallel calls, so that they count as one attempt)", total: " (this proxy's own)" };
 const at = (value, path) => path.split("/").slice(1).reduce((inner, step) => inner?.[step.replaceAll("~1", "/").replaceAll("~0", "~")], value);
 function places(call) {
   const shown = (value, words) => (value === undefined ? words : JSON.stringify(value));
   return [
     ...(call.errors || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got) })),
-    ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.path), each.became || "changed") })),
+    ...(call.repairs || []).map((each) => ({ ...each, got: shown(at(call.came, each.path), each.got || "as it was"), became: shown(at(call.went, each.renamed || each.path), each.became || "changed") })),
   ];
 }
 const curl = (call) => `curl -s PROXY${call["http.route"]} -H 'Content-Type: application/json' -d '${JSON.stringify(call.came).replaceAll("'", "'\\''")}'`;

@@ -26,7 +26,7 @@ function Totals({ value, since }) {
     ${all > 0 && html`${figure(GOOD.join(), "right as they came", good(value.totals))} ${figure("repaired", "repaired", value.totals.repaired || 0)}
     ${figure("refused", "refused", value.totals.refused || 0)} ${figure("tool_error", "tool errors", value.totals.tool_error || 0)}
     ${rare.map(([name, title]) => figure(name, title, value.totals[name]))}
-    <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95)</span>`}`;
+    <span><b>${ms(value.own_p95_ms)}</b> this proxy's own time (p95, refusals included)</span>`}`;
 }
 
 const columns = (since) => {
