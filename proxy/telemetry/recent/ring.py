@@ -65,8 +65,9 @@ class KeptCall(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CallFilter:
     """Which entries are wanted. An empty field lets everything through; `code` is an error code or that of a violation,
-    `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; `since` in seconds since the epoch;
-    `after` is a number: only later entries."""
+    `path` a JSON Pointer or its beginning, `conversation` a hash or its beginning; a name that begins with `~` is a
+    fragment, in either case of letters. Each word of `text` is a fragment of anything that the entry shows but values.
+    `since` in seconds since the epoch; `after` and `before` are numbers: only later or earlier entries."""
 
     tool: frozenset[str] = frozenset()
     route: frozenset[str] = frozenset()
@@ -77,6 +78,7 @@ class CallFilter:
     conversation: str = ""
     request_id: str = ""
     trace_id: str = ""
+    text: str = ""
     since: float = 0.0
     after: int = 0
     before: int = 0
@@ -183,6 +185,14 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     return {"seq": kept.seq, "timestamp": stamp, **entry}
 
 
+def read_duration(kept: KeptCall) -> float:
+    """How long a kept request took, in seconds."""
+    told = kept.told
+    if isinstance(told, dict):
+        return float(told["duration_ms"]) / 1000
+    return float(told[_PLACES["ended"]] - told[_PLACES["started"]])
+
+
 def _restore(told: tuple[Any, ...]) -> CallRecord:
     """A usual call's record, with the fields that its line depends on."""
     return CallRecord(**dict(zip(_NAMES, told, strict=True)))
@@ -209,14 +219,26 @@ def _value(kept: KeptCall, name: str) -> str:
 def _fits(kept: KeptCall, wanted: CallFilter) -> bool:
     for name in ("tool", "route", "outcome"):
         choices: frozenset[str] = getattr(wanted, name)
-        if choices and _value(kept, name) not in choices:
+        if choices and not any(_is_meant(_value(kept, name), choice) for choice in choices):
             return False
     for name in ("request_id", "trace_id"):
-        if (one := getattr(wanted, name)) and _value(kept, name) != one:
+        if (one := getattr(wanted, name)) and not _is_meant(_value(kept, name), one):
             return False
     if not kept.conversation.startswith(wanted.conversation):
         return False
-    return _fits_places(kept, wanted)
+    return _fits_places(kept, wanted) and (not wanted.text or _holds_words(kept, wanted.text))
+
+
+def _is_meant(name: str, wanted: str) -> bool:
+    return wanted[1:].lower() in name.lower() if wanted.startswith("~") else name == wanted
+
+
+def _holds_words(kept: KeptCall, text: str) -> bool:
+    shown = [kept.conversation, *(_value(kept, name) for name in _FIELDS)]
+    if kept.failure is not None:
+        shown += (str(item) for row in (*kept.failure.errors, *kept.failure.repairs) for item in row.values())
+    whole = "\n".join(shown).lower()
+    return all(word in whole for word in text.lower().split())
 
 
 def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
@@ -225,11 +247,15 @@ def _fits_places(kept: KeptCall, wanted: CallFilter) -> bool:
         return True
     errors = kept.failure.errors if kept.failure is not None else ()
     repairs = kept.failure.repairs if kept.failure is not None else ()
-    if wanted.code and wanted.code != _value(kept, "code") and all(wanted.code != each["code"] for each in errors):
+    codes = [_value(kept, "code"), *(each["code"] for each in errors)]
+    if wanted.code and not any(_is_meant(code, wanted.code) for code in codes):
         return False
-    if wanted.rule and all(wanted.rule != each["rule"] for each in repairs):
+    if wanted.rule and not any(_is_meant(each["rule"], wanted.rule) for each in repairs):
         return False
-    return not wanted.path or any(is_below(str(each["path"]), wanted.path) for each in (*errors, *repairs))
+    paths = [str(each["path"]) for each in (*errors, *repairs)]
+    if wanted.path.startswith("~"):
+        return any(_is_meant(path, wanted.path) for path in paths)
+    return not wanted.path or any(is_below(path, wanted.path) for path in paths)
 
 
 def is_below(path: str, wanted: str) -> bool:
