@@ -118,3 +118,17 @@ def test_keys_lead_to_the_filters_through_the_calls_and_to_the_list_of_keys(star
         shown.keyboard.press("Escape")
         shown.keyboard.press("/")
         assert "filter-text" == shown.evaluate("document.activeElement.id")
+
+
+def test_upstreams_show_their_address(started: Served, running: Any) -> None:
+    (row,) = started.ask("/-/upstreams")["upstreams"]
+    with page(running) as shown:
+        open_page(shown, started, "#/upstreams")
+        shown.get_by_text(row["address"]).wait_for()
+    assert row["address"].startswith("http://127.0.0.1:")
+
+
+def test_serve_prints_where_the_console_is_and_never_its_token(started: Served) -> None:
+    assert started.popen is not None
+    assert started.popen.stdout is not None
+    assert f"console on {started.ui}\n" == started.popen.stdout.readline()
